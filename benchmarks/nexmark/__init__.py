@@ -1,0 +1,1 @@
+"""The Nexmark workload: one file a query, and the command that runs them."""

@@ -1,0 +1,154 @@
+"""``make bench``: our Nexmark queries beside batch engines, in one run, on one core, from the same Parquet files.
+
+Every measurement is a process of its own pinned to one core; engines take turns, and medians are compared.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.benchmarks.nexmark.chart import draw
+from penstock.benchmarks.nexmark.dataset import ensure_dataset
+from penstock.benchmarks.nexmark.queries import NAMES
+
+PEERS = ("duckdb", "polars", "datafusion")
+OURS = "penstock"
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+STATELESS, JOINS = (0.45, 0.9), (0.25, 0.8)
+RATIOS = {
+    "q0": STATELESS, "q1": STATELESS, "q2": STATELESS, "q10": STATELESS, "q14": STATELESS, "q21": STATELESS,
+    "q22": STATELESS, "q3": JOINS, "q8": JOINS, "q5": (1.5, 4.0), "q7": (0.4, 0.8), "q11": (1.2, 3.0),
+    "q17": (0.8, 2.5),
+}  # fmt: skip
+"""Least acceptable and aimed-at ratio of our rate to the best batch engine's, per query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Median seconds of every engine for one query (None: it failed), and our peak memory."""
+
+    query: str
+    events: int
+    seconds: dict[str, float | None]
+    peak_rss_mb: float
+
+    @property
+    def best_peer(self) -> tuple[str, float]:
+        """The fastest batch engine and its seconds."""
+        timed = [(name, self.seconds[name]) for name in PEERS]
+        return min(((name, value) for name, value in timed if value is not None), key=lambda item: item[1])
+
+    @property
+    def ratio(self) -> float | None:
+        """Our rate over the best batch engine's."""
+        ours = self.seconds[OURS]
+        return None if ours is None else self.best_peer[1] / ours
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the table, and write it with a chart to ``benchmarks/results``."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--queries", default=",".join(NAMES))
+    parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
+    parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
+    arguments = parser.parse_args(argv)
+    directory = arguments.directory / f"events-{arguments.events}"
+    ensure_dataset(directory, arguments.events)
+    core = max(os.sched_getaffinity(0))
+    lines = [
+        _measure(query, directory, arguments.runs, core, arguments.events) for query in arguments.queries.split(",")
+    ]
+    text = render(lines, arguments.runs)
+    print(text)
+    if arguments.write:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "nexmark.md").write_text(text)
+        (RESULTS / "nexmark.json").write_text(json.dumps([_plain(line) for line in lines], indent=1) + "\n")
+        (RESULTS / "nexmark.svg").write_text(draw([(line.query, _rates(line)) for line in lines]))
+    return 0
+
+
+def render(lines: Sequence[Line], runs: int) -> str:
+    """Write the table as Markdown."""
+    heads = ["query", "penstock", *PEERS, "ratio to best", "floor", "goal", "peak MB"]
+    rows = [
+        f"# Nexmark on one core\n\n{lines[0].events:,} events from Parquet, M events/s, medians of {runs} runs taken in "
+        "turns, every engine limited to one thread and pinned to one core.\n",
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * len(heads),
+    ]
+    for line in lines:
+        floor, goal = RATIOS[line.query]
+        cells = [line.query]
+        cells += [f"{rate:.2f}" if (rate := _rates(line)[name]) else "failed" for name in (OURS, *PEERS)]
+        ratio = line.ratio
+        cells += [f"**{ratio:.2f}**" if ratio else "-", f"{floor:.2f}", f"{goal:.2f}", f"{line.peak_rss_mb:.0f}"]
+        rows.append("| " + " | ".join(cells) + " |")
+    ratios = [line.ratio for line in lines if line.ratio]
+    if ratios:
+        rows.append(f"\nGeometric mean of the ratios: {statistics.geometric_mean(ratios):.2f}")
+    return "\n".join(rows) + "\n"
+
+
+def _measure(query: str, directory: Path, runs: int, core: int, events: int) -> Line:
+    seconds: dict[str, list[float]] = {name: [] for name in (OURS, *PEERS)}
+    peak = 0.0
+    for _ in range(runs):
+        for name in seconds:
+            result = _run(name, query, directory, core)
+            if result is None:
+                continue
+            seconds[name].append(result["seconds"])
+            if name == OURS:
+                peak = max(peak, result["peak_rss_mb"])
+    medians = {name: statistics.median(values) if values else None for name, values in seconds.items()}
+    print(query, {name: f"{value:.3f}s" if value else None for name, value in medians.items()}, file=sys.stderr)
+    return Line(query, events, medians, peak)
+
+
+def _run(name: str, query: str, directory: Path, core: int) -> dict[str, Any] | None:
+    if name == OURS:
+        request = {"query": query, "directory": str(directory), "events": None, "parallelism": 1}
+        request |= {"batch_rows": None, "out": None}
+        command = [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)]
+    else:
+        module = "penstock.benchmarks.peers.runner"
+        command = [sys.executable, "-m", module, "--engine", name, "--query", query]
+        command += ["--directory", str(directory), "--json"]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=False, preexec_fn=lambda: os.sched_setaffinity(0, {core})
+    )
+    if ran.returncode:
+        print(f"{name} {query} failed:\n{ran.stderr[-2000:]}", file=sys.stderr)
+        return None
+    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return result
+
+
+def _rates(line: Line) -> dict[str, float]:
+    return {name: line.events / value / 1e6 for name, value in line.seconds.items() if value} | {
+        name: 0.0 for name, value in line.seconds.items() if not value
+    }
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    return {
+        "query": line.query,
+        "events": line.events,
+        "seconds": line.seconds,
+        "ratio": line.ratio,
+        "peak_rss_mb": line.peak_rss_mb,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""``penstock nexmark``: runs the Nexmark queries and shows how fast they are."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+DEFAULT_EVENTS = 1_000_000
+
+
+def command(argv: Sequence[str]) -> int:
+    """Run the command and return its exit code: 0 ok, 1 a query failed, 2 usage."""
+    arguments = _parser().parse_args(argv)
+    from penstock.benchmarks.nexmark.queries import NAMES
+
+    queries = arguments.queries.split(",") if arguments.queries else list(NAMES)
+    unknown = [name for name in queries if name not in NAMES]
+    if unknown:
+        print(f"penstock nexmark: there is no query {unknown[0]!r}; choose from {','.join(NAMES)}", file=sys.stderr)
+        return 2
+    directory = None if arguments.source == "generator" else Path(arguments.source)
+    if directory is not None and not directory.is_dir():
+        print(
+            f"penstock nexmark: --source is 'generator' or a directory with person, auction and bid.parquet; "
+            f"there is no directory {directory}",
+            file=sys.stderr,
+        )
+        return 2
+    if directory is not None and arguments.events is not None:
+        print("penstock nexmark: --events is for the generator; all events of the directory are read", file=sys.stderr)
+    requests = [_request(name, directory, arguments) for name in queries]
+    results = _run_all(requests)
+    if arguments.json:
+        return _print_json(results)
+    return _print_table(results, len(requests))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="penstock nexmark", description="Run the Nexmark queries and time them.")
+    parser.add_argument("--queries", help="comma-separated, for example q0,q5 (default: all)")
+    parser.add_argument(
+        "--events", type=_positive, help=f"events of all kinds the generator makes (default {DEFAULT_EVENTS:,})"
+    )
+    parser.add_argument("--parallelism", type=_positive, default=1, help="instances of every operator (default 1)")
+    parser.add_argument(
+        "--source", default="generator", help="'generator', or a directory with person, auction and bid.parquet"
+    )
+    parser.add_argument("--batch-rows", type=_positive, help="the most rows in a batch (default 32,768)")
+    parser.add_argument("--out", help="write each query's final result to OUT/qN.parquet")
+    parser.add_argument("--json", action="store_true", help="print one JSON line a query")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text.replace("_", "").replace(",", ""))
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value
+
+
+def _request(name: str, directory: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "query": name,
+        "directory": str(directory) if directory else None,
+        "events": arguments.events or DEFAULT_EVENTS,
+        "parallelism": arguments.parallelism,
+        "batch_rows": arguments.batch_rows,
+        "out": arguments.out,
+    }
+
+
+def _run_all(requests: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any] | None, str]]:
+    """Run each query in a process of its own; yield its result, or None with what it said when it failed."""
+    for request in requests:
+        ran = subprocess.run(
+            [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = ran.stdout.strip().splitlines()
+        if ran.returncode == 0 and lines:
+            yield json.loads(lines[-1]), ""
+        else:
+            yield None, f"{request['query']} failed:\n{ran.stderr.strip()}"
+
+
+def _print_json(results: Iterator[tuple[dict[str, Any] | None, str]]) -> int:
+    failed = False
+    for result, error in results:
+        if result is None:
+            failed = True
+            print(error, file=sys.stderr)
+        else:
+            print(json.dumps(result), flush=True)
+    return 1 if failed else 0
+
+
+def _print_table(results: Iterator[tuple[dict[str, Any] | None, str]], total: int) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console()
+    errors: list[str] = []
+    measured: list[dict[str, Any]] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        bar = progress.add_task("Nexmark", total=total)
+        for result, error in results:
+            progress.advance(bar)
+            if result is None:
+                errors.append(error)
+            else:
+                measured.append(result)
+                progress.update(bar, description=f"Nexmark {result['query']}")
+    if measured:
+        console.print(_table(measured))
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0
+
+
+def _table(measured: Sequence[dict[str, Any]]) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    from penstock.benchmarks.nexmark.queries import question
+
+    first = measured[0]
+    table = Table(
+        title=f"Nexmark, {first['events']:,} events, parallelism {first['parallelism']}, one core",
+        box=box.SIMPLE_HEAD,
+    )
+    for heading, justify in (
+        ("query", "left"), ("question", "left"), ("seconds", "right"), ("M events/s", "right"), ("", "left"),
+        ("rows", "right"), ("peak MB", "right"),
+    ):  # fmt: skip
+        table.add_column(heading, justify=justify, no_wrap=heading != "question")  # type: ignore[arg-type]
+    fastest = max(result["events_per_s"] for result in measured)
+    for result in measured:
+        bar = "█" * max(1, round(12 * result["events_per_s"] / fastest))
+        table.add_row(
+            result["query"],
+            question(result["query"]),
+            f"{result['seconds']:.2f}",
+            f"{result['events_per_s'] / 1e6:.2f}",
+            bar,
+            f"{result['rows']:,}",
+            f"{result['peak_rss_mb']:.0f}",
+        )
+    return table

@@ -1,0 +1,64 @@
+"""The three event streams of an auction site, from the generator or from Parquet files."""
+
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.job import Job
+from penstock.model.errors import UserError
+from penstock.readers import read_nexmark, read_parquet
+from penstock.stream import Stream
+
+KINDS = ("person", "auction", "bid")
+WATERMARK = "4s"
+"""How late an event may come: the reference's watermark delay."""
+
+
+class Events:
+    """Streams of persons, auctions and bids in one job; a stream that no query uses is not read."""
+
+    def __init__(self, job: Job, source: NexmarkConfig | Path) -> None:
+        """``source`` is the generator's configuration, or a directory with one Parquet file per kind."""
+        self._job = job
+        self._source = source
+
+    @cached_property
+    def person(self) -> Stream:
+        """People who register: id, name, emailAddress, creditCard, city, state, dateTime, extra."""
+        return self._read("person")
+
+    @cached_property
+    def auction(self) -> Stream:
+        """Auctions that open: id, itemName, initialBid, reserve, dateTime, expires, seller, category..."""
+        return self._read("auction")
+
+    @cached_property
+    def bid(self) -> Stream:
+        """Bids: auction, bidder, price, channel, url, dateTime, extra."""
+        return self._read("bid")
+
+    def _read(self, kind: str) -> Stream:
+        if isinstance(self._source, NexmarkConfig):
+            stream = read_nexmark(kind, self._source, watermark=WATERMARK, job=self._job)
+        else:
+            path = self._source / f"{kind}.parquet"
+            stream = read_parquet(path, time="dateTime", watermark=WATERMARK, job=self._job)
+        return stream.name(kind)
+
+
+def count_events(source: NexmarkConfig | Path) -> int:
+    """Return how many events of all three kinds a source has.
+
+    Raises:
+        UserError: a file is missing.
+    """
+    if isinstance(source, NexmarkConfig):
+        if source.events is None:
+            raise UserError("an endless generator has no number of events; give --events")
+        return source.events
+    missing = [kind for kind in KINDS if not (source / f"{kind}.parquet").is_file()]
+    if missing:
+        raise UserError(f"{source} has no {missing[0]}.parquet; a source directory holds person, auction and bid.parquet")
+    return sum(pq.read_metadata(source / f"{kind}.parquet").num_rows for kind in KINDS)

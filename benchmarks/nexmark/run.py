@@ -1,0 +1,123 @@
+"""Runs one Nexmark query and measures it: the process behind every line of ``penstock nexmark``.
+
+A query runs in a process of its own, so that its peak memory is its own.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.benchmarks.nexmark.events import Events, count_events
+from penstock.benchmarks.nexmark.queries import load
+from penstock.engine.connectors.memory_sink import MemorySink
+from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.job import Job, RunOptions, embed
+from penstock.model.config import LoopOptions
+from penstock.model.connectors import Sink, Writer
+
+WARM_UP_EVENTS = 5_000
+"""Enough to load every compiled kernel a query uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """One measured run. ``seconds`` exclude process start and kernel loading, and include reading and decoding.
+
+    ``rows`` are the rows of the final result, retractions taken off.
+    """
+
+    query: str
+    events: int
+    seconds: float
+    events_per_s: float
+    rows: int
+    peak_rss_mb: float
+    parallelism: int
+
+
+class CountingSink(Sink):
+    """Counts the rows of the final result: insertions minus retractions."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.rows = 0
+
+    def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
+        """Count into this sink."""
+        return _CountingWriter(self, "weight" in schema.names)
+
+
+class _CountingWriter(Writer):
+    def __init__(self, sink: CountingSink, weighted: bool) -> None:
+        self._sink = sink
+        self._weighted = weighted
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        if self._weighted:
+            self._sink.rows += int(rows.column("weight").to_numpy().sum())
+        else:
+            self._sink.rows += rows.num_rows
+
+
+def run_query(
+    name: str,
+    source: NexmarkConfig | Path,
+    *,
+    parallelism: int = 1,
+    batch_rows: int | None = None,
+    out: Path | None = None,
+) -> QueryResult:
+    """Warm up, run the query to the end of its input, and write the final result to ``out`` if given."""
+    loop = LoopOptions() if batch_rows is None else LoopOptions(batch_rows=batch_rows)
+    _execute(name, NexmarkConfig(events=WARM_UP_EVENTS), CountingSink(), RunOptions(name, parallelism, None, loop))
+    events = count_events(source)
+    sink: CountingSink | MemorySink = CountingSink() if out is None else MemorySink()
+    seconds = _execute(name, source, sink, RunOptions(name, parallelism, None, loop))
+    if isinstance(sink, MemorySink):
+        assert out is not None
+        table = sink.table()
+        out.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, out / f"{name}.parquet")
+        rows = table.num_rows
+    else:
+        rows = sink.rows
+    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return QueryResult(name, events, seconds, events / seconds, rows, round(peak_rss_mb, 1), parallelism)
+
+
+def _execute(name: str, source: NexmarkConfig | Path, sink: Sink, options: RunOptions) -> float:
+    """Build and run the query; return the seconds from opening its sources to closing its sink."""
+    job = Job()
+    stream = load(name)(Events(job, source))
+    stream.write(sink, mode="changelog" if stream.updating else "append").name(name)
+    started = time.perf_counter()
+    embed(job, options).run()
+    return time.perf_counter() - started
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what one JSON argument describes and print the result as one JSON line."""
+    request = json.loads(argv[0])
+    source: NexmarkConfig | Path = Path(request["directory"]) if request["directory"] else NexmarkConfig()
+    if isinstance(source, NexmarkConfig):
+        source = replace(source, events=request["events"])
+    result = run_query(
+        request["query"],
+        source,
+        parallelism=request["parallelism"],
+        batch_rows=request["batch_rows"],
+        out=Path(request["out"]) if request["out"] else None,
+    )
+    print(json.dumps(asdict(result)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The same queries on batch engines, to be measured beside ours."""

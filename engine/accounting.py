@@ -1,0 +1,66 @@
+"""Where an instance's time goes: five kinds of time that add up to the wall clock.
+
+The controllers read only these figures, so an instance is always in exactly one `Activity`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Activity(Enum):
+    """What an instance is doing at a moment."""
+
+    BUSY = "busy"
+    REMOTE_WAIT = "remote_wait"
+    CORE_WAIT = "core_wait"
+    INPUT_WAIT = "input_wait"
+    OUTPUT_WAIT = "output_wait"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpent:
+    """Nanoseconds per activity since the instance started; their sum is the wall time.
+
+    ``busy_ns``: inside operators. ``remote_wait_ns``: blocked in a remote call. ``core_wait_ns``: had input and room
+    but another instance had the core. ``input_wait_ns``: nothing to do. ``output_wait_ns``: an output was full.
+    """
+
+    busy_ns: int
+    remote_wait_ns: int
+    core_wait_ns: int
+    input_wait_ns: int
+    output_wait_ns: int
+
+    @property
+    def wall_ns(self) -> int:
+        """The sum of all."""
+        return self.busy_ns + self.remote_wait_ns + self.core_wait_ns + self.input_wait_ns + self.output_wait_ns
+
+    @property
+    def saturation(self) -> float:
+        """The share of time in which the instance worked or wanted the core, in [0, 1]: 1.0 is a bottleneck."""
+        return (self.busy_ns + self.core_wait_ns) / self.wall_ns if self.wall_ns else 0.0
+
+
+class Accounting:
+    """Adds up the activities of one instance; the loop tells it about every change."""
+
+    __slots__ = ("_since_ns", "_spent_ns", "activity")
+
+    def __init__(self, now_ns: int) -> None:
+        """Start waiting for input."""
+        self.activity = Activity.INPUT_WAIT
+        self._since_ns = now_ns
+        self._spent_ns = dict.fromkeys(Activity, 0)
+
+    def enter(self, activity: Activity, now_ns: int) -> None:
+        """Close the current activity at ``now_ns`` and begin another (or the same)."""
+        self._spent_ns[self.activity] += now_ns - self._since_ns
+        self._since_ns = now_ns
+        self.activity = activity
+
+    def spent(self, now_ns: int) -> TimeSpent:
+        """Return the totals up to ``now_ns``."""
+        running = dict(self._spent_ns)
+        running[self.activity] += now_ns - self._since_ns
+        return TimeSpent(**{f"{activity.value}_ns": spent for activity, spent in running.items()})

@@ -1,0 +1,1 @@
+"""Accumulators: what each aggregate keeps in state, one family a file."""

@@ -1,0 +1,216 @@
+"""All aggregates of one operator over one table; group-by and window operators hold one
+`Aggregation` each.
+
+Aggregates over the same expressions share state where one can answer for both (sum and mean, two
+quantiles), and ``count()`` of rows is the hidden count that tells an operator which groups are
+empty.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.arrays import NO_SIGNS, build
+from penstock.engine.accumulators.cells import INTEGER, TableAccumulator
+from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.registry import make_accumulator
+from penstock.engine.kernels.accumulate import add_counts, add_deltas
+from penstock.model.aggregates import AggregateCall
+from penstock.model.errors import NumericOverflowError, PlanError, UserError
+from penstock.model.expressions import Expr
+from penstock.state.arrays import read_only
+from penstock.state.store import ColumnSpec, KeyedTable, Slots
+
+ROWS = "rows"
+"""The hidden column: the sum of the weights of all rows of a group, whatever their values and
+filters.
+"""
+
+
+class Aggregation:
+    """What the aggregates of one operator keep and return.
+
+    ``input_types[j]`` are the types of the inputs of ``calls[j]``; ``updating`` says that rows can
+    be retracted.
+
+    Raises:
+        ExpressionError: an aggregate does not take its inputs.
+        PlanError: an aggregate cannot be built, or cannot retract although rows can be retracted.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        names: Sequence[str],
+        calls: Sequence[AggregateCall],
+        input_types: Sequence[Sequence[pa.DataType]],
+        updating: bool = False,
+    ) -> None:
+        self.operator = operator
+        self.names = tuple(names)
+        self.calls = tuple(calls)
+        self.accumulators: list[TableAccumulator] = []
+        self.owners: list[int | None] = []
+        for name, call, types in zip(names, calls, input_types, strict=True):
+            accumulator = make_accumulator(call, types, operator, updating)
+            if updating and not accumulator.retractable:
+                raise PlanError(
+                    f"operator {operator!r}: aggregate {name!r} ({call.function}) cannot take rows "
+                    "back, but its input is a changelog; use an exact aggregate or an "
+                    "append-only stream"
+                )
+            self.accumulators.append(accumulator)
+            self.owners.append(self._owner(len(self.owners)))
+
+    def columns(self) -> dict[str, ColumnSpec]:
+        """Return the state columns for a `TableSpec`: ``rows``, then ``a0.`` ... of the first
+        aggregate and so on.
+        """
+        columns: dict[str, ColumnSpec] = {ROWS: INTEGER}
+        for index in self.distinct():
+            prefix = _prefix(index)
+            columns |= {
+                prefix + name: spec for name, spec in self.accumulators[index].columns.items()
+            }
+        return columns
+
+    def fields(self) -> list[pa.Field]:
+        """Return the result fields, in the order of the calls."""
+        pairs = zip(self.names, self.accumulators, strict=True)
+        return [pa.field(name, accumulator.result_type) for name, accumulator in pairs]
+
+    def bind(self, table: KeyedTable) -> "BoundAggregation":
+        """Return the aggregates' face on a table that has `columns`."""
+        return BoundAggregation(self, table)
+
+    def distinct(self) -> list[int]:
+        """Return the aggregates that have state of their own."""
+        return [index for index, owner in enumerate(self.owners) if owner == index]
+
+    def _owner(self, index: int) -> int | None:
+        """Return whose state the aggregate reads: its own, an earlier one's, or None for the
+        hidden row count.
+        """
+        call, family = self.calls[index], self.accumulators[index].family
+        if call.function == "count" and not call.inputs and call.where is None:
+            return None
+        for earlier in range(index):
+            if (
+                family is not None
+                and self.accumulators[earlier].family == family
+                and self.owners[earlier] == earlier
+                and _same_rows(self.calls[earlier], call)
+            ):
+                return earlier
+        return index
+
+
+class BoundAggregation:
+    """The aggregates of one operator in one table. Arrays have one entry per row, lists one per
+    aggregate.
+    """
+
+    def __init__(self, aggregation: Aggregation, table: KeyedTable) -> None:
+        self._aggregation = aggregation
+        self._table = table
+        self._cells: list[Cells | None] = [
+            None if owner is None else accumulator.bind(table, _prefix(owner))
+            for accumulator, owner in zip(aggregation.accumulators, aggregation.owners, strict=True)
+        ]
+        self._owned = [
+            (index, cells)
+            for index in aggregation.distinct()
+            if (cells := self._cells[index]) is not None
+        ]
+
+    def reset(self, slots: Slots) -> None:
+        """Prepare fresh slots, each once, before rows are folded into them."""
+        for _, cells in self._owned:
+            cells.reset(slots)
+
+    def update(
+        self,
+        rows: Rows,
+        values: Sequence[Sequence[pa.Array]],
+        where: Sequence[NDArray[np.bool_] | None],
+    ) -> None:
+        """Fold rows in; ``values[j]`` are the inputs of aggregate j, ``where[j]`` its filter (None:
+        every row).
+
+        Raises:
+            UserError: a user-defined aggregate raised.
+        """
+        weights = NO_SIGNS if rows.weights is None else read_only(rows.weights)
+        add_counts(read_only(rows.slots), weights, self._table.array(ROWS))
+        for index, cells in self._owned:
+            with self._named(index):
+                cells.update(rows, values[index], where[index])
+
+    def absorb(self, into: Slots, other: "BoundAggregation", slots: Slots) -> None:
+        """Merge other's slots[i] into my into[i]; ``into`` may repeat, ``other`` may be this
+        object.
+
+        Raises:
+            UserError: a user-defined aggregate raised.
+        """
+        counts = read_only(other.row_counts(slots))
+        add_deltas(read_only(into), counts, self._table.array(ROWS))
+        for (index, mine), (_, theirs) in zip(self._owned, other._owned, strict=True):
+            with self._named(index):
+                mine.absorb(into, theirs, slots)
+
+    def row_counts(self, slots: Slots) -> NDArray[np.int64]:
+        """Return the sum of weights of each group; 0: empty, below 0: retractions came before
+        their inserts.
+        """
+        counts: NDArray[np.int64] = self._table.array(ROWS)[slots]
+        return counts
+
+    def results(self, slots: Slots) -> list[pa.Array]:
+        """Return every aggregate's results for these slots.
+
+        Raises:
+            NumericOverflowError: a result does not fit its type.
+            UserError: a user-defined aggregate raised.
+        """
+        results = []
+        for index, cells in enumerate(self._cells):
+            if cells is None:
+                results.append(build(pa.int64(), np.maximum(self.row_counts(slots), 0)))
+            else:
+                with self._named(index):
+                    results.append(cells.result(slots))
+        return results
+
+    @contextmanager
+    def _named(self, index: int) -> Iterator[None]:
+        """Say in which operator and aggregate a number overflowed or a user's method raised."""
+        call, name = self._aggregation.calls[index], self._aggregation.names[index]
+        place = f"operator {self._aggregation.operator!r}: aggregate {name!r} ({call.function})"
+        try:
+            yield
+        except NumericOverflowError as error:
+            raise NumericOverflowError(f"{place}: {error}") from error
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from error
+        except Exception as error:
+            if call.user is None:
+                raise
+            method = f"{type(call.user).__name__} raised {type(error).__name__}"
+            raise UserError(f"{place}: {method}: {error}") from error
+
+
+def _prefix(index: int) -> str:
+    return f"a{index}."
+
+
+def _same_rows(left: AggregateCall, right: AggregateCall) -> bool:
+    """Whether two calls see the same values."""
+    pairs: list[tuple[Expr | None, Expr | None]] = [*zip(left.inputs, right.inputs, strict=True)]
+    pairs.append((left.where, right.where))
+    return all(
+        one is other if one is None or other is None else one.same_as(other) for one, other in pairs
+    )

@@ -1,0 +1,136 @@
+"""Between Arrow arrays and the arrays of kernels: values, signs of rows, and results with their
+nulls.
+
+Called by every accumulator; nothing here copies unless a type has to widen.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.contract import Rows
+from penstock.state.arrays import read_only
+from penstock.state.store import Slots
+
+Signs = NDArray[np.int8]
+Words = NDArray[np.int64]
+
+NO_SIGNS: Signs = read_only(np.zeros(0, np.int8))
+"""Every row counts once."""
+
+NO_WORDS: Words = np.zeros(0, np.int64)
+"""A state column that this variant does not have."""
+
+
+def signs_of(rows: Rows, where: NDArray[np.bool_] | None, values: Sequence[pa.Array]) -> Signs:
+    """Return how often each row counts (its weight; 0 where filtered or null), or `NO_SIGNS` for
+    once each.
+    """
+    mask = where
+    for array in values:
+        if array.null_count:
+            valid = valid_mask(array)
+            mask = valid if mask is None else mask & valid
+    if mask is None:
+        return NO_SIGNS if rows.weights is None else read_only(rows.weights)
+    if rows.weights is None:
+        return read_only(np.ascontiguousarray(mask).view(np.int8))
+    return read_only(mask * rows.weights)
+
+
+def kept_rows(slots: Slots, signs: Signs) -> NDArray[np.int64] | None:
+    """Return the positions of the rows that count at all; None means all of them."""
+    kept = slots >= 0
+    if signs.shape[0]:
+        kept &= signs != 0
+    return None if kept.all() else np.flatnonzero(kept)
+
+
+def taken(array: Any, positions: NDArray[np.int64] | None) -> Any:
+    """Return the entries of a numpy or Arrow array at these positions (None: all)."""
+    if positions is None:
+        return array
+    return array[positions] if isinstance(array, np.ndarray) else array.take(pa.array(positions))
+
+
+def numbered(slots: Slots) -> tuple[Words, Slots]:
+    """Return (group of each row, slot of each group), groups numbered from 0 in order of
+    appearance.
+    """
+    encoded = pa.array(slots).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
+
+
+def valid_mask(array: pa.Array) -> NDArray[np.bool_]:
+    """Return True where the array has a value."""
+    buffer = array.buffers()[0]
+    if buffer is None:
+        return np.full(len(array), array.null_count == 0)
+    return _bits(buffer, array)
+
+
+def fixed(array: pa.Array, dtype: Any) -> NDArray[Any]:
+    """Return the values buffer of a fixed-width array as ``dtype``, without copying; any value
+    where null.
+    """
+    kind = np.dtype(dtype)
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), kind)
+    values = np.frombuffer(buffer, kind, count=len(array), offset=array.offset * kind.itemsize)
+    return values if values.flags.aligned else values.copy()
+
+
+def integers(array: pa.Array) -> Words:
+    """Return integers (uint64 by its bits), booleans, dates, times and durations as read-only
+    int64.
+    """
+    kind = array.type
+    if pt.is_boolean(kind):
+        buffer = array.buffers()[1]
+        bits = np.zeros(len(array), np.bool_) if buffer is None else _bits(buffer, array)
+        return read_only(bits.astype(np.int64))
+    if pt.is_uint64(kind):
+        return read_only(fixed(array, np.int64))
+    dtype: Any = (
+        np.dtype(kind.to_pandas_dtype())
+        if pt.is_integer(kind)
+        else np.dtype(f"i{kind.bit_width // 8}")
+    )
+    return read_only(fixed(array, dtype).astype(np.int64, copy=False))
+
+
+def doubles(array: pa.Array) -> NDArray[np.float64]:
+    """Return numbers as read-only float64; integers and decimals are rounded to it."""
+    kind = array.type
+    if pt.is_float64(kind):
+        return read_only(fixed(array, np.float64))
+    if pt.is_integer(kind):
+        return read_only(fixed(array, kind.to_pandas_dtype()).astype(np.float64))
+    return read_only(fixed(array.cast(pa.float64()), np.float64))
+
+
+def build(
+    kind: pa.DataType, values: NDArray[Any], valid: NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Build a fixed-width array over contiguous values; null where ``valid`` is False."""
+    length = values.nbytes * 8 // kind.bit_width
+    return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(values)])
+
+
+def bitmap(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """Return the validity buffer of a mask; None if everything is valid."""
+    if valid is None or valid.all():
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _bits(buffer: pa.Buffer, array: pa.Array) -> NDArray[np.bool_]:
+    first, offset = divmod(array.offset, 8)
+    count = offset + len(array)
+    packed = np.frombuffer(buffer, np.uint8, count=(count + 7) // 8, offset=first)
+    return np.unpackbits(packed, count=count, bitorder="little")[offset:].view(np.bool_)

@@ -1,0 +1,39 @@
+"""count() of rows and count(expression) of values that are not null."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.arrays import build, signs_of
+from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
+from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.kernels.accumulate import add_counts, add_deltas
+from penstock.state.arrays import read_only
+from penstock.state.store import Slots
+
+
+def count() -> TableAccumulator:
+    """Count rows (without inputs) or rows whose inputs are all known, in an int64."""
+    return TableAccumulator({"count": INTEGER}, pa.int64(), CountCells)
+
+
+class CountCells(TableCells):
+    """A signed number of rows."""
+
+    def update(
+        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
+    ) -> None:
+        """Add the weights of the rows that count."""
+        add_counts(read_only(rows.slots), signs_of(rows, where, values), self.array("count"))
+
+    def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
+        """Add other's counts."""
+        add_deltas(
+            read_only(into), read_only(self.peer(other).array("count")[slots]), self.array("count")
+        )
+
+    def result(self, slots: Slots) -> pa.Array:
+        """Return the counts; never below zero."""
+        return build(pa.int64(), np.maximum(self.array("count")[slots], 0))

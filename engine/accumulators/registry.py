@@ -1,0 +1,215 @@
+"""From an `AggregateCall` and the types of its inputs to the accumulator that computes it;
+called by `Aggregation`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from penstock.engine.accumulators.bags import collect, count_distinct
+from penstock.engine.accumulators.best import Order, best
+from penstock.engine.accumulators.best_updating import best_updating
+from penstock.engine.accumulators.cells import TableAccumulator
+from penstock.engine.accumulators.counting import count
+from penstock.engine.accumulators.floats import float_mean, float_sum
+from penstock.engine.accumulators.ordering import SortColumn, is_ordered
+from penstock.engine.accumulators.sketches import approx_count_distinct, approx_quantile
+from penstock.engine.accumulators.spread import variance
+from penstock.engine.accumulators.sums import decimal_mean, decimal_sum, integer_mean, integer_sum
+from penstock.engine.accumulators.user import user_defined
+from penstock.model.aggregates import AggregateCall
+from penstock.model.errors import ExpressionError, PlanError, SchemaError
+
+Types = Sequence[pa.DataType]
+Options = Mapping[str, Any]
+
+
+def make_accumulator(
+    call: AggregateCall, input_types: Sequence[pa.DataType], operator: str, updating: bool = False
+) -> TableAccumulator:
+    """Return the accumulator of a call; ``updating`` chooses the variant for changelogs where there
+    are two.
+
+    It is not `retractable` where no variant can retract. Result types: int64 of integers and
+    counts, decimal(38, s) of summed decimals, double of floating-point sums and of every mean,
+    variance and standard deviation (also of decimals), the input's own type otherwise; a list for
+    collect.
+
+    Raises:
+        ExpressionError: the aggregate does not take these inputs.
+        PlanError: no such aggregate, a wrong option, or a library is missing.
+    """
+    where = f"operator {operator!r}: {call.function}"
+    if call.function == "user":
+        return _user(call, where)
+    function = _FUNCTIONS.get(call.function)
+    if function is None:
+        raise PlanError(
+            f"operator {operator!r}: there is no aggregate {call.function!r}; "
+            f"one of {', '.join(_FUNCTIONS)}"
+        )
+    if not function.fewest <= len(input_types) <= function.most:
+        takes = {
+            (0, 1): "at most one input",
+            (1, 1): "one input",
+            (2, 2): "a value and what to compare by",
+        }
+        raise ExpressionError(
+            f"{where} takes {takes[function.fewest, function.most]}, not {len(input_types)} inputs"
+        )
+    for kind in input_types:
+        if not function.accepts(kind):
+            raise ExpressionError(
+                f"{where} does not take {kind}; it takes {function.takes}, so cast the input first"
+            )
+    options = _checked_options(call, function, where)
+    try:
+        return function.build(input_types, options, updating)
+    except ImportError as error:
+        raise PlanError(
+            f"{where} needs the library datasketches: pip install 'penstock[sketches]'"
+        ) from error
+
+
+def _number(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal128(kind))
+
+
+def _summable(kind: pa.DataType) -> bool:
+    return _number(kind) or bool(pt.is_duration(kind))
+
+
+def _anything(kind: pa.DataType) -> bool:
+    return True
+
+
+def _sum(types: Types, options: Options, updating: bool) -> TableAccumulator:
+    kind = types[0]
+    if pt.is_floating(kind):
+        return float_sum(updating)
+    return decimal_sum(kind) if pt.is_decimal(kind) else integer_sum(kind)
+
+
+def _mean(types: Types, options: Options, updating: bool) -> TableAccumulator:
+    kind = types[0]
+    if pt.is_floating(kind):
+        return float_mean(updating)
+    return decimal_mean(kind) if pt.is_decimal(kind) else integer_mean()
+
+
+def _extreme(descending: bool) -> "_Build":
+    def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
+        return _best(Order([SortColumn(types[0], descending)], [0], 0), updating)
+
+    return build
+
+
+def _by_time(descending: bool) -> "_Build":
+    def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
+        columns = [SortColumn(pa.int64(), descending), SortColumn(types[0], descending)]
+        return _best(Order(columns, [None, 0], 1), updating)
+
+    return build
+
+
+def _by_other(descending: bool) -> "_Build":
+    def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
+        columns = [SortColumn(types[1], descending), SortColumn(types[0])]
+        return _best(Order(columns, [1, 0], 1), updating)
+
+    return build
+
+
+def _best(order: Order, updating: bool) -> TableAccumulator:
+    return best_updating(order) if updating else best(order)
+
+
+def _user(call: AggregateCall, where: str) -> TableAccumulator:
+    if call.user is None:
+        raise PlanError(f"{where} needs a UserAggregate instance")
+    try:
+        return user_defined(call.user)
+    except (SchemaError, TypeError, AttributeError) as error:
+        name = type(call.user).__name__
+        raise PlanError(
+            f"{where} {name} must declare numpy dtypes in `state` and a result_type: {error}"
+        ) from error
+
+
+def _checked_options(call: AggregateCall, function: "_Function", where: str) -> dict[str, Any]:
+    """Return every option of the function, with defaults filled in."""
+    options = {option.name: option.default for option in function.options}
+    unknown = sorted(set(call.options) - set(options))
+    if unknown:
+        raise PlanError(
+            f"{where} has no option {unknown[0]!r}"
+            + (f"; it has {', '.join(options)}" if options else "")
+        )
+    options |= call.options
+    for option in function.options:
+        value = options[option.name]
+        number = isinstance(value, option.kinds) and not isinstance(value, bool)
+        if not number or not option.least <= value <= option.greatest:
+            raise PlanError(
+                f"{where} needs {option.name} between {option.least} and {option.greatest}, "
+                f"not {value!r}"
+            )
+    return options
+
+
+_Build = Callable[[Types, Options, bool], TableAccumulator]
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    name: str
+    default: Any
+    least: float
+    greatest: float
+    kinds: tuple[type, ...] = (int,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """What one aggregate takes and how it is built."""
+
+    build: _Build
+    accepts: Callable[[pa.DataType], bool] = is_ordered
+    takes: str = "numbers, decimals of 128 bits, booleans, dates, times, strings and binaries"
+    fewest: int = 1
+    most: int = 1
+    options: tuple[_Option, ...] = ()
+
+
+_NUMBERS = "integers, floating-point numbers and decimals of 128 bits"
+
+_FUNCTIONS: dict[str, _Function] = {
+    "count": _Function(lambda types, options, updating: count(), _anything, "anything", fewest=0),
+    "sum": _Function(
+        _sum, _summable, "integers, floating-point numbers, decimals of 128 bits and durations"
+    ),
+    "min": _Function(_extreme(descending=False)),
+    "max": _Function(_extreme(descending=True)),
+    "mean": _Function(_mean, _number, _NUMBERS),
+    "variance": _Function(lambda types, options, updating: variance(root=False), _number, _NUMBERS),
+    "stddev": _Function(lambda types, options, updating: variance(root=True), _number, _NUMBERS),
+    "first": _Function(_by_time(descending=False)),
+    "last": _Function(_by_time(descending=True)),
+    "arg_min": _Function(_by_other(descending=False), fewest=2, most=2),
+    "arg_max": _Function(_by_other(descending=True), fewest=2, most=2),
+    "count_distinct": _Function(lambda types, options, updating: count_distinct(types[0])),
+    "approx_count_distinct": _Function(
+        lambda types, options, updating: approx_count_distinct(types[0], options["lg_k"]),
+        options=(_Option("lg_k", 12, 7, 21),),
+    ),
+    "approx_quantile": _Function(
+        lambda types, options, updating: approx_quantile(float(options["q"]), options["k"]),
+        _number,
+        _NUMBERS,
+        options=(_Option("q", None, 0, 1, (int, float)), _Option("k", 200, 8, 65535)),
+    ),
+    "collect": _Function(lambda types, options, updating: collect(types[0])),
+}

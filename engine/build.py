@@ -1,0 +1,213 @@
+"""From an execution graph to instances wired by channels, ready for a worker loop."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.engine.chain import ChainNode
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.exchange import Broadcast, Forward, Hash, Output, Rebalance
+from penstock.engine.input_gate import GateInput, InputGate
+from penstock.engine.instance import Instance
+from penstock.engine.operators.contract import (
+    Clock,
+    DeadLetters,
+    Operator,
+    OperatorContext,
+    RowCounters,
+)
+from penstock.engine.operators.registry import make_operator
+from penstock.engine.source_head import SourceAlignment, SourceHead
+from penstock.engine.transport.in_memory import Channel
+from penstock.model.config import LoopOptions
+from penstock.model.errors import BugError
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
+from penstock.model.key_groups import assign
+from penstock.state.store import StateStore
+
+StateFactory = Callable[[str, int], StateStore]
+"""Makes the state store of one operator instance from the operator's name and the instance's index."""
+
+
+@dataclass
+class Build:
+    """Everything that runs: instances in task order, channels by edge, counters by operator and instance."""
+
+    graph: ExecutionGraph
+    instances: list[Instance] = field(default_factory=list)
+    channels: dict[Edge, list[Channel]] = field(default_factory=dict)
+    counters: dict[OperatorId, list[RowCounters]] = field(default_factory=dict)
+    stores: dict[OperatorId, list[StateStore]] = field(default_factory=dict)
+
+    def operators(self) -> list[Operator]:
+        """Return every operator of every instance."""
+        return [node.operator for instance in self.instances for node in instance.nodes]
+
+    def heads(self) -> list[SourceHead]:
+        """Return every source head."""
+        return [instance.head for instance in self.instances if instance.head is not None]
+
+
+def build(
+    graph: ExecutionGraph,
+    options: LoopOptions,
+    clock: Clock,
+    state: StateFactory,
+    dead_letters: DeadLetters,
+) -> Build:
+    """Make operators, channels and instances, and open the operators.
+
+    Nothing runs yet. When opening fails, what was opened is aborted before the error is raised.
+    """
+    builder = _Builder(graph, options, clock, state, dead_letters)
+    try:
+        return builder.build()
+    except BaseException:
+        for operator in builder.opened:
+            operator.abort()
+        raise
+
+
+class _Builder:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        options: LoopOptions,
+        clock: Clock,
+        state: StateFactory,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._graph = graph
+        self._options = options
+        self._clock = clock
+        self._state = state
+        self._dead_letters = dead_letters
+        self._build = Build(graph)
+        self.opened: list[Operator] = []
+
+    def build(self) -> Build:
+        for edge in self._graph.edges:
+            if not edge.chained:
+                self._build.channels[edge] = self._channels(edge)
+        alignment = SourceAlignment()
+        for task in self._graph.tasks:
+            for index in range(task.parallelism):
+                self._build.instances.append(self._instance(task, index, alignment))
+        return self._build
+
+    def _channels(self, edge: Edge) -> list[Channel]:
+        """Make the channels of an edge, by producer and then receiver; a forward edge has one per pair."""
+        producers = self._graph.task_of(edge.producer).parallelism
+        receivers = self._graph.task_of(edge.consumer).parallelism
+        name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port}"
+        capacity = self._options.channel_bytes
+        if edge.exchange == "forward":
+            return [Channel(f"{name} [{index}]", capacity) for index in range(producers)]
+        return [
+            Channel(f"{name} [{producer}, {receiver}]", capacity)
+            for producer in range(producers)
+            for receiver in range(receivers)
+        ]
+
+    def _instance(self, task: Task, index: int, alignment: SourceAlignment) -> Instance:
+        head_node = self._graph.node(task.head)
+        root = self._chain(task, task.head, index)
+        name = self._graph.name(task)
+        if isinstance(head_node.spec, SourceSpec):
+            head = self._head(head_node, head_node.spec, task, index)
+            alignment.add(head)
+            return Instance(name, index, self._clock, root=root, head=head, alignment=alignment)
+        gate = InputGate([item for edge in self._graph.incoming(task.head) for item in self._inputs(edge, task, index)])
+        return Instance(name, index, self._clock, root=root, gate=gate)
+
+    def _inputs(self, edge: Edge, task: Task, index: int) -> Sequence[GateInput]:
+        channels = self._build.channels[edge]
+        if edge.exchange == "forward":
+            return [GateInput(channels[index], edge.port)]
+        return [GateInput(channel, edge.port) for channel in channels[index :: task.parallelism]]
+
+    def _head(self, node: OperatorNode, spec: SourceSpec, task: Task, index: int) -> SourceHead:
+        partitions = list(spec.source.partitions(task.parallelism))
+        return SourceHead(
+            node.name,
+            spec.source,
+            partitions[index :: task.parallelism],
+            node.outputs[MAIN].time,
+            spec.watermark_delay_us,
+            clock=self._clock,
+            counters=self._counters(node.id, index),
+            dead_letters=self._dead_letters,
+            batch_rows=self._options.batch_rows,
+            linger_ns=self._options.linger_ms * 1_000_000,
+            idle_timeout_ns=self._options.idle_timeout_ms * 1_000_000,
+        )
+
+    def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:
+        node = self._graph.node(operator)
+        counters = RowCounters() if isinstance(node.spec, SourceSpec) else self._counters(operator, index)
+        member = ChainNode(node.name, self._operator(node, task, index, counters), counters)
+        for edge in self._graph.outgoing(operator):
+            if edge.chained:
+                target = self._chain(task, edge.consumer, index)
+                target.port = edge.port
+                member.chained.setdefault(edge.output, []).append(target)
+            else:
+                member.exchanged.setdefault(edge.output, []).append(self._output(edge, task, index))
+        return member
+
+    def _operator(self, node: OperatorNode, task: Task, index: int, counters: RowCounters) -> Operator:
+        inputs = [self._graph.node(edge.operator).outputs[edge.output] for edge in node.inputs]
+        operator = make_operator(node.spec, inputs, node.name)
+        store = self._state(node.name, index)
+        self._build.stores.setdefault(node.id, []).append(store)
+        self.opened.append(operator)
+        operator.open(
+            OperatorContext(
+                name=node.name,
+                instance=index,
+                parallelism=task.parallelism,
+                clock=self._clock,
+                state=store,
+                counters=counters,
+                dead_letters=self._dead_letters,
+                key_groups=self._owners(task.parallelism),
+                batch_rows=self._options.batch_rows,
+                seed=_seed(self._options.seed, node.name, index),
+            )
+        )
+        return operator
+
+    def _output(self, edge: Edge, task: Task, index: int) -> Output:
+        channels = self._build.channels[edge]
+        if edge.exchange == "forward":
+            return Forward(channels[index : index + 1])
+        receivers = self._graph.task_of(edge.consumer).parallelism
+        mine = channels[index * receivers : (index + 1) * receivers]
+        if edge.exchange == "broadcast":
+            return Broadcast(mine)
+        if edge.exchange == "rebalance":
+            return Rebalance(mine, first=index)
+        if edge.exchange != "hash":
+            raise BugError(f"edge {edge} has an unknown exchange")
+        schema = self._graph.node(edge.producer).outputs[edge.output].fields
+        named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
+        projection = compile_projection(named, schema, self._graph.node(edge.consumer).name)
+        return Hash(mine, projection, projection.schema.types, self._owners(receivers))
+
+    def _owners(self, instances: int) -> NDArray[np.int32]:
+        return assign(max(self._options.key_groups, instances), instances)
+
+    def _counters(self, operator: OperatorId, index: int) -> RowCounters:
+        per_instance = self._build.counters.setdefault(operator, [])
+        while len(per_instance) <= index:
+            per_instance.append(RowCounters())
+        return per_instance[index]
+
+
+def _seed(seed: int, name: str, index: int) -> int:
+    """Give every operator instance its own repeatable seed."""
+    return int(np.random.SeedSequence([seed, index, *name.encode()]).generate_state(1)[0])

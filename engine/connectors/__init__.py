@@ -1,0 +1,1 @@
+"""Readers and writers: where rows enter and leave a job."""

@@ -1,0 +1,194 @@
+"""Whatever Python can iterate over as a source: dicts, dataclasses or Arrow batches, bounded or endless."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from penstock.engine.connectors.bisect_rows import convert_rows
+from penstock.engine.connectors.capsule import batches_of, is_arrow
+from penstock.engine.connectors.text_values import to_column
+from penstock.model.connectors import ENDED, NOTHING, RawRecord, Read, Reader, Source
+from penstock.model.errors import UserError
+
+if TYPE_CHECKING:
+    from penstock.model.expressions import Expr
+
+Items = Iterable[Any] | Callable[[], Iterable[Any]]
+"""An iterable, or a function that makes one (then reading can start again from the beginning)."""
+
+
+class IterableSource(Source):
+    """The items of an iterable: mappings, dataclass instances, or rows with the Arrow PyCapsule interface.
+
+    Fields that are missing are null, others are passed over. An item that does not fit becomes a raw record; an
+    exception in the iterator ends the job. A None means that nothing is there now. One partition: one thread iterates.
+    """
+
+    def __init__(
+        self,
+        items: Items,
+        schema: pa.Schema,
+        *,
+        bounded: bool = True,
+        linger_ms: int = 10,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """A read returns once it has its rows, or after the first item that comes ``linger_ms`` after its start.
+
+        ``bounded`` False says that the items never end, so that a silent source does not hold the watermark back.
+        """
+        self._items = items
+        self._schema = schema
+        self.bounded = bounded
+        self.linger_ns = linger_ms * 1_000_000
+        self.monotonic_ns = monotonic_ns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The declared fields, or those left after `restrict`."""
+        return self._schema
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        """Return one partition: an iterator cannot be shared."""
+        return ["0/1"]
+
+    def open(self, partition: str, position: Any | None) -> Reader:
+        """Start iterating; at a position, that many items are passed over.
+
+        Raises:
+            UserError: it is an iterator that other readers have used, or not iterable.
+        """
+        return _IterableReader(self, self._start(), position or {"items": 0, "rows": 0})
+
+    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "IterableSource":
+        """Convert only these columns."""
+        copy = object.__new__(IterableSource)
+        copy.__dict__.update(self.__dict__)
+        copy._schema = pa.schema([self._schema.field(name) for name in columns])
+        return copy
+
+    def describe(self) -> str:
+        """Name the function or the type of the iterable."""
+        return f"items of {getattr(self._items, '__name__', type(self._items).__name__)}"
+
+    def _start(self) -> Iterator[Any]:
+        made = self._items() if callable(self._items) else self._items
+        try:
+            return iter(made)
+        except TypeError:
+            raise UserError(
+                f"{self.describe()} cannot be iterated over; give an iterable or a function that returns one"
+            ) from None
+
+
+class _IterableReader(Reader):
+    """Position: items taken, and rows read of the Arrow item that follows them."""
+
+    def __init__(self, source: IterableSource, items: Iterator[Any], position: Mapping[str, int]) -> None:
+        self._source = source
+        self._items = items
+        self._schema = source.schema
+        self._taken = 0
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._rest: pa.RecordBatch | None = None
+        self._rest_rows = 0
+        for _ in range(position["items"]):
+            self._next_item()
+        self._skip_rows = position["rows"]
+
+    def read(self, max_rows: int) -> Read:
+        """Take items until there are enough rows, one is Arrow rows, or it has taken long."""
+        while True:
+            if self._batches is not None:
+                rows = self._next_rows(max_rows)
+                if rows is not None:
+                    return Read(rows)
+                self._batches = None
+                self._taken += 1
+            first = self._taken
+            items, ended = self._collect(max_rows)
+            if items:
+                rows, errors = convert_rows(items, self._to_rows, self._schema)
+                rejected = [_raw(items[index], first + index, reason) for index, reason in errors]
+                return Read(rows if rows.num_rows else None, ended=ended, rejected=rejected)
+            if self._batches is None:
+                return ENDED if ended else NOTHING
+
+    def position(self) -> dict[str, int]:
+        """Return the items taken and the rows read of the next."""
+        return {"items": self._taken, "rows": self._rest_rows}
+
+    def _collect(self, max_rows: int) -> tuple[list[Any], bool]:
+        """Return items up to one that is Arrow rows, which is begun; and whether the end was reached."""
+        now_ns = self._source.monotonic_ns
+        limit_ns = now_ns() + self._source.linger_ns
+        items: list[Any] = []
+        while len(items) < max_rows:
+            try:
+                item = self._next_item()
+            except StopIteration:
+                return items, True
+            if item is None:
+                break
+            if is_arrow(item):
+                self._taken -= 1
+                self._batches = batches_of(item, self._schema)
+                self._rest_rows = 0
+                break
+            items.append(item)
+            if now_ns() >= limit_ns:
+                break
+        return items, False
+
+    def _next_item(self) -> Any:
+        try:
+            item = next(self._items)
+        except StopIteration:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"{self._source.describe()} raised {type(error).__name__} after {self._taken} items: {error}"
+            ) from error
+        self._taken += 1
+        return item
+
+    def _next_rows(self, max_rows: int) -> pa.RecordBatch | None:
+        """Return up to ``max_rows`` rows of the Arrow item, None at its end."""
+        assert self._batches is not None
+        while self._rest is None or self._rest.num_rows == 0:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
+                self._rest_rows = 0
+                return None
+            skipped = min(self._skip_rows, self._rest.num_rows)
+            self._skip_rows -= skipped
+            self._rest_rows += skipped
+            self._rest = self._rest.slice(skipped)
+        rows = self._rest.slice(0, max_rows)
+        self._rest = self._rest.slice(rows.num_rows)
+        self._rest_rows += rows.num_rows
+        return rows
+
+    def _to_rows(self, items: Sequence[Any]) -> pa.RecordBatch:
+        records = [item if isinstance(item, Mapping) else _as_mapping(item) for item in items]
+        columns = [to_column([record.get(field.name) for record in records], field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _as_mapping(item: Any) -> Mapping[str, Any]:
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        return dataclasses.asdict(item)
+    raise TypeError(f"an item must be a mapping, a dataclass instance or Arrow rows, not {type(item).__name__}")
+
+
+def _raw(item: Any, number: int, reason: str) -> RawRecord:
+    """Quote an item as JSON, or as Python shows it where JSON cannot."""
+    try:
+        raw = msgspec.json.encode(item, enc_hook=str)
+    except (TypeError, ValueError, RecursionError):
+        raw = repr(item).encode("utf-8", "backslashreplace")
+    return RawRecord(raw, f"item {number + 1}", reason)

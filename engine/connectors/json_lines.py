@@ -1,0 +1,118 @@
+"""JSON lines as a source: one object per line, in files of any size. Section 10 of engine.md; built by the DSL's readers."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.json
+
+from penstock.engine.connectors.file_chunks import chunks_of, first_block
+from penstock.engine.connectors.json_decode import JsonDecoder
+from penstock.engine.connectors.line_reader import LineReader
+from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.paths import find_files
+from penstock.engine.connectors.text_values import infer_type
+from penstock.model.connectors import Reader, Source
+from penstock.model.errors import SchemaError
+
+if TYPE_CHECKING:
+    from penstock.model.expressions import Expr
+
+SUFFIXES = (".json", ".jsonl", ".ndjson")
+
+
+class JsonLinesSource(Source):
+    """Objects of a file, a directory or a glob, one per line.
+
+    Fields that are missing are null, fields that are not in the schema are passed over. Times are ISO 8601 text or
+    epoch milliseconds. Lines that are no such object become raw records; blank lines count for nothing.
+    """
+
+    def __init__(self, path: str | Path, schema: pa.Schema | None = None) -> None:
+        """Look up the files; without a schema, infer it from the first megabyte.
+
+        Raises:
+            UserError: there is no such file.
+            SchemaError: a type cannot be read from JSON, or nothing can be inferred.
+        """
+        self._path = path
+        self._files = find_files(path, SUFFIXES, "JSON")
+        self._schema = schema if schema is not None else _infer(self._files, str(path))
+        self._time: str | None = None
+        JsonDecoder(self._schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The declared or inferred fields, or those left after `restrict`."""
+        return self._schema
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        """Deal the chunks of all files out in turn."""
+        return numbered(parallelism)
+
+    def open(self, partition: str, position: Any | None) -> Reader:
+        """Open one partition."""
+        number, count = partition_number(partition)
+        chunks = chunks_of(self._files, number, count)
+        return LineReader(chunks, JsonDecoder(self._schema), self._time, position)
+
+    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "JsonLinesSource":
+        """Decode only these columns; predicates are of no help here."""
+        return self._changed(schema=pa.schema([self._schema.field(name) for name in columns]))
+
+    def with_time(self, column: str) -> "JsonLinesSource":
+        """Make lines without a usable event time bad records."""
+        return self._changed(time=column)
+
+    def describe(self) -> str:
+        """Name the path."""
+        return f"JSON lines {self._path}"
+
+    def _changed(self, schema: pa.Schema | None = None, time: str | None = None) -> "JsonLinesSource":
+        copy = object.__new__(JsonLinesSource)
+        copy.__dict__.update(self.__dict__)
+        copy._schema = self._schema if schema is None else schema
+        copy._time = time or self._time
+        if copy._time not in copy._schema.names:
+            copy._time = None
+        return copy
+
+
+def _infer(files: Sequence[Path], path: str) -> pa.Schema:
+    found = first_block(files)
+    if found is None:
+        raise SchemaError(f"every file of {path!r} is empty, so its fields cannot be inferred; give schema=...")
+    file, block = found
+    objects = list(_objects(block))
+    try:
+        table = _read(objects, None)
+        times = [pa.field(field.name, pa.string()) for field in table.schema if pa.types.is_timestamp(field.type)]
+        if times:
+            table = _read(objects, pa.schema(times))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"the fields of {str(file)!r} cannot be inferred: {error}; give schema=...") from None
+    return pa.schema([pa.field(name, infer_type(table[name], name)) for name in table.schema.names])
+
+
+def _objects(block: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects among the lines; other lines are reported when they are read."""
+    for line in block.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        try:
+            value = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _read(objects: Sequence[dict[str, Any]], known: pa.Schema | None) -> pa.Table:
+    if not objects:
+        raise pa.ArrowInvalid("no line of its beginning is a JSON object")
+    block = b"\n".join(msgspec.json.encode(item) for item in objects) + b"\n"
+    return pa.json.read_json(
+        pa.BufferReader(block),
+        read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pa.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
+    )

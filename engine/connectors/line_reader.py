@@ -1,0 +1,226 @@
+"""Reads files of one record per line by chunks: whole chunks by the format's vectorised decoder, bad ones line by line.
+
+Shared by the JSON lines and CSV sources, which bring a `LineDecoder`. A line costs exactly one row or one raw record.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.connectors.file_chunks import CHUNK_BYTES, Chunk, count_lines, read_chunk
+from penstock.engine.connectors.time_range import time_error, unusable_times
+from penstock.model.connectors import ENDED, RawRecord, Read, Reader
+from penstock.model.errors import UserError
+
+PIECE_LINES = 256
+"""How many lines are tried together once a chunk holds a bad one."""
+
+
+class LineDecoder(ABC):
+    """Decodes lines of one format into rows of one schema. What becomes of a line never depends on its neighbours."""
+
+    blank: bytes
+    """Bytes that a line may consist of and still be no record."""
+
+    @abstractmethod
+    def start_file(self, path: Path) -> int:
+        """Get ready for a file and return at which byte its records begin.
+
+        Raises:
+            UserError: the file does not fit the schema.
+        """
+
+    @abstractmethod
+    def decode_block(self, block: bytes) -> pa.RecordBatch | None:
+        """Decode lines at once; None unless every line that is not blank is exactly one good row."""
+
+    @abstractmethod
+    def decode_each(self, lines: Sequence[bytes]) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
+        """Decode lines that are not blank; return the good rows, and index and error of every other line in order."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Decoded records of a chunk. ``errors`` are (index among the records, reason); all others are ``rows``."""
+
+    rows: pa.RecordBatch
+    errors: list[tuple[int, str]]
+    first_record: int
+
+    @property
+    def records(self) -> int:
+        """Rows and errors together."""
+        return int(self.rows.num_rows) + len(self.errors)
+
+
+class LineReader(Reader):
+    """Reads the chunks of one partition in order. Position: file, byte at which a chunk starts, records read of it."""
+
+    def __init__(
+        self, chunks: Sequence[Chunk], decoder: LineDecoder, time: str | None, position: dict[str, Any] | None
+    ) -> None:
+        """Take chunks in order; ``time`` is the event time column, whose null or impossible values make bad records."""
+        self._chunks = chunks
+        self._decoder = decoder
+        self._time = time
+        self._next = 0
+        self._read = 0
+        self._path: Path | None = None
+        self._first_byte = 0
+        self._block = b""
+        self._too_long = False
+        self._lines: list[tuple[int, bytes]] | None = None
+        self._lines_before: int | None = None
+        self._pieces: Iterator[Piece] = iter(())
+        self._piece: Piece | None = None
+        self._open = False
+        if position is not None:
+            self._resume(position)
+
+    def read(self, max_rows: int) -> Read:
+        """Return what is left of the decoded piece, or decode the next one."""
+        while True:
+            piece = self._current()
+            if piece is None:
+                return ENDED
+            if piece.records:
+                return self._take(piece, max_rows)
+            self._piece = None
+
+    def position(self) -> dict[str, Any]:
+        """Return the chunk and how many of its records were read."""
+        if self._next >= len(self._chunks):
+            return {"file": None, "chunk": 0, "records": 0}
+        chunk = self._chunks[self._next]
+        return {"file": str(chunk.path), "chunk": chunk.start, "records": self._read}
+
+    def close(self) -> None:
+        """Forget the chunk; no file stays open between reads."""
+        self._piece, self._pieces, self._block, self._lines = None, iter(()), b"", None
+
+    def _resume(self, position: dict[str, Any]) -> None:
+        if position["file"] is None:
+            self._next = len(self._chunks)
+            return
+        wanted = (position["file"], position["chunk"])
+        places = [(str(chunk.path), chunk.start) for chunk in self._chunks]
+        if wanted not in places:
+            raise UserError(f"byte {wanted[1]} of {wanted[0]!r}, where reading stopped, is no longer there to go on from")
+        self._next = places.index(wanted)
+        self._read = int(position["records"])
+
+    def _current(self) -> Piece | None:
+        """Return the piece to read from, None at the end of the partition."""
+        while self._piece is None:
+            if not self._open:
+                if self._next >= len(self._chunks):
+                    return None
+                self._open_chunk(self._chunks[self._next])
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._open = False
+                self._next += 1
+                self._read = 0
+            elif piece.first_record + piece.records > self._read:
+                self._piece = _after(piece, self._read - piece.first_record)
+        return self._piece
+
+    def _open_chunk(self, chunk: Chunk) -> None:
+        if chunk.path != self._path:
+            self._path = chunk.path
+            self._first_byte = self._decoder.start_file(chunk.path)
+        self._block, self._start, self._too_long = read_chunk(chunk, self._first_byte)
+        self._lines = None
+        self._lines_before = None
+        self._pieces = self._decode()
+        self._open = True
+
+    def _decode(self) -> Iterator[Piece]:
+        if not self._block:
+            return
+        rows = None if self._too_long else self._decoder.decode_block(self._block)
+        if rows is not None:
+            yield self._timed(Piece(rows, [], 0))
+            return
+        lines = [line for _, line in self._numbered_lines()]
+        complete = lines[:-1] if self._too_long else lines
+        for first in range(0, len(complete), PIECE_LINES):
+            yield self._timed(self._decode_piece(complete[first : first + PIECE_LINES], first))
+        if self._too_long:
+            rows, _ = self._decoder.decode_each([])
+            yield Piece(rows, [(0, f"the line is longer than {CHUNK_BYTES} bytes")], len(complete))
+
+    def _decode_piece(self, lines: list[bytes], first: int) -> Piece:
+        rows = self._decoder.decode_block(b"\n".join(lines) + b"\n")
+        if rows is not None:
+            return Piece(rows, [], first)
+        good, errors = self._decoder.decode_each(lines)
+        return Piece(good, errors, first)
+
+    def _timed(self, piece: Piece) -> Piece:
+        """Turn rows without a usable event time into errors."""
+        if self._time is None or not piece.rows.num_rows:
+            return piece
+        times = piece.rows.column(self._time)
+        bad = unusable_times(times)
+        if bad is None:
+            return piece
+        taken = np.array([index for index, _ in piece.errors], np.int64)
+        records = np.delete(np.arange(piece.records), taken)
+        missing = np.asarray(times.is_null())
+        added = [(int(records[row]), time_error(self._time, bool(missing[row]))) for row in np.flatnonzero(bad)]
+        return Piece(piece.rows.filter(pa.array(~bad)), sorted([*piece.errors, *added]), piece.first_record)
+
+    def _take(self, piece: Piece, max_rows: int) -> Read:
+        """Cut off the first ``max_rows`` rows and the errors among them."""
+        records = _records_with_rows(piece, max_rows)
+        rows = piece.rows.slice(0, max_rows)
+        errors = [item for item in piece.errors if item[0] < records]
+        rejected = [self._raw(piece.first_record + index, reason) for index, reason in errors]
+        self._piece = None if records == piece.records else _after(piece, records)
+        self._read = piece.first_record + records
+        return Read(rows if rows.num_rows else None, rejected=rejected)
+
+    def _raw(self, record: int, reason: str) -> RawRecord:
+        number, line = self._numbered_lines()[record]
+        if self._lines_before is None:
+            assert self._path is not None
+            self._lines_before = count_lines(self._path, self._start)
+        return RawRecord(line, f"{self._path}:{self._lines_before + number + 1}", reason)
+
+    def _numbered_lines(self) -> list[tuple[int, bytes]]:
+        """Return the lines of the chunk that are not blank, each with its number in the chunk."""
+        if self._lines is None:
+            lines = self._block.removesuffix(b"\n").split(b"\n")
+            blank = self._decoder.blank
+            cut = len(lines) - 1 if self._too_long else -1
+            self._lines = [
+                (number, line.removesuffix(b"\r"))
+                for number, line in enumerate(lines)
+                if line.strip(blank) or number == cut
+            ]
+        return self._lines
+
+
+def _after(piece: Piece, records: int) -> Piece:
+    """Return the piece without its first records."""
+    if records <= 0:
+        return piece
+    errors = [(index - records, reason) for index, reason in piece.errors if index >= records]
+    passed = records - (len(piece.errors) - len(errors))
+    return Piece(piece.rows.slice(passed), errors, piece.first_record + records)
+
+
+def _records_with_rows(piece: Piece, max_rows: int) -> int:
+    """Return how many leading records hold the first ``max_rows`` rows; all of them if there are no more rows."""
+    if piece.rows.num_rows <= max_rows:
+        return piece.records
+    # Row number r is record r plus the errors before it: find the least count of records with max_rows rows.
+    rows_before_error = [index - order for order, (index, _) in enumerate(piece.errors)]
+    return max_rows + bisect_right(rows_before_error, max_rows - 1)

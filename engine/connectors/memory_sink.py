@@ -1,0 +1,129 @@
+"""A sink that keeps what it receives in memory, for tests, notebooks and small results."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.connectors.row_text import json_texts
+from penstock.model.connectors import Sink, Writer
+from penstock.model.errors import PlanError
+
+_WEIGHT = pa.field("weight", pa.int8(), nullable=False)
+_DELETED = pa.field("deleted", pa.bool_(), nullable=False)
+_COMPACT_ROWS = 1 << 16
+
+
+class MemorySink(Sink):
+    """Keeps batches. Read it when the job has ended, or while it runs for what has come so far.
+
+    Of a changelog, `table` holds the rows that stand after all retractions; of an upserting stream, the last row of
+    each key that was not deleted. Exports itself by the Arrow PyCapsule interface.
+    """
+
+    def __init__(self, key: str | Sequence[str] = ()) -> None:
+        """``key`` names the key columns of an upserting stream."""
+        self._key = [key] if isinstance(key, str) else list(key)
+        self._schema: pa.Schema | None = None
+        self._received: list[tuple[int, pa.RecordBatch]] = []
+        self._kept_rows = 0
+        self._new_rows = 0
+
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """Everything received, in order, as it came; of an upserting stream, at least the last row of each key."""
+        return [batch for _, batch in self._received]
+
+    def table(self) -> pa.Table:
+        """Return the rows that stand.
+
+        Raises:
+            PlanError: no job has written to the sink yet.
+        """
+        received = self._all()
+        if self._schema is not None and self._schema.field(-1).equals(_WEIGHT):
+            return consolidate(received)
+        if self._upserts():
+            last = latest(received, self._key)
+            return last.filter(pc.invert(last["deleted"])).drop_columns(["deleted"])
+        return received
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows that stand as dicts."""
+        rows: list[dict[str, Any]] = self.table().to_pylist()
+        return rows
+
+    def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
+        """Forget what this instance wrote in an earlier run."""
+        self._schema = schema
+        self._received = [item for item in self._received if item[0] != instance and item[0] < parallelism]
+        return _MemoryWriter(self, instance)
+
+    def describe(self) -> str:
+        """Say that rows stay in memory."""
+        return "memory"
+
+    def take(self, instance: int, rows: pa.RecordBatch) -> None:
+        """Keep a batch that an instance wrote."""
+        self._received.append((instance, rows))
+        self._new_rows += rows.num_rows
+        if self._upserts() and self._new_rows > max(_COMPACT_ROWS, self._kept_rows):
+            kept = latest(self._all(), self._key).combine_chunks()
+            self._received = [(instance, batch) for batch in kept.to_batches()]
+            self._kept_rows, self._new_rows = kept.num_rows, 0
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.table().__arrow_c_stream__(requested_schema)
+
+    def _upserts(self) -> bool:
+        return bool(self._key) and self._schema is not None and bool(self._schema.field(-1).equals(_DELETED))
+
+    def _all(self) -> pa.Table:
+        if self._schema is None:
+            raise PlanError("the memory sink holds nothing yet: run the job first")
+        return pa.Table.from_batches(self.batches, self._schema)
+
+
+class _MemoryWriter(Writer):
+    def __init__(self, sink: MemorySink, instance: int) -> None:
+        self._sink = sink
+        self._instance = instance
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._sink.take(self._instance, rows)
+
+
+def consolidate(changes: pa.Table) -> pa.Table:
+    """Return the rows that stand after a changelog whose last column is ``weight``, in order of their last change.
+
+    A row with a weight of two comes twice; one that was retracted more often than inserted does not come.
+    """
+    rows = changes.drop_columns(["weight"])
+    groups = _grouped(rows, changes["weight"].cast(pa.int64()))
+    weights = np.asarray(groups["weight_sum"])
+    copies = np.repeat(np.asarray(groups["row_max"]), np.maximum(weights, 0))
+    return rows.take(pa.array(np.sort(copies)))
+
+
+def latest(changes: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the last row of each key, in order of those rows."""
+    groups = _grouped(changes.select(list(key)), None)
+    return changes.take(groups["row_max"].sort())
+
+
+def _grouped(rows: pa.Table, weight: pa.ChunkedArray | None) -> pa.Table:
+    """Group equal rows (null equals null): the sum of their weights and the number of the last one."""
+    names = [f"column_{index}" for index in range(rows.num_columns)]
+    columns = [_groupable(column) for column in rows.columns]
+    weights = pa.array(np.zeros(rows.num_rows, np.int64)) if weight is None else weight
+    table = pa.table([*columns, weights, pa.array(np.arange(rows.num_rows))], [*names, "weight", "row"])
+    return table.group_by(names, use_threads=False).aggregate([("weight", "sum"), ("row", "max")])
+
+
+def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return nested values as their JSON text, since Arrow groups flat ones only."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return pa.chunked_array([json_texts(chunk) for chunk in column.chunks], pa.string())

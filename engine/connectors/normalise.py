@@ -1,0 +1,130 @@
+"""One physical type per logical type at every edge (engine.md 2), and event times that mean something.
+
+Called by the source head for what readers return, and by operators and sources for what users hand in.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.connectors.row_text import encode_rows
+from penstock.engine.connectors.time_range import raw_times, time_error, unusable_times
+from penstock.model.connectors import RawRecord
+from penstock.model.errors import SchemaError
+from penstock.model.schema import normal_field, normal_type
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+class Normaliser:
+    """Checks and converts every batch of one source; costs microseconds when there is nothing to do."""
+
+    def __init__(self, schema: pa.Schema, time: str | None) -> None:
+        """Take the source's schema and the name of its event time column, if it has one."""
+        self._fields = pa.schema([normal_field(field) for field in schema])
+        self._time = time
+        self._rows = 0
+
+    def normalise(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[RawRecord]]:
+        """Return the rows in normal types, and those without a usable event time as JSON text.
+
+        Raises:
+            SchemaError: the rows do not have the columns of the source's schema, or other types.
+        """
+        rows = to_schema(rows, self._fields)
+        first_row = self._rows
+        self._rows += rows.num_rows
+        if self._time is None or not rows.num_rows:
+            return rows, []
+        bad = unusable_times(rows.column(self._time))
+        if bad is None:
+            return rows, []
+        return _without(rows, bad, self._time, first_row)
+
+
+def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
+    """Return the rows with exactly these fields, in this order; columns that are not among them are left out.
+
+    Layouts are converted (large and view types, dictionaries), numbers and timestamps to wider or narrower types of
+    their kind if every value fits; fractions of time that the type cannot hold are floored.
+
+    Raises:
+        SchemaError: a column is missing, has another kind of type, or holds a value that does not fit.
+    """
+    if rows.schema.equals(fields):
+        return rows
+    return pa.RecordBatch.from_arrays([_column(rows, field) for field in fields], schema=fields)
+
+
+def _without(
+    rows: pa.RecordBatch, bad: NDArray[np.bool_], time: str, first_row: int
+) -> tuple[pa.RecordBatch, list[RawRecord]]:
+    places = np.flatnonzero(bad)
+    rejected = rows.take(pa.array(places))
+    missing = rejected.column(time).is_null().to_pylist()
+    records = [
+        RawRecord(raw, f"row {first_row + int(place) + 1}", time_error(time, is_null))
+        for raw, place, is_null in zip(encode_rows(rejected), places, missing, strict=True)
+    ]
+    return rows.filter(pa.array(~bad)), records
+
+
+def _column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    index = rows.schema.get_field_index(field.name)
+    if index < 0:
+        if field.name in rows.schema.names:
+            raise SchemaError(f"column {field.name!r} appears twice; every column needs its own name")
+        raise SchemaError(f"column {field.name!r} is missing; there are {', '.join(rows.schema.names) or 'none'}")
+    column = rows.column(index)
+    if column.type == field.type:
+        return column
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    try:
+        return _convert(column, field)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"column {field.name!r} of type {column.type} does not fit {field.type}: {error}") from None
+
+
+def _convert(column: pa.Array, field: pa.Field) -> pa.Array:
+    kind = normal_type(column.type)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type != kind:
+        column = column.cast(kind)
+    if kind == field.type:
+        return column
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(field.type):
+        return _rescale_times(column, field.type)
+    if not _same_family(kind, field.type):
+        raise SchemaError(
+            f"column {field.name!r} is {kind}, but {field.type} is declared; convert it or declare what it is"
+        )
+    return column.cast(field.type)
+
+
+def _same_family(kind: pa.DataType, target: pa.DataType) -> bool:
+    number = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+    if pa.types.is_null(kind):
+        return True
+    if any(test(kind) for test in number):
+        return any(test(target) for test in number)
+    family = (
+        pa.types.is_date,
+        pa.types.is_time,
+        pa.types.is_duration,
+        pa.types.is_struct,
+        pa.types.is_list,
+        pa.types.is_binary,
+    )
+    return any(test(kind) and test(target) for test in family)
+
+
+def _rescale_times(times: pa.Array, kind: pa.TimestampType) -> pa.Array:
+    """Change unit and zone; the instant stays, what the new unit cannot hold is floored."""
+    old, new = _PER_SECOND[times.type.unit], _PER_SECOND[kind.unit]
+    if new >= old:
+        return times.cast(pa.timestamp(kind.unit, times.type.tz)).view(kind)
+    raw = raw_times(times.fill_null(0)) // (old // new)
+    missing = np.asarray(times.is_null()) if times.null_count else None
+    return pa.array(raw, mask=missing).view(kind)

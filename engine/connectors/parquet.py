@@ -1,0 +1,100 @@
+"""Parquet as a source: only the wanted columns, without the row groups that a predicate rules out.
+
+Section 10 of engine.md; built by the DSL's readers and the benchmarks.
+"""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.engine.connectors.capsule import normal_schema
+from penstock.engine.connectors.parquet_reader import ParquetReader
+from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.paths import find_files
+from penstock.model.connectors import Reader, Source
+from penstock.model.errors import SchemaError, UserError
+
+if TYPE_CHECKING:
+    from penstock.model.expressions import Expr
+
+SUFFIXES = (".parquet", ".pq")
+
+
+class ParquetSource(Source):
+    """The rows of a file, a directory or a glob, in order of file name and row group.
+
+    With several partitions, row groups are dealt out in turn, so that the partitions advance together. Files are
+    mapped into memory: they must not be cut short while they are read.
+    """
+
+    def __init__(self, path: str | Path, schema: pa.Schema | None = None) -> None:
+        """Look up the files; without a schema it is the first file's, otherwise its columns are read in its types.
+
+        Raises:
+            UserError: there is no such file, or it is not Parquet.
+            SchemaError: the first file lacks a column.
+        """
+        self._path = path
+        self._files = find_files(path, SUFFIXES, "Parquet")
+        present = normal_schema(_read_schema(self._files[0]))
+        self._schema = present if schema is None else normal_schema(schema)
+        _check_columns(self._files[0], present, self._schema)
+        self._full = self._schema
+        self._predicate: Expr | None = None
+        self._time: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The declared fields or those of the first file, or those left after `restrict`."""
+        return self._schema
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        """Deal the row groups of all files out in turn."""
+        return numbered(parallelism)
+
+    def open(self, partition: str, position: Any | None) -> Reader:
+        """Open one partition."""
+        number, count = partition_number(partition)
+        time = None if self._time is None else self._full.field(self._time)
+        return ParquetReader(
+            self._files, self._schema, self._full, self._predicate, time, number, count, position
+        )
+
+    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
+        """Read only these columns, and no row groups whose statistics rule the predicate out."""
+        return self._changed(
+            _schema=pa.schema([self._schema.field(name) for name in columns]),
+            _predicate=predicate if predicate is not None else self._predicate,
+        )
+
+    def with_time(self, column: str) -> "ParquetSource":
+        """Report the time of row groups that are left out by this column's statistics, be it read or not."""
+        return self._changed(_time=column)
+
+    def describe(self) -> str:
+        """Name the path."""
+        return f"Parquet {self._path}"
+
+    def _changed(self, **attributes: Any) -> "ParquetSource":
+        copy = object.__new__(ParquetSource)
+        copy.__dict__.update(self.__dict__, **attributes)
+        return copy
+
+
+def _read_schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{str(path)!r} cannot be read as Parquet: {error}") from None
+
+
+def _check_columns(path: Path, present: pa.Schema, wanted: pa.Schema) -> None:
+    for name in wanted.names:
+        if name not in present.names:
+            close = difflib.get_close_matches(name, present.names, n=3)
+            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {', '.join(present.names)}"
+            raise SchemaError(f"{str(path)!r} has no column {name!r}; {hint}")

@@ -1,0 +1,68 @@
+"""What travels through channels: batches of rows and the control elements between them, in order."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+END_OF_TIME_US = (1 << 63) - 1
+"""The watermark of an input that has ended."""
+
+START_OF_TIME_US = -(1 << 63)
+"""The watermark before anything is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows and their header.
+
+    ``keep`` is the product of the keep probabilities on the rows' path, in (0, 1]; 1.0 means nothing was shed.
+    ``ingest_ns`` is the monotonic time at which the source handed the oldest of the rows over.
+    """
+
+    rows: pa.RecordBatch
+    keep: float = 1.0
+    ingest_ns: int = 0
+
+    def with_rows(self, rows: pa.RecordBatch) -> "Batch":
+        """Return the same header over other rows."""
+        return Batch(rows, self.keep, self.ingest_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No more rows with event time < ``time_us`` will follow on this channel."""
+
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Cuts the stream between checkpoint ``epoch`` and the next."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """This channel's source was asked and had nothing for its idle timeout: leave it out of the watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reroute:
+    """From here on these key groups belong to these instances of the receiving task."""
+
+    epoch: int
+    owners: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfStream:
+    """Nothing follows on this channel.
+
+    ``drained`` is False when the job was stopped before its input ended: open windows stay open.
+    """
+
+    drained: bool = True
+
+
+Element = Batch | Watermark | Barrier | Idle | Reroute | EndOfStream

@@ -1,0 +1,130 @@
+"""The embedded executor: a whole job in the calling process, on one thread.
+
+A thin shell: it owns the waiting, the stop and the end; all work happens in the `Worker` it turns.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.engine.build import Build, build
+from penstock.engine.clock import SystemClock
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.ledger import check_ledger, read_ledger
+from penstock.engine.metrics import JobMetrics, read_metrics
+from penstock.engine.operators.contract import Clock, DeadLetters
+from penstock.engine.worker import Done, Waiting, Worker
+from penstock.model.config import LoopOptions
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.state.memory_store import MemoryStore
+from penstock.state.store import StateStore
+
+LONGEST_WAIT_S = 0.05
+"""How long the loop sleeps at most, so that a stop or an interrupt is never waited for longer."""
+
+Progress = Callable[[JobMetrics], None]
+
+
+class EmbeddedJob:
+    """One run of a job. `run` turns the loop in the calling thread; `stop` may be called from any other."""
+
+    def __init__(
+        self,
+        name: str,
+        graph: ExecutionGraph,
+        options: LoopOptions,
+        directory: Path,
+        *,
+        clock: Clock | None = None,
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
+        """Build and open everything; nothing runs yet.
+
+        Raises:
+            PlanError: an operator does not fit its inputs.
+        """
+        self.name = name
+        self._clock = clock or SystemClock()
+        self._dead_letters = dead_letters or DeadLetterWriter.for_graph(graph.graph, directory)
+        self.build: Build = build(graph, options, self._clock, _state_factory(options), self._dead_letters)
+        self.worker = Worker(self.build.instances, self._clock)
+        self._started_ns = self._clock.monotonic_ns()
+        self._stop: bool | None = None
+        self._wakened = threading.Event()
+        self.drained = True
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Run to the end of all inputs or to a stop; close sinks and check the ledger.
+
+        On an error everything is aborted and the error is raised.
+        """
+        try:
+            self._turn(progress)
+        except BaseException:
+            self._abort()
+            raise
+        self._finish()
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Ask the loop to stop: what was read is processed and written; ``drain`` also closes open windows."""
+        self._stop = drain
+        self._wakened.set()
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot; may be called from any thread while the job runs."""
+        return read_metrics(self.name, self.build, self._started_ns, self._clock.monotonic_ns())
+
+    def _turn(self, progress: Progress | None) -> None:
+        report_ns = self._clock.monotonic_ns()
+        while True:
+            outcome = self.worker.step()
+            if isinstance(outcome, Done):
+                return
+            if self._stop is not None:
+                drain, self._stop = self._stop, None
+                self._request_stop(drain)
+            elif isinstance(outcome, Waiting):
+                self._wait(outcome.until_ns)
+            if progress is not None and self._clock.monotonic_ns() - report_ns > 200_000_000:
+                report_ns = self._clock.monotonic_ns()
+                progress(self.metrics())
+
+    def _wait(self, until_ns: int | None) -> None:
+        seconds = LONGEST_WAIT_S
+        if until_ns is not None:
+            seconds = min(seconds, max(0.0, (until_ns - self._clock.monotonic_ns()) / 1e9))
+        self._wakened.wait(seconds)
+        self._wakened.clear()
+
+    def _request_stop(self, drain: bool) -> None:
+        self.drained = drain
+        for instance in self.build.instances:
+            if instance.head is not None:
+                instance.head.stop(drain)
+            self.worker.touch(instance)
+
+    def _finish(self) -> None:
+        try:
+            for head in self.build.heads():
+                head.close()
+            for operator in self.build.operators():
+                operator.close()
+        except BaseException:
+            self._abort()
+            raise
+        self._dead_letters.close()
+        check_ledger(read_ledger(self.build), ended=True)
+
+    def _abort(self) -> None:
+        for head in self.build.heads():
+            head.close()
+        for operator in self.build.operators():
+            operator.abort()
+        self._dead_letters.close()
+
+
+def _state_factory(options: LoopOptions) -> Callable[[str, int], StateStore]:
+    def make(operator: str, instance: int) -> StateStore:
+        return MemoryStore(operator, options.state_bytes)
+
+    return make

@@ -1,0 +1,134 @@
+"""Cases, columnar and lazy in errors: a branch that fails is computed again only for the rows that take it.
+
+`expression_program` builds a step from it for ``case``; ``coalesce`` is a case as soon as a later value may fail.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from penstock.engine.expression_values import Kernel, RowError, bits, booleans
+from penstock.model.typed import Typed
+
+Branch = Callable[[Sequence[pa.Array], int], pa.Array]
+"""Computes a branch that may fail: from its columns and their length."""
+
+_FAILURES = (pa.ArrowInvalid, RowError)
+
+
+class LazyBranch:
+    """A branch that may fail: computed for all rows until that fails once, from then on for its own rows only."""
+
+    def __init__(self, branch: Branch) -> None:
+        self._branch = branch
+        self._whole = True
+
+    def whole(self, columns: Sequence[pa.Array], rows: int) -> pa.Array | None:
+        """Return the branch for every row; None if it has to be computed for its own rows."""
+        if self._whole:
+            try:
+                return self._branch(columns, rows)
+            except _FAILURES:
+                self._whole = False
+        return None
+
+    def own(self, columns: Sequence[pa.Array], taken: npt.NDArray[np.bool_]) -> pa.Array:
+        """Return the branch for the rows that take it."""
+        mask = booleans(taken, None)
+        return self._branch([column.filter(mask) for column in columns], int(taken.sum()))
+
+
+def case_kernel(
+    typed: Typed, branches: Sequence[LazyBranch | None], columns: Sequence[range]
+) -> Kernel:
+    """Return the kernel of a case.
+
+    It takes the conditions, then the value of every branch and of the default (whatever stands for a lazy one is
+    ignored), then the columns of the lazy ones; ``columns[k]`` are the positions of branch k's among these.
+    """
+    conditions = len(branches) - 1
+    results = [*typed.args[1:-1:2], typed.args[-1]]
+    table = None
+    if all(value.op == "literal" for value in results):
+        table = pa.concat_arrays([pa.repeat(value.value, 1) for value in results])
+    if_else = not any(branches) and _is_fixed(typed.type)
+
+    def kernel(*arguments: Any) -> pa.Array:
+        tests, values = arguments[:conditions], arguments[conditions : 2 * conditions + 1]
+        extra = arguments[2 * conditions + 1 :]
+        rows = max(len(value) for value in arguments if not isinstance(value, pa.Scalar))
+        if table is not None:
+            return table.take(pa.array(_choice(tests, rows)))
+        if if_else:
+            return _nested(tests, values, rows)
+        choice = _choice(tests, rows)
+        pieces = list(values)
+        for index, branch in enumerate(branches):
+            if branch is not None:
+                mine = [extra[position] for position in columns[index]]
+                pieces[index] = _lazy(branch, mine, choice == index, rows)
+        return _gathered(choice, pieces)
+
+    return kernel
+
+
+def _lazy(
+    branch: LazyBranch, columns: Sequence[pa.Array], taken: npt.NDArray[np.bool_], rows: int
+) -> pa.Array | None:
+    if not taken.any():
+        return None
+    whole = branch.whole(columns, rows)
+    return branch.own(columns, taken) if whole is None else whole
+
+
+def _choice(tests: Sequence[Any], rows: int) -> npt.NDArray[np.int32]:
+    """Return which branch every row takes: the first whose condition is true."""
+    choice = np.full(rows, len(tests), np.int32)
+    for index in range(len(tests) - 1, -1, -1):
+        np.putmask(choice, bits(tests[index], rows), index)
+    return choice
+
+
+def _nested(tests: Sequence[Any], values: Sequence[Any], rows: int) -> pa.Array:
+    result = values[-1]
+    for test, value in zip(reversed(tests), reversed(values[:-1]), strict=True):
+        if test.null_count if not isinstance(test, pa.Scalar) else not test.is_valid:
+            test = pc.fill_null(test, False)
+        result = pc.if_else(test, value, result)
+    return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
+
+
+def _gathered(choice: npt.NDArray[np.int32], pieces: Sequence[Any]) -> pa.Array:
+    """Pick each row's value from its branch's piece: a constant, the value of every row, or of its own rows only.
+
+    None is the piece of a branch that no row takes.
+    """
+    rows = len(choice)
+    pool: list[pa.Array] = []
+    first = np.zeros(len(pieces), np.int64)
+    filled = 0
+    for index, piece in enumerate(pieces):
+        if piece is None:
+            continue
+        first[index] = filled
+        pool.append(pa.repeat(piece, 1) if isinstance(piece, pa.Scalar) else piece)
+        filled += len(pool[-1])
+    indices = first[choice]
+    for index, piece in enumerate(pieces):
+        if piece is None or isinstance(piece, pa.Scalar):
+            continue
+        mine = choice == index
+        if len(piece) == rows:
+            indices = np.where(mine, indices + np.arange(rows), indices)
+        else:
+            indices[mine] += np.arange(len(piece))
+    return pa.concat_arrays(pool).take(pa.array(indices))
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    return bool(pt.is_primitive(kind) or pt.is_decimal(kind) or pt.is_boolean(kind))

@@ -1,0 +1,197 @@
+"""Which kernel computes which operation of a typed expression, and which operations can fail for a row.
+
+`expression_program` builds its steps from it; one entry per operation of `model.typed` and of `model.functions`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from penstock.engine import expression_casts as casts
+from penstock.engine import expression_numbers as number
+from penstock.engine import expression_text as text
+from penstock.engine import expression_time as time
+from penstock.engine.expression_values import (
+    Encoded,
+    Kernel,
+    RowError,
+    arrow,
+    bits,
+    booleans,
+    fixed,
+    numbers,
+)
+from penstock.model.typed import Typed
+from penstock.state.keys import KeyCodec
+
+Builder = Callable[[Typed], Kernel]
+
+_EXACT = ("add", "sub", "mul", "neg", "abs")
+
+
+def build(typed: Typed) -> Kernel:
+    """Return the kernel of a step; it takes the values of the step's arguments."""
+    if typed.op in ("eq", "ne") and over_text(typed):
+        return text.equality(typed)
+    if pt.is_temporal(typed.type) and typed.op in ("add", "sub", "neg"):
+        return time.arithmetic(typed)
+    return _BUILDERS[typed.op](typed)
+
+
+def over_text(typed: Typed) -> bool:
+    """Whether a step is a function of one text alone that gives null for null, so that it can run per distinct text."""
+    subject = typed.args[0] if typed.args else None
+    if subject is None or not pt.is_string(subject.type) or subject.op == "literal":
+        return False
+    if typed.op in ("eq", "ne"):
+        return typed.args[1].op == "literal"
+    return typed.op in _TEXT_FUNCTIONS or typed.op in ("in", "try_cast")
+
+
+def is_costly(typed: Typed) -> bool:
+    """Whether a function of text costs so much that finding equal texts first pays."""
+    if typed.op == "like":
+        inner = typed.value[0].strip("%")
+        return "%" in inner or "_" in inner
+    return typed.op in ("regexp_extract", "regexp_matches") or (
+        typed.op == "try_cast" and pt.is_string(typed.args[0].type) and not pt.is_integer(typed.type)
+    )
+
+
+def missing(typed: Typed) -> Kernel:
+    """Where there is no value; told from the distinct values if text is encoded."""
+    del typed
+    null = arrow("is_null")
+    there = arrow("is_valid")
+
+    def kernel(value: pa.Array | Encoded) -> pa.Array:
+        if not isinstance(value, Encoded):
+            return null(value)
+        flags = bits(value.dictionary.map(there).values)
+        if value.indices.null_count:
+            return pc.invert(pc.fill_null(booleans(flags, None).take(value.indices), False))
+        return booleans(~flags[numbers(value.indices)], None)
+
+    return kernel
+
+
+def may_fail(typed: Typed) -> bool:
+    """Whether some row may have no result, so that a case must not compute it for rows that take another branch."""
+    return _fails(typed) or any(may_fail(argument) for argument in typed.args)
+
+
+def _fails(typed: Typed) -> bool:
+    whole = pt.is_integer(typed.type) or pt.is_temporal(typed.type)
+    if typed.op in _EXACT:
+        return bool(whole)
+    if typed.op == "cast":
+        return not casts.never_fails(typed.args[0].type, typed.type)
+    if typed.op == "quotient":
+        divisor = typed.args[1]
+        return bool(whole) and not (divisor.op == "literal" and divisor.value.as_py() not in (-1, None))
+    if typed.op == "round":
+        return bool(pt.is_integer(typed.type)) and typed.value[0] < 0
+    return typed.op in ("epoch_us", "epoch_ms", "fail")
+
+
+def _hash(typed: Typed) -> Kernel:
+    kinds = [argument.type for argument in typed.args]
+    codec = KeyCodec([pa.bool_() if pt.is_null(kind) else kind for kind in kinds])
+
+    def kernel(*values: pa.Array | pa.Scalar) -> pa.Array:
+        rows = max(len(value) for value in values if isinstance(value, pa.Array))
+        columns = []
+        for value, kind in zip(values, codec.types, strict=True):
+            column = pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
+            columns.append(column if column.type == kind else column.cast(kind))
+        return fixed(pa.int64(), codec.hash(columns).view(np.int64), None)
+
+    return kernel
+
+
+def _field(typed: Typed) -> Kernel:
+    take, kind = arrow("struct_field", pc.StructFieldOptions([typed.value])), typed.type
+
+    def kernel(struct: pa.Array) -> pa.Array:
+        field = take(struct)
+        return field if field.type == kind else field.cast(kind)
+
+    return kernel
+
+
+def _failure(typed: Typed) -> Kernel:
+    """What is left of constants that do not combine: every row fails."""
+
+    def kernel() -> pa.Array:
+        raise RowError(typed.value)
+
+    return kernel
+
+
+def _plain(name: str) -> Builder:
+    return lambda _typed: arrow(name)
+
+
+_TEXT_FUNCTIONS: dict[str, Builder] = {
+    "lower": text.lower,
+    "upper": text.upper,
+    "length": text.length,
+    "substring": text.substring,
+    "split_part": text.split_part,
+    "like": text.like,
+    "regexp_matches": text.regexp_matches,
+    "regexp_extract": text.regexp_extract,
+    "count_char": text.count_char,
+    "starts_with": text.starts_with,
+    "ends_with": text.ends_with,
+    "contains": text.contains,
+    "replace": text.replace,
+    "trim": text.trim,
+    "ltrim": text.trim,
+    "rtrim": text.trim,
+}
+_TIME_PARTS = (
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "isodow",
+    "dayofyear",
+)
+_BUILDERS: dict[str, Builder] = {
+    **_TEXT_FUNCTIONS,
+    **dict.fromkeys(_TIME_PARTS, time.part),
+    **dict.fromkeys(("add", "sub", "mul"), number.arithmetic),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), number.comparison),
+    **dict.fromkeys(("round", "floor", "ceil"), number.rounding),
+    **dict.fromkeys(("sqrt", "exp", "ln", "power"), number.real_function),
+    "div": number.division,
+    "quotient": number.quotient,
+    "remainder": number.remainder,
+    "neg": number.negation,
+    "abs": number.absolute,
+    "sign": number.sign,
+    "in": number.membership,
+    "concat": text.concat,
+    "date": time.date,
+    "truncate": time.truncate,
+    "strftime": time.strftime,
+    "epoch_us": time.epoch,
+    "epoch_ms": time.epoch,
+    "cast": casts.cast,
+    "try_cast": casts.try_cast,
+    "and": _plain("and_kleene"),
+    "or": _plain("or_kleene"),
+    "not": _plain("invert"),
+    "is_null": missing,
+    "struct_extract": _field,
+    "coalesce": _plain("coalesce"),
+    "hash": _hash,
+    "fail": _failure,
+}

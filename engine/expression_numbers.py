@@ -1,0 +1,403 @@
+"""Kernels of arithmetic and comparison (engine.md section 3): overflow is an error, division by zero is null,
+`//` and `%` truncate, NaN equals itself and is greatest.
+
+`expression_kernels` looks them up by operation; numpy serves where Arrow has no kernel or a slow one.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from penstock.engine.expression_values import (
+    Kernel,
+    RowError,
+    arrow,
+    bitmap,
+    booleans,
+    constant,
+    dtype_of,
+    fixed,
+    numbers,
+    reader,
+    valid,
+    validity,
+)
+from penstock.model.coercion import digits_of
+from penstock.model.typed import Typed
+
+_INT64 = np.iinfo(np.int64)
+_CHECKED = {"add": "add_checked", "sub": "subtract_checked", "mul": "multiply_checked"}
+_PLAIN = {"add": "add", "sub": "subtract", "mul": "multiply"}
+
+
+def arithmetic(typed: Typed) -> Kernel:
+    """Addition, subtraction and multiplication."""
+    if pt.is_decimal(typed.type):
+        return _scaled_product(typed) if typed.op == "mul" else _decimal(typed, _PLAIN[typed.op])
+    names = _PLAIN if pt.is_floating(typed.type) else _CHECKED
+    return arrow(names[typed.op])
+
+
+def division(typed: Typed) -> Kernel:
+    """Floating point division."""
+    divide = arrow("divide")
+    divisor = typed.args[1]
+    if divisor.op == "literal":
+        return _all_null(typed) if divisor.value.as_py() == 0 else divide
+    return lambda left, right: divide(left, _zero_as_null(right))
+
+
+def quotient(typed: Typed) -> Kernel:
+    """Division that truncates toward zero."""
+    if pt.is_floating(typed.args[0].type):
+        divide = division(typed)
+        return lambda left, right: pc.trunc(divide(left, right))
+    return _integer_division(typed, _truncated)
+
+
+def remainder(typed: Typed) -> Kernel:
+    """What a division that truncates leaves over; it has the sign of the dividend."""
+    if pt.is_floating(typed.type):
+        return _float_remainder(typed)
+    return _integer_division(typed, _left_over)
+
+
+def negation(typed: Typed) -> Kernel:
+    """Unary minus."""
+    return arrow("negate_checked" if pt.is_integer(typed.type) else "negate")
+
+
+def absolute(typed: Typed) -> Kernel:
+    """The absolute value."""
+    return arrow("abs_checked" if pt.is_integer(typed.type) else "abs")
+
+
+def sign(typed: Typed) -> Kernel:
+    """-1, 0 or 1; 0 for NaN."""
+    del typed
+
+    def kernel(value: pa.Array) -> pa.Array:
+        if pt.is_decimal(value.type):
+            value = pc.cast(pc.sign(value), pa.int64())
+        signs = np.nan_to_num(np.sign(numbers(value))).astype(np.int64)
+        return fixed(pa.int64(), signs, validity(value))
+
+    return kernel
+
+
+def rounding(typed: Typed) -> Kernel:
+    """Round (half away from zero), floor and ceil."""
+    kind = typed.args[0].type
+    digits = typed.value[0] if typed.op == "round" else 0
+    if pt.is_integer(kind):
+        if digits >= 0:
+            return lambda value: value
+        return lambda value: _rounded_integers(value, 10**-digits)
+    if typed.op == "round":
+        options = pc.RoundOptions(ndigits=digits, round_mode="half_towards_infinity")
+        kernel = arrow("round", options)
+    else:
+        kernel = arrow(typed.op)
+    if not pt.is_decimal(kind):
+        return kernel
+    wide = pa.decimal128(min(38, kind.precision + 1), kind.scale)
+    return lambda value: kernel(value.cast(wide)).cast(typed.type)
+
+
+def real_function(typed: Typed) -> Kernel:
+    """Functions of doubles: sqrt, exp, ln, power."""
+    return arrow(typed.op)
+
+
+def comparison(typed: Typed) -> Kernel:
+    """The six comparisons of everything but text against a constant."""
+    kind = typed.args[0].type
+    if pt.is_floating(kind):
+        return _float_comparison(typed)
+    if pt.is_decimal(kind):
+        return _decimal_comparison(typed)
+    if pt.is_boolean(kind) or pt.is_string(kind) or pt.is_binary(kind):
+        return arrow(_ARROW_NAMES[typed.op])
+    compare = _COMPARE[typed.op]
+    left, right = (reader(argument) for argument in typed.args)
+    return lambda one, other: booleans(compare(left(one), right(other)), validity(one, other))
+
+
+def membership(typed: Typed) -> Kernel:
+    """``value in (constants)``; unknown instead of false if one of the constants is null."""
+    known = [scalar for scalar in typed.value if scalar.is_valid]
+    with_null = len(known) < len(typed.value)
+    kind = typed.args[0].type
+    found = _found(kind, known)
+
+    def kernel(value: pa.Array) -> pa.Array:
+        result = found(value)
+        if value.null_count:
+            result = pc.if_else(pc.is_valid(value), result, pa.scalar(None, pa.bool_()))
+        return pc.if_else(result, result, pa.scalar(None, pa.bool_())) if with_null else result
+
+    return kernel
+
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_ARROW_NAMES = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+
+
+def _found(kind: pa.DataType, known: list[pa.Scalar]) -> Kernel:
+    """Return the kernel of ``value in (known constants)`` for rows that are not null."""
+    if pt.is_integer(kind):
+        limits = np.iinfo(dtype_of(kind))
+        numbers_ = [scalar.as_py() for scalar in known if limits.min <= scalar.as_py() <= limits.max]
+        if 0 < len(numbers_) <= 8:
+            return lambda value: _among(value, numbers_)
+        values = pa.array(numbers_, kind)
+    elif pt.is_temporal(kind):
+        values = fixed(kind, np.array([constant(scalar) for scalar in known], dtype_of(kind)), None)
+    else:
+        values = pa.array([scalar.as_py() for scalar in known], kind)
+    return arrow("is_in", pc.SetLookupOptions(values))
+
+
+def _all_null(typed: Typed) -> Kernel:
+    return lambda left, _: pa.nulls(len(left), typed.type)
+
+
+def _zero_as_null(value: Any) -> Any:
+    zeros = numbers(value) == 0
+    if not zeros.any():
+        return value
+    return fixed(value.type, numbers(value), bitmap(valid(value) & ~zeros))
+
+
+def _integer_division(typed: Typed, combine: Callable[[Any, Any], Any]) -> Kernel:
+    """Quotient or remainder of integers, or of decimals of up to 18 digits at a common scale."""
+    kinds = [argument.type for argument in typed.args]
+    scale = max(kind.scale if pt.is_decimal(kind) else 0 for kind in kinds)
+    unscaled = [_unscaled(argument, scale) for argument in typed.args]
+    divisor = typed.args[1]
+    if divisor.op == "literal" and divisor.value.as_py() == 0:
+        return _all_null(typed)
+
+    def kernel(left: Any, right: Any) -> pa.Array:
+        one, other = unscaled[0](left), unscaled[1](right)
+        nulls = validity(left, right)
+        if isinstance(other, np.ndarray):
+            zeros = other == 0
+            if zeros.any():
+                nulls = bitmap(_known(left, right, len(other)) & ~zeros)
+                other = np.where(zeros, 1, other)
+        result = combine(one, other)
+        if not isinstance(other, np.ndarray) and other != -1:
+            return _integers(typed.type, result, nulls)
+        overflow = (np.asarray(one) == _INT64.min) & (np.asarray(other) == -1)
+        if combine is _truncated and (overflow & _known(left, right, len(result))).any():
+            raise RowError("overflow")
+        return _integers(typed.type, result, nulls)
+
+    return kernel
+
+
+def _known(left: Any, right: Any, rows: int) -> npt.NDArray[np.bool_]:
+    mask = np.ones(rows, np.bool_)
+    for value in (left, right):
+        if not isinstance(value, pa.Scalar):
+            mask &= valid(value)
+    return mask
+
+
+def _truncated(one: Any, other: Any) -> Any:
+    with np.errstate(all="ignore"):
+        floored = np.floor_divide(one, other)
+        if np.min(one, initial=0) >= 0 and np.min(other, initial=0) >= 0:
+            return floored
+        inexact = floored * other != one
+        return floored + (inexact & ((np.asarray(one) < 0) != (np.asarray(other) < 0)))
+
+
+def _left_over(one: Any, other: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return one - _truncated(one, other) * other
+
+
+def _unscaled(argument: Typed, scale: int) -> Kernel:
+    """Return how to read an argument as integers at this decimal scale."""
+    kind = argument.type
+    factor = 10 ** (scale - (kind.scale if pt.is_decimal(kind) else 0))
+    read = reader(argument)
+    if argument.op == "literal":
+        value = read(argument.value) * factor
+        return lambda _: value
+    if pt.is_decimal(kind):
+        return lambda value: read(value)[:, 0] * factor
+    return lambda value: read(value).astype(np.int64, copy=False) * factor
+
+
+def _integers(kind: pa.DataType, data: Any, nulls: pa.Buffer | None) -> pa.Array:
+    if not pt.is_decimal(kind):
+        return fixed(kind, data, nulls)
+    return fixed(kind, _pairs(data), nulls)
+
+
+def _pairs(low: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return int64 as 128-bit integers."""
+    pairs = np.empty((len(low), 2), np.int64)
+    pairs[:, 0] = low
+    np.right_shift(low, 63, out=pairs[:, 1])
+    return pairs
+
+
+def _float_remainder(typed: Typed) -> Kernel:
+    left, right = (reader(argument) for argument in typed.args)
+
+    def kernel(one: Any, other: Any) -> pa.Array:
+        dividend, divisor = left(one), right(other)
+        zeros = np.asarray(divisor) == 0
+        nulls = validity(one, other)
+        with np.errstate(all="ignore"):
+            result = np.fmod(dividend, divisor)
+        if zeros.any():
+            nulls = bitmap(_known(one, other, len(result)) & ~zeros)
+        return fixed(typed.type, result, nulls)
+
+    return kernel
+
+
+def _rounded_integers(value: pa.Array, unit: int) -> pa.Array:
+    """Round integers to tens, hundreds, ...: exact, and an overflow is an error."""
+    data = numbers(value)
+    if unit > _INT64.max:
+        return fixed(pa.int64(), np.zeros(len(data), np.int64), validity(value))
+    rest = _left_over(data, unit)
+    away = np.where(rest > unit // 2 - 1, unit, 0) - np.where(rest < 1 - unit // 2, unit, 0)
+    with np.errstate(all="ignore"):
+        result = (data - rest) + away
+    wrapped = ((result < data) & (away > 0)) | ((result > data) & (away < 0))
+    if (wrapped & valid(value)).any():
+        raise RowError("overflow")
+    return fixed(pa.int64(), result, validity(value))
+
+
+def _decimal(typed: Typed, name: str) -> Kernel:
+    """An Arrow function of decimals; integers become decimals of the digits they have."""
+    kernel = arrow(name)
+    readers = [_as_decimal(argument) for argument in typed.args]
+    return lambda left, right: kernel(readers[0](left), readers[1](right)).cast(typed.type)
+
+
+def _as_decimal(argument: Typed) -> Kernel:
+    kind = argument.type
+    if pt.is_decimal(kind):
+        return lambda value: value
+    wide = pa.decimal128(*digits_of(argument.kind))
+    if argument.op == "literal":
+        whole = pa.scalar(Decimal(argument.value.as_py()), wide)
+        return lambda _: whole
+    return lambda value: value.cast(wide)
+
+
+def _scaled_product(typed: Typed) -> Kernel:
+    """A product of decimals. An integer column times a constant is one multiplication of 64 bits where that fits."""
+    general = _decimal(typed, "multiply")
+    column, factor = typed.args if typed.args[1].op == "literal" else typed.args[::-1]
+    if factor.op != "literal" or not pt.is_integer(column.type) or column.type == pa.uint64():
+        return general
+    scale = reader(factor)(None)
+    if scale == 0 or abs(scale) > _INT64.max:
+        return general
+    limit = _INT64.max // abs(scale)
+    factor_word = np.int64(scale)
+
+    def kernel(left: Any, right: Any) -> pa.Array:
+        value = right if isinstance(left, pa.Scalar) else left
+        data = numbers(value)
+        if np.max(data, initial=0) > limit or np.min(data, initial=0) < -limit:
+            return general(left, right)
+        pairs = np.empty((len(data), 2), np.int64)
+        np.multiply(data, factor_word, out=pairs[:, 0])
+        np.right_shift(pairs[:, 0], 63, out=pairs[:, 1])
+        return fixed(typed.type, pairs, validity(value))
+
+    return kernel
+
+
+def _among(value: pa.Array, options: list[int]) -> pa.Array:
+    data = numbers(value)
+    mask = data == options[0]
+    for option in options[1:]:
+        mask |= data == option
+    return booleans(mask, None)
+
+
+def _float_comparison(typed: Typed) -> Kernel:
+    """IEEE comparison, corrected where a NaN takes part: it equals itself and is greater than everything else."""
+    compare = _COMPARE[typed.op]
+    left, right = (reader(argument) for argument in typed.args)
+    with_equal = typed.op in ("eq", "le", "ge")
+
+    def kernel(one: Any, other: Any) -> pa.Array:
+        first, second = left(one), right(other)
+        mask = compare(first, second)
+        nan, other_nan = np.isnan(first), np.isnan(second)
+        if np.any(nan) or np.any(other_nan):
+            if typed.op == "ne":
+                corrected = nan != other_nan
+            elif typed.op in ("lt", "le"):
+                corrected = ~nan & other_nan
+            elif typed.op in ("gt", "ge"):
+                corrected = nan & ~other_nan
+            else:
+                corrected = np.zeros_like(mask)
+            corrected = corrected | (nan & other_nan) if with_equal else corrected
+            mask = np.where(nan | other_nan, corrected, mask)
+        return booleans(mask, validity(one, other))
+
+    return kernel
+
+
+def _decimal_comparison(typed: Typed) -> Kernel:
+    """Compare the low 64 bits where all values fit in them, which is nearly always."""
+    general = arrow(_ARROW_NAMES[typed.op])
+    compare = _COMPARE[typed.op]
+    readers = [_low_words(argument) for argument in typed.args]
+
+    def kernel(one: Any, other: Any) -> pa.Array:
+        first, second = readers[0](one), readers[1](other)
+        if first is None or second is None:
+            return general(one, other)
+        return booleans(compare(first, second), validity(one, other))
+
+    return kernel
+
+
+def _low_words(argument: Typed) -> Kernel:
+    if argument.op == "literal":
+        value = reader(argument)(None)
+        fitting = value if _INT64.min <= value <= _INT64.max else None
+        return lambda _: fitting
+
+    def read(value: pa.Array) -> Any:
+        pairs = numbers(value)
+        low = pairs[:, 0]
+        return low if np.array_equal(low >> 63, pairs[:, 1]) else None
+
+    return read

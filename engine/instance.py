@@ -1,0 +1,137 @@
+"""One task instance: an input (a gate or a source), a chain of operators, and one step at a time."""
+
+from collections.abc import Iterator
+
+from penstock.engine.accounting import Accounting, Activity
+from penstock.engine.chain import ChainNode, fire_timers, push
+from penstock.engine.elements import Barrier, Element, EndOfStream
+from penstock.engine.exchange import Output
+from penstock.engine.input_gate import InputGate
+from penstock.engine.operators.contract import Clock
+from penstock.engine.source_head import SourceAlignment, SourceHead
+
+
+class Instance:
+    """Runs one instance of a task. The worker asks `activity`, then calls `step`."""
+
+    def __init__(
+        self,
+        task: str,
+        index: int,
+        clock: Clock,
+        *,
+        root: ChainNode,
+        gate: InputGate | None = None,
+        head: SourceHead | None = None,
+        alignment: SourceAlignment | None = None,
+    ) -> None:
+        """Give either a gate or a head. ``root`` is the first operator of the chain."""
+        self.task = task
+        self.index = index
+        self.root = root
+        self.gate = gate
+        self.head = head
+        self.done = False
+        self.accounting = Accounting(clock.monotonic_ns())
+        self._clock = clock
+        self._alignment = alignment
+        self._current: Iterator[Output] | None = None
+        self._full: Output | None = None
+        self._outputs = tuple(root.outputs())
+        self._nodes = tuple(root.walk())
+        self._barriers: list[Barrier] = []
+
+    @property
+    def name(self) -> str:
+        """Task and index, for people."""
+        return f"{self.task}[{self.index}]"
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Every exchange output of the chain."""
+        return self._outputs
+
+    @property
+    def nodes(self) -> tuple[ChainNode, ...]:
+        """The operators of the chain."""
+        return self._nodes
+
+    def inject(self, barrier: Barrier) -> None:
+        """Let a source instance send a barrier before it reads on."""
+        self._barriers.append(barrier)
+
+    def activity(self, now_ns: int) -> Activity:
+        """Say what the instance would do with the core now: CORE_WAIT means it can step."""
+        if self.done:
+            return Activity.INPUT_WAIT
+        if self._current is not None:
+            full = self._full
+            return Activity.CORE_WAIT if full is None or full.has_room() else Activity.OUTPUT_WAIT
+        if not self._has_input(now_ns):
+            return Activity.INPUT_WAIT
+        if all(output.has_room() for output in self._outputs):
+            return Activity.CORE_WAIT
+        return Activity.OUTPUT_WAIT
+
+    def wake_ns(self) -> int | None:
+        """Return the monotonic time of the next timer or poll, None when only an element can wake the instance."""
+        if self.done:
+            return None
+        times = [due for node in self._nodes if (due := node.operator.timer_ns()) is not None]
+        if self.head is not None and (poll := self.head.wake_ns()) is not None and poll > 0:
+            times.append(poll)
+        return min(times, default=None)
+
+    def has_pending(self) -> bool:
+        """Return whether an operator kept something for a quiet moment."""
+        return not self.done and self._current is None and any(node.operator.has_pending() for node in self._nodes)
+
+    def step(self, *, idle: bool = False) -> None:
+        """Process one input element, a due timer, or what is pending (``idle``), as far as outputs have room."""
+        if self._current is None:
+            self._current = self._next(idle)
+        try:
+            self._full = next(self._current, None)
+        except Exception as error:
+            error.add_note(f"In task {self.name}: {' -> '.join(node.name for node in self._nodes)}.")
+            raise
+        if self._full is None:
+            self._current = None
+
+    def _has_input(self, now_ns: int) -> bool:
+        if any((due := node.operator.timer_ns()) is not None and due <= now_ns for node in self._nodes):
+            return True
+        if self.gate is not None:
+            return self.gate.has_input()
+        assert self.head is not None
+        if self._barriers:
+            return True
+        wake_ns = self.head.wake_ns()
+        if wake_ns is None or wake_ns > now_ns:
+            return False
+        return self._alignment is None or self._alignment.may_read(self.head)
+
+    def _next(self, idle: bool) -> Iterator[Output]:
+        now_ns = self._clock.monotonic_ns()
+        yield from fire_timers(self.root, now_ns, idle)
+        if idle:
+            return
+        if self.gate is not None:
+            taken = self.gate.take()
+            if taken is not None:
+                port, element = taken
+                yield from self._push(port, element)
+            return
+        assert self.head is not None
+        while self._barriers:
+            yield from self._push(0, self._barriers.pop(0))
+        wake_ns = self.head.wake_ns()
+        if wake_ns is None or wake_ns > now_ns or (self._alignment and not self._alignment.may_read(self.head)):
+            return
+        for element in self.head.poll():
+            yield from self._push(0, element)
+
+    def _push(self, port: int, element: Element) -> Iterator[Output]:
+        yield from push(self.root, port, element)
+        if isinstance(element, EndOfStream):
+            self.done = True

@@ -1,0 +1,1 @@
+"""Compiled loops the operators share."""

@@ -1,0 +1,79 @@
+"""User functions on whole batches: anything with the Arrow PyCapsule interface goes in and comes out."""
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine.connectors.normalise import to_schema
+from penstock.engine.elements import Batch
+from penstock.engine.operators.contract import MAIN, Emission, Operator
+from penstock.model.errors import PlanError, SchemaError
+from penstock.model.job_graph import BatchFunctionSpec
+from penstock.model.schema import StreamSchema
+
+FORMATS = ("pyarrow", "polars", "pandas", "numpy")
+"""What a batch function may ask for."""
+
+
+class BatchFunction(Operator):
+    """Calls the user's function once per batch; if it raises, all rows of the batch become dead letters."""
+
+    def __init__(self, spec: BatchFunctionSpec, schema: StreamSchema, name: str) -> None:
+        """Look up the format's library now, so that a missing one is a build-time error."""
+        self._function = spec.function
+        self._fields = spec.fields
+        self._convert = _converter(spec.format, name)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Call the function for one batch."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        try:
+            rows = _to_rows(self._function(self._convert(batch.rows)), self._fields)
+        except Exception:
+            text = traceback.format_exc(limit=-3)
+            counters.dead_lettered += batch.rows.num_rows
+            self.context.dead_letters.reject(self.context.name, batch.rows, [text] * batch.rows.num_rows)
+            return
+        counters.passed += batch.rows.num_rows
+        for start in range(0, rows.num_rows, self.context.batch_rows):
+            yield MAIN, batch.with_rows(rows.slice(start, self.context.batch_rows))
+
+
+def _converter(name: str, operator: str) -> Callable[[pa.RecordBatch], Any]:
+    if name == "pyarrow":
+        return lambda rows: rows
+    if name == "numpy":
+        return lambda rows: {field.name: rows.column(field.name).to_numpy(zero_copy_only=False) for field in rows.schema}
+    if name == "polars":
+        try:
+            import polars
+        except ImportError:
+            raise PlanError(f"operator {operator!r} asks for polars batches: pip install polars") from None
+        return polars.DataFrame
+    if name == "pandas":
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise PlanError(f"operator {operator!r} asks for pandas batches: pip install pandas") from None
+        return lambda rows: rows.to_pandas()
+    raise PlanError(f"format of {operator!r} must be one of {', '.join(FORMATS)}, not {name!r}")
+
+
+def _to_rows(result: Any, fields: pa.Schema) -> pa.RecordBatch:
+    if isinstance(result, pa.RecordBatch):
+        return to_schema(result, fields)
+    if isinstance(result, dict):
+        table = pa.table(result)
+    elif hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
+        table = pa.table(result)
+    else:
+        raise SchemaError(
+            "a batch function must return an object with the Arrow PyCapsule interface (pyarrow, polars, pandas) "
+            f"or a dict of columns, not {type(result).__name__}"
+        )
+    combined = table.combine_chunks().to_batches()
+    rows = combined[0] if combined else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return to_schema(rows, fields)

@@ -1,0 +1,71 @@
+"""Whether every insert of a group has met its retraction: then, and only then, may the group be forgotten.
+
+A row count of zero does not say so: a retraction may have come before its own insert and met another row's.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from penstock.engine.kernels.accumulate import add_deltas
+from penstock.state import kernels
+from penstock.state.arrays import read_only
+from penstock.state.keys import KeyCodec
+from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots
+
+CHECKSUM = "checksum"
+"""The sum of weight * hash of all rows of a group, modulo 2**64; zero for no rows and practically nothing else."""
+
+CHECKSUM_COLUMN: ColumnSpec = Fixed(np.dtype(np.int64))
+
+Hashes = NDArray[np.uint64]
+
+
+def add_to_checksums(
+    table: KeyedTable,
+    slots: Slots,
+    columns: Sequence[pa.Array],
+    times_us: NDArray[np.int64] | None,
+    weights: NDArray[np.int8],
+) -> None:
+    """Fold rows, given by everything that aggregates see of them, into the checksums of their slots (all >= 0)."""
+    hashes = np.full(len(slots), kernels.mix(np.uint64(1)))
+    for column in columns:
+        kernels.fold_hashes(hashes, read_only(_hash(column)))
+    if times_us is not None:
+        kernels.fold_hashes(hashes, read_only(times_us).view(np.uint64))
+    add_deltas(read_only(slots), read_only(hashes.view(np.int64) * weights), table.array(CHECKSUM))
+
+
+def _hash(column: pa.Array) -> Hashes:
+    """Hash values of any type; equal values have equal hashes in every batch."""
+    kind = column.type
+    if pt.is_null(kind):
+        return np.full(len(column), kernels.NULL_HASH)
+    if not pt.is_nested(kind):
+        return KeyCodec([kind]).hash([column])
+    if pt.is_struct(kind):
+        hashes = np.full(len(column), kernels.mix(np.uint64(kind.num_fields)))
+        for child in column.flatten():
+            kernels.fold_hashes(hashes, read_only(_hash(child)))
+    else:
+        hashes = _hash_lists(column)
+    hashes[column.is_null().to_numpy(zero_copy_only=False)] = kernels.NULL_HASH
+    return hashes
+
+
+def _hash_lists(column: pa.Array) -> Hashes:
+    if pt.is_map(column.type):
+        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+    elements = (np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)).view(np.uint64)
+    kernels.fold_hashes(elements, read_only(_hash(column.flatten())))
+    totals = np.append(np.uint64(0), np.cumsum(elements))
+    hashes = lengths.astype(np.uint64)
+    kernels.fold_hashes(hashes, read_only(totals[ends] - totals[ends - lengths]))
+    return hashes

@@ -1,0 +1,134 @@
+"""What a join may join and what comes out of it, checked when the pipeline is built."""
+
+import pyarrow as pa
+
+from penstock.engine.compile_arrow import infer_type
+from penstock.engine.operators.event_time import bounds_type, time_type
+from penstock.model.errors import PlanError
+from penstock.model.expressions import Expr
+from penstock.model.job_graph import JoinSpec
+from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.windows import Hopping, Tumbling, Windowing
+from penstock.state.keys import KeyCodec
+
+LATE_RIGHT = "late_right"
+"""The output of the right side's late rows; the left side's leave through ``late``."""
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+"""What a window join's output may ask for with side -1."""
+
+
+def join_output(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> StreamSchema:
+    """Return the schema of the join's pairs; always append-only.
+
+    A window join that puts out ``window_end`` has it as event time (offset -1). No other join has one: a pair may be
+    older than the watermark, because a row meets partners that come long after it.
+
+    Raises:
+        PlanError: an input is a changelog, keys do not fit, the window is not tumbling or hopping in event time, or
+            an output column does not exist.
+    """
+    for side, schema in (("left", left), ("right", right)):
+        if schema.changelog:
+            raise PlanError(
+                f"join {name!r} needs append-only inputs, but its {side} one is updating; use a final window there"
+            )
+    key_types(spec, left, right, name)
+    bounds = None if spec.windowing is None else window_bounds_type(spec.windowing, left, right, name)
+    fields = [_field(output, side, column, left, right, bounds, name) for output, side, column in spec.output]
+    ends = [output for output, side, column in spec.output if side == -1 and column == "window_end"]
+    return StreamSchema(pa.schema(fields), TimeColumn(ends[0], -1) if ends else None)
+
+
+def key_types(
+    spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str
+) -> tuple[pa.DataType, ...]:
+    """Return the type in which each pair of keys is compared.
+
+    Raises:
+        PlanError: there are no keys, not equally many, or two that cannot be equal.
+    """
+    if not spec.left_keys or len(spec.left_keys) != len(spec.right_keys):
+        raise PlanError(
+            f"join {name!r} needs as many keys on the left as on the right and at least one, got "
+            f"{len(spec.left_keys)} and {len(spec.right_keys)}"
+        )
+    types = tuple(
+        _common_type(infer_type(one, left.fields, name), infer_type(other, right.fields, name), one, other, name)
+        for one, other in zip(spec.left_keys, spec.right_keys, strict=True)
+    )
+    KeyCodec(types)
+    return types
+
+
+def side_columns(spec: JoinSpec, side: int) -> list[str]:
+    """Return the columns of one side that the output needs, each once."""
+    return list(dict.fromkeys(column for _, of, column in spec.output if of == side))
+
+
+def window_bounds_type(
+    windowing: Windowing, left: StreamSchema, right: StreamSchema, name: str
+) -> pa.TimestampType:
+    """Return the type of window_start and window_end.
+
+    Raises:
+        PlanError: the windowing is not one a window join can keep.
+    """
+    window = windowing.window
+    if not isinstance(window, Tumbling | Hopping):
+        raise PlanError(
+            f"join {name!r} cannot join within a {window} window: its windows must be the same for all keys; "
+            "use tumbling(...) or hopping(...)"
+        )
+    if windowing.clock != "event":
+        raise PlanError(f"join {name!r} joins by event time only; leave out clock={windowing.clock!r}")
+    if windowing.emission.mode != "final":
+        raise PlanError(f"join {name!r} emits a window's pairs once, when it is over; leave out its emission")
+    time_type(right, name)
+    hop_us = window.hop_us if isinstance(window, Hopping) else window.size_us
+    return bounds_type(time_type(left, name), window.size_us, hop_us, window.offset_us)
+
+
+def _field(
+    output: str,
+    side: int,
+    column: str,
+    left: StreamSchema,
+    right: StreamSchema,
+    bounds: pa.DataType | None,
+    name: str,
+) -> pa.Field:
+    if side == -1:
+        if bounds is None or column not in WINDOW_COLUMNS:
+            raise PlanError(
+                f"join {name!r} has no column {column!r} of its own; a join within a window has "
+                f"{' and '.join(WINDOW_COLUMNS)}"
+            )
+        return pa.field(output, bounds, nullable=False)
+    fields = (left if side == 0 else right).fields
+    if column not in fields.names:
+        raise PlanError(
+            f"join {name!r} puts out column {column!r} of its {'left' if side == 0 else 'right'} input, which has "
+            f"{', '.join(fields.names)}"
+        )
+    return fields.field(column).with_name(output)
+
+
+def _common_type(one: pa.DataType, other: pa.DataType, left: Expr, right: Expr, name: str) -> pa.DataType:
+    """Unequal types may meet only where equal values have equal key hashes, or rows would miss each other."""
+    if one == other:
+        return one
+    if pa.types.is_integer(one) and pa.types.is_integer(other):
+        if pa.types.is_uint64(one) == pa.types.is_uint64(other):
+            return pa.uint64() if pa.types.is_uint64(one) else pa.int64()
+    elif pa.types.is_floating(one) and pa.types.is_floating(other):
+        return pa.float64()
+    elif pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        if "ns" not in (one.unit, other.unit):
+            return pa.timestamp("us", one.tz or other.tz)
+    elif pa.types.is_decimal(one) and pa.types.is_decimal(other):
+        scale = max(one.scale, other.scale)
+        precision = scale + max(one.precision - one.scale, other.precision - other.scale)
+        if precision <= 38:
+            return pa.decimal128(precision, scale)
+    raise PlanError(f"join {name!r} compares {left!r} ({one}) with {right!r} ({other}); cast one of them")

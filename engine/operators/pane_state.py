@@ -1,0 +1,131 @@
+"""Open tumbling and hopping windows as panes: a row is folded once, a window merges its panes when it is over.
+
+Everything is done for all windows that one watermark closes together, never window by window.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.kernels.panes import combine_panes, count_pairs
+from penstock.engine.operators.aggregate_input import EvaluatedRows, Ints
+from penstock.engine.operators.aggregate_schema import AggregatePlan
+from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.operators.pane_windows import PaneWindows
+from penstock.engine.operators.scratch import ScratchGroups
+from penstock.engine.operators.window_state import Refused, WindowState
+from penstock.state.arrays import read_only
+from penstock.state.grouping import KeyGrouper
+from penstock.state.keys import KeyCodec
+from penstock.state.store import Slots
+
+_PAIRS_AT_ONCE = 1 << 20
+
+
+class PaneState(WindowState):
+    """Accumulators per (pane, key)."""
+
+    def __init__(self, plan: AggregatePlan, context: OperatorContext, windows: PaneWindows) -> None:
+        super().__init__(plan, context)
+        self._windows = windows
+        self._open_from = windows.open_from(START_OF_TIME_US)
+        self._codec = KeyCodec(plan.key_types)
+        self._grouper = KeyGrouper()
+        self._scratch = ScratchGroups(context.state, plan.aggregation)
+
+    def fold(
+        self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int
+    ) -> Refused:
+        """Fold every row into its pane."""
+        panes, smallest = self._windows.panes(at_us)
+        needed_from = self._windows.first_pane(self._open_from)
+        late = None
+        if smallest < needed_from:
+            late = panes < needed_from
+            kept = np.flatnonzero(~late)
+            if not len(kept):
+                return Refused(late)
+            evaluated, panes = evaluated.take(kept), panes[kept]
+            times_us = None if times_us is None else times_us[kept]
+        evaluated.fold(self.locate(evaluated, panes), times_us, self.cells)
+        return Refused(late)
+
+    def results(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
+        """Yield windows by their end."""
+        first, end = self._open_from, self._windows.open_from(watermark_us)
+        if end <= first:
+            return
+        self._open_from = end
+        oldest = self.table.first_prefix()
+        if oldest is None:
+            return
+        first = max(first, self._windows.first_window(oldest))
+        if first >= end:
+            return
+        needed_from = self._windows.first_pane(end)
+        if self._windows.per_window == 1:
+            over = self.table.slots_below(needed_from)
+            yield from self._panes(self.shown(over))
+        else:
+            yield from self._merged(first, end)
+            over = self.table.slots_below(needed_from)
+        self.table.remove(over)
+
+    def next_us(self) -> int | None:
+        """Return when the earliest window with rows is over."""
+        oldest = self.table.first_prefix()
+        if oldest is None:
+            return None
+        return self._windows.over_at_us(max(self._open_from, self._windows.first_window(oldest)))
+
+    def release(self) -> None:
+        """Give back what only results needed."""
+        self._scratch.release()
+
+    def _panes(self, shown: Slots) -> Iterator[pa.RecordBatch]:
+        """Yield panes that are windows."""
+        for start in range(0, len(shown), self.batch_rows):
+            slots = shown[start : start + self.batch_rows]
+            ends_us = self._windows.ends_of(self.table.prefixes(slots))
+            bounds_us = ends_us - self._windows.size_us, ends_us
+            yield self.rows(self.table.key_columns(slots), bounds_us, self.cells.results(slots))
+
+    def _merged(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield windows first..end-1, each merged from its panes."""
+        windows = self._windows
+        slots = self.table.slots_between(windows.first_pane(first), windows.end_pane(end - 1))
+        panes = read_only(self.table.prefixes(slots))
+        keys = self.table.key_columns(slots)
+        groups, firsts = self._grouper.group(self._codec.encode(keys, len(slots)))
+        groups = read_only(groups)
+        end = min(end, int(panes[-1]) // windows.per_hop + 1)
+        shape = windows.per_hop, windows.per_window
+        seen, place = np.full(len(firsts), first - 1), np.empty(len(firsts), np.int64)
+        while first < end:
+            pairs, stop = count_pairs(panes, first, end - 1, *shape, _PAIRS_AT_ONCE)
+            into, cell = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+            window, at = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+            results = combine_panes(
+                panes, groups, first, stop, *shape, seen, place, into, cell, window, at
+            )
+            yield from self._merge(slots, keys, into, cell, window[:results], at[:results])
+            first = stop
+
+    def _merge(
+        self, slots: Slots, keys: list[pa.Array], into: Ints, cell: Ints, window: Ints, at: Ints
+    ) -> Iterator[pa.RecordBatch]:
+        """Merge pairs into one result per window and key, and yield these."""
+        merged = self._scratch.take(len(window))
+        self._scratch.cells.absorb(merged[into], self.cells, slots[cell])
+        shown = np.flatnonzero(self._scratch.cells.row_counts(merged) > 0)
+        for start in range(0, len(shown), self.batch_rows):
+            part = shown[start : start + self.batch_rows]
+            ends_us = self._windows.ends_of(window[part])
+            taken = pa.array(at[part])
+            yield self.rows(
+                [key.take(taken) for key in keys],
+                (ends_us - self._windows.size_us, ends_us),
+                self._scratch.cells.results(merged[part]),
+            )

@@ -1,0 +1,44 @@
+"""Groups that live for one merge: numbered from 0, cleared and used again."""
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.accumulators.aggregation import Aggregation
+from penstock.state.keys import KeyCodec
+from penstock.state.store import Fixed, Slots, StateStore, TableSpec
+
+_NONE: Slots = np.zeros(0, np.int64)
+
+
+class ScratchGroups:
+    """Fresh groups of one aggregation, in a table of their own so that the state's budget bounds them."""
+
+    def __init__(self, store: StateStore, aggregation: Aggregation) -> None:
+        """Open the table ``merging``."""
+        columns = aggregation.columns()
+        self._fixed = [name for name, spec in columns.items() if isinstance(spec, Fixed)]
+        self._only_fixed = len(self._fixed) == len(columns)
+        self._table = store.table(TableSpec("merging", (pa.int64(),), columns))
+        self._codec = KeyCodec([pa.int64()])
+        self._slots = _NONE
+        self.cells = aggregation.bind(self._table)
+
+    def take(self, count: int) -> Slots:
+        """Return ``count`` slots as if they were new; those returned before are void."""
+        if not self._only_fixed:
+            self.release()
+        held = len(self._slots)
+        if held < count:
+            # Grown by halves, so that many sizes in turn do not each pay for their difference.
+            keys = self._codec.encode([pa.array(np.arange(held, max(count, held * 3 // 2)))])
+            self._slots = np.concatenate([self._slots, self._table.upsert(keys).slots])
+        slots = self._slots[:count]
+        for name in self._fixed:
+            self._table.array(name)[slots] = 0
+        self.cells.reset(slots)
+        return slots
+
+    def release(self) -> None:
+        """Give all slots back."""
+        self._table.remove(self._slots)
+        self._slots = _NONE

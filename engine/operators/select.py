@@ -1,0 +1,93 @@
+"""Stateless operators over expressions: filter, project and split."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.compile_arrow import compile_predicate, compile_projection
+from penstock.engine.elements import Batch
+from penstock.engine.operators.contract import MAIN, Emission, Operator
+from penstock.engine.operators.isolate import evaluate
+from penstock.model.job_graph import FilterSpec, ProjectSpec, SplitSpec
+from penstock.model.schema import WEIGHT, StreamSchema
+
+
+class Filter(Operator):
+    """Passes the rows for which the predicate is true."""
+
+    def __init__(self, spec: FilterSpec, schema: StreamSchema, name: str) -> None:
+        """Compile the predicate against the input's fields."""
+        self._predicate = compile_predicate(spec.predicate, schema.fields, name)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Filter one batch."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        rows, mask = evaluate(self.context, self._predicate, batch.rows)
+        if mask is None:
+            return
+        passed = rows.filter(mask)
+        counters.passed += passed.num_rows
+        counters.filtered += rows.num_rows - passed.num_rows
+        yield MAIN, batch.with_rows(passed)
+
+
+class Project(Operator):
+    """Computes the output columns; the weight of a changelog passes through."""
+
+    def __init__(self, spec: ProjectSpec, schema: StreamSchema, name: str) -> None:
+        """Compile all columns together, so that they share subexpressions."""
+        self._projection = compile_projection(spec.columns, schema.fields, name)
+        self._changelog = schema.changelog
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Project one batch."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        rows, projected = evaluate(self.context, self._projection, batch.rows)
+        if projected is None:
+            return
+        counters.passed += rows.num_rows
+        if self._changelog:
+            projected = projected.append_column(pa.field(WEIGHT, pa.int8(), nullable=False), rows.column(WEIGHT))
+        yield MAIN, batch.with_rows(projected)
+
+
+class Split(Operator):
+    """Sends every row to the first output whose predicate is true, the rest to the main output."""
+
+    def __init__(self, spec: SplitSpec, schema: StreamSchema, name: str) -> None:
+        """Compile the predicates in the order they are tried."""
+        self._outputs = [
+            (output, compile_predicate(predicate, schema.fields, name)) for output, predicate in spec.outputs
+        ]
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Split one batch."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        rest = batch.rows
+        for output, predicate in self._outputs:
+            if not rest.num_rows:
+                return
+            rest, mask = evaluate(self.context, predicate, rest)
+            if mask is None:
+                return
+            mask = pc.fill_null(mask, False)
+            taken = rest.filter(mask)
+            rest = rest.filter(pc.invert(mask))
+            counters.passed += taken.num_rows
+            yield output, batch.with_rows(taken)
+        counters.passed += rest.num_rows
+        yield MAIN, batch.with_rows(rest)
+
+
+class Pass(Operator):
+    """Passes every row: a union, whose inputs the gate has merged already."""
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Pass one batch."""
+        self.context.counters.rows_in += batch.rows.num_rows
+        self.context.counters.passed += batch.rows.num_rows
+        yield MAIN, batch

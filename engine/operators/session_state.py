@@ -1,0 +1,178 @@
+"""The open sessions of one operator instance: which rows belong together, which sessions merge, which are over.
+
+Two tables: a key's newest session, and the sessions, linked from newest to oldest (`kernels.sessions`). A session
+[first, last + gap) is over when W > last + gap + lateness, strictly: a row at exactly last + gap still joins.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.kernels.sessions import (
+    assign_sessions,
+    link_sessions,
+    settle_rows,
+    split_due,
+    survivors,
+    unlink_sessions,
+)
+from penstock.model.errors import BugError
+from penstock.state.arrays import read_only
+from penstock.state.keys import KeyBatch
+from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStore, TableSpec
+
+Ints = NDArray[np.int64]
+
+_INTEGER = Fixed(np.dtype(np.int64))
+_LINKS = ("first", "last", "older", "newer", "owner")
+_NEAR_PARTS = 8
+_NONE: Slots = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRows:
+    """Where a batch's rows belong: ``slots`` (-1: late), of which ``fresh`` are new; ``late`` rows there are.
+
+    Sessions ``gone[i]`` were merged into ``into[i]``; absorb them, then `SessionState.remove` them.
+    """
+
+    slots: Slots
+    fresh: Slots
+    into: Slots
+    gone: Slots
+    late: int
+
+
+class SessionState:
+    """Sessions by key, in slots of `table`."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        key_types: tuple[pa.DataType, ...],
+        columns: dict[str, ColumnSpec],
+        gap_us: int,
+        lateness_us: int,
+    ) -> None:
+        """Open the tables; ``columns`` are kept per session besides its links."""
+        self._gap_us = gap_us
+        self._lateness_us = lateness_us
+        links: dict[str, ColumnSpec] = dict.fromkeys(_LINKS, _INTEGER)
+        self._keys = store.table(TableSpec("session_keys", key_types, {"newest": _INTEGER}))
+        # The prefix is the stretch of one gap in which the session began; a key cannot begin two in one stretch.
+        self.table: KeyedTable = store.table(
+            TableSpec("sessions", key_types, links | columns, prefixed=True)
+        )
+        self._near: list[Slots] = []
+        self._near_before_us = START_OF_TIME_US
+
+    def settled_before_us(self, watermark_us: int) -> int:
+        """Return T: sessions whose last row is before T are over, and rows before T begin no session."""
+        return max(START_OF_TIME_US, watermark_us - self._gap_us - self._lateness_us)
+
+    def bounds_us(self, slots: Slots) -> tuple[Ints, Ints]:
+        """Return where sessions begin and end."""
+        return self.table.array("first")[slots], self.table.array("last")[slots] + self._gap_us
+
+    def assign(self, keys: KeyBatch, times_us: Ints, settled_before_us: int) -> SessionRows:
+        """Find or begin every row's session, in order of arrival."""
+        rows = len(times_us)
+        located = self._keys.upsert(keys)
+        newest = self._keys.array("newest")
+        links = self._links()
+        base = len(links[0])
+        created = np.empty((6, rows), np.int64)
+        sessions, merged = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        times = read_only(times_us)
+        news, merges, late = assign_sessions(
+            read_only(located.slots),
+            times,
+            self._gap_us,
+            settled_before_us,
+            newest,
+            *links,
+            created,
+            sessions,
+            merged,
+        )
+        fresh, gone = _NONE, merged[:merges]
+        into = gone.copy()
+        if news or merges:
+            slot_of_new = np.empty(news, np.int64)
+            fresh = self._begin(keys, times, created, base, slot_of_new)
+            owner = self.table.array("owner")
+            settle_rows(base, created, owner, slot_of_new, sessions)
+            settle_rows(base, created, owner, slot_of_new, into)
+        if late:
+            idle = located.fresh[newest[located.fresh] == 0]
+            self._keys.remove(idle)
+        return SessionRows(sessions, fresh, into, gone, late)
+
+    def over(self, settled_before_us: int) -> Slots:
+        """Return the sessions that are over, by their end; `remove` them before the next call."""
+        last = self.table.array("last")
+        if settled_before_us > self._near_before_us:
+            # A session is looked at again only when it may be over: once per part of a gap, if not in `near`.
+            candidates = self.table.live()
+            part_us = self._gap_us // _NEAR_PARTS + 1
+            self._near_before_us = min(settled_before_us + part_us, END_OF_TIME_US)
+        else:
+            candidates = np.concatenate([_NONE, *self._near])
+        due, near = np.empty(len(candidates), np.int64), np.empty(len(candidates), np.int64)
+        dues, nears = split_due(
+            read_only(candidates), last, settled_before_us, self._near_before_us, due, near
+        )
+        self._near = [near[:nears]]
+        due = due[:dues]
+        return due[np.argsort(last[due], kind="stable")]
+
+    def next_us(self) -> int | None:
+        """Return a watermark before which no session is over, None when there is none."""
+        if self.table.first_prefix() is None:
+            return None
+        near = np.concatenate([_NONE, *self._near])
+        last_us = self._near_before_us
+        if len(near):
+            last_us = int(self.table.array("last")[near].min())
+        return last_us + self._gap_us + self._lateness_us + 1
+
+    def end(self, slots: Slots) -> None:
+        """Forget sessions that are over."""
+        if not len(slots):
+            return
+        _, _, older, newer, owner = self._links()
+        emptied = np.empty(len(slots), np.int64)
+        newest = self._keys.array("newest")
+        count = unlink_sessions(read_only(slots), newest, older, newer, owner, emptied)
+        self._keys.remove(emptied[:count])
+        self.table.remove(slots)
+
+    def forget_merged(self, slots: Slots) -> None:
+        """Forget sessions that were merged into others."""
+        gone = np.zeros(len(self.table.array("last")), np.bool_)
+        gone[slots] = True
+        self._near = [part[~gone[part]] for part in self._near]
+        self.table.remove(slots)
+
+    def _begin(
+        self, keys: KeyBatch, times_us: Ints, created: Ints, base: int, slot_of_new: Ints
+    ) -> Slots:
+        """Give the created sessions slots and link them."""
+        news = len(slot_of_new)
+        rows = np.empty(news, np.int64)
+        rows = rows[: survivors(created, news, rows)]
+        located = self.table.upsert(keys.take(rows), times_us[rows] // self._gap_us)
+        if len(located.fresh) != len(rows):
+            raise BugError("a session began where its key has one already; please report it")
+        slots = read_only(located.slots)
+        newest = self._keys.array("newest")
+        link_sessions(base, created, news, slots, newest, *self._links(), slot_of_new)
+        if (near := slots[self.table.array("last")[slots] < self._near_before_us]).size:
+            self._near.append(near)
+        return located.fresh
+
+    def _links(self) -> list[Ints]:
+        return [self.table.array(name) for name in _LINKS]

@@ -1,0 +1,99 @@
+"""The last operator of a query: hands rows to the sink's writer in the sink's mode."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.elements import Batch
+from penstock.engine.operators.contract import Emission, Operator, OperatorContext
+from penstock.model.connectors import Writer
+from penstock.model.job_graph import SinkSpec
+from penstock.model.schema import WEIGHT, StreamSchema
+from penstock.state.grouping import KeyGrouper
+from penstock.state.keys import KeyCodec
+
+
+class SinkOperator(Operator):
+    """Writes every batch at once.
+
+    Modes: ``append`` as it is; ``changelog`` with the weight as the field ``weight``; ``upsert`` with one row per key
+    of the batch and a boolean field ``deleted`` for keys that were retracted and not inserted again.
+    """
+
+    def __init__(self, spec: SinkSpec, schema: StreamSchema, name: str) -> None:
+        """Take the spec; ``schema`` is the input's."""
+        self._spec = spec
+        self._schema = schema
+        self._codec = KeyCodec([schema.fields.field(key).type for key in spec.key]) if spec.key else None
+        self._grouper = KeyGrouper()
+        self._writer: Writer | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the writer."""
+        super().open(context)
+        schema = sink_schema(self._spec, self._schema)
+        self._writer = self._spec.sink.open(schema, context.instance, context.parallelism)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Write one batch."""
+        assert self._writer is not None
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        self._writer.write(self._in_mode(batch.rows))
+        counters.passed += batch.rows.num_rows
+        return ()
+
+    def on_end(self) -> Iterable[Emission]:
+        """Flush."""
+        assert self._writer is not None
+        self._writer.flush()
+        return ()
+
+    def close(self) -> None:
+        """Make everything written final."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def abort(self) -> None:
+        """Leave nothing half-written."""
+        if self._writer is not None:
+            self._writer.abort()
+            self._writer = None
+
+    def _in_mode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self._spec.mode == "append":
+            return rows
+        if self._spec.mode == "changelog":
+            if self._schema.changelog:
+                return rows.rename_columns([*self._schema.fields.names, "weight"])
+            weights = pa.array(np.ones(rows.num_rows, np.int8))
+            return rows.append_column(pa.field("weight", pa.int8(), nullable=False), weights)
+        return self._upsert(rows)
+
+    def _upsert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep the last row of each key, an insertion before a retraction."""
+        assert self._codec is not None
+        number = rows.num_rows
+        groups, first = self._grouper.group(self._codec.encode([rows.column(key) for key in self._spec.key]))
+        inserts = np.ones(number, np.bool_)
+        if self._schema.changelog:
+            inserts = rows.column(WEIGHT).to_numpy() > 0
+        position = np.arange(number) + np.where(inserts, number, 0)
+        last = np.full(len(first), -1, np.int64)
+        np.maximum.at(last, groups, position)
+        chosen = last % number
+        kept = rows.take(pa.array(chosen)).select(self._schema.fields.names)
+        deleted = pc.invert(pa.array(inserts[chosen]))
+        return kept.append_column(pa.field("deleted", pa.bool_(), nullable=False), deleted)
+
+
+def sink_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
+    """Return the fields a writer receives in the spec's mode."""
+    if spec.mode == "changelog":
+        return schema.fields.append(pa.field("weight", pa.int8(), nullable=False))
+    if spec.mode == "upsert":
+        return schema.fields.append(pa.field("deleted", pa.bool_(), nullable=False))
+    return schema.fields

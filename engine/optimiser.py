@@ -1,0 +1,126 @@
+"""Rewrites a job graph into one that means the same and does less: filters early, projections merged, columns pruned.
+
+Pure functions from graph to graph, called by the planner; `explain` shows what they did.
+"""
+
+from dataclasses import replace
+
+from penstock.engine.pruning import prune_columns
+from penstock.model.expressions import Expr, column_name, columns_of, substitute
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import (
+    MAIN,
+    FilterSpec,
+    Input,
+    JobGraph,
+    OperatorNode,
+    ProjectSpec,
+    SinkSpec,
+    SourceSpec,
+)
+
+
+def optimise(graph: JobGraph) -> JobGraph:
+    """Return an equivalent graph of what the sinks need."""
+    graph = reachable(graph)
+    graph = push_filters(graph)
+    graph = merge_projections(graph)
+    graph = prune_columns(graph)
+    return push_predicates_into_sources(graph)
+
+
+def reachable(graph: JobGraph) -> JobGraph:
+    """Keep only what some sink reads."""
+    wanted: set[OperatorId] = set()
+    pending = [node.id for node in graph.operators.values() if isinstance(node.spec, SinkSpec)]
+    while pending:
+        operator = pending.pop()
+        if operator not in wanted:
+            wanted.add(operator)
+            pending.extend(edge.operator for edge in graph[operator].inputs)
+    return JobGraph({key: node for key, node in graph.operators.items() if key in wanted})
+
+
+def push_filters(graph: JobGraph) -> JobGraph:
+    """Move filters below projections that pass the filter's columns on, and join neighbouring filters.
+
+    A filter that needs a computed column stays: pushing it would compute the column twice.
+    """
+    while True:
+        swap = next(filter(None, (_swappable(graph, node) for node in graph.operators.values())), None)
+        if swap is None:
+            return graph
+        graph = _swap(graph, *swap)
+
+
+def _swappable(graph: JobGraph, node: OperatorNode) -> tuple[OperatorNode, OperatorNode, Expr] | None:
+    if not isinstance(node.spec, FilterSpec) or node.inputs[0].output != MAIN:
+        return None
+    below = graph[node.inputs[0].operator]
+    if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
+        return None
+    if node.parallelism != below.parallelism or below.inputs[0].exchange or node.inputs[0].exchange:
+        return None
+    mapping = dict(below.spec.columns)
+    if any(column_name(mapping[name]) is None for name in columns_of(node.spec.predicate)):
+        return None
+    return node, below, substitute(node.spec.predicate, mapping)
+
+
+def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: Expr) -> JobGraph:
+    """Put the filter ``node`` under the projection ``below``."""
+    source = graph[below.inputs[0].operator].outputs[below.inputs[0].output]
+    lowered = replace(node, spec=FilterSpec(predicate), inputs=below.inputs, outputs={MAIN: source})
+    raised = replace(below, inputs=(Input(node.id),))
+    operators: dict[OperatorId, OperatorNode] = {}
+    for key, item in graph.operators.items():
+        if key == below.id:
+            operators[node.id] = lowered
+            operators[below.id] = raised
+        elif key != node.id:
+            operators[key] = _redirect(item, node.id, below.id)
+    return JobGraph(operators)
+
+
+def merge_projections(graph: JobGraph) -> JobGraph:
+    """Compute neighbouring projections in one step, unless that would compute something twice."""
+    for node in list(graph.operators.values()):
+        if not isinstance(node.spec, ProjectSpec) or node.inputs[0].output != MAIN or node.inputs[0].exchange:
+            continue
+        below = graph[node.inputs[0].operator]
+        if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
+            continue
+        if below.named or node.parallelism != below.parallelism:
+            continue
+        mapping = dict(below.spec.columns)
+        uses = [name for _, expression in node.spec.columns for name in columns_of(expression)]
+        if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
+            continue
+        columns = tuple((name, substitute(expression, mapping)) for name, expression in node.spec.columns)
+        merged = replace(node, spec=ProjectSpec(columns), inputs=below.inputs)
+        operators = {
+            key: merged if key == node.id else item for key, item in graph.operators.items() if key != below.id
+        }
+        return merge_projections(JobGraph(operators))
+    return graph
+
+
+def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
+    """Tell a source that feeds only a filter which rows that filter drops; the filter stays."""
+    operators = dict(graph.operators)
+    for node in graph.operators.values():
+        if not isinstance(node.spec, SourceSpec):
+            continue
+        consumers = graph.consumers(node.id)
+        if len(consumers) != 1 or not isinstance(consumers[0][0].spec, FilterSpec):
+            continue
+        source = node.spec.source.restrict(node.outputs[MAIN].fields.names, consumers[0][0].spec.predicate)
+        operators[node.id] = replace(node, spec=replace(node.spec, source=source))
+    return JobGraph(operators)
+
+
+def _redirect(node: OperatorNode, old: OperatorId, new: OperatorId) -> OperatorNode:
+    if all(edge.operator != old for edge in node.inputs):
+        return node
+    inputs = tuple(replace(edge, operator=new) if edge.operator == old else edge for edge in node.inputs)
+    return replace(node, inputs=inputs)

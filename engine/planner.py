@@ -1,0 +1,151 @@
+"""Cuts a job graph into tasks: which edges are calls inside a chain and which are channels."""
+
+from dataclasses import dataclass
+
+from penstock.engine.optimiser import optimise
+from penstock.model.errors import PlanError
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.expressions import Expr, column_name
+from penstock.model.ids import OperatorId, TaskId
+from penstock.model.job_graph import (
+    AggregateSpec,
+    FilterSpec,
+    Input,
+    JobGraph,
+    JoinSpec,
+    OperatorNode,
+    ProjectSpec,
+    ReduceSpec,
+    RowFunctionSpec,
+    SinkSpec,
+    SplitSpec,
+)
+
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """What is known of an operator's output: its parallelism and the columns it is partitioned by (None: nothing)."""
+
+    parallelism: int
+    partitioned_by: Keys | None
+
+
+def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
+    """Optimise a job graph and cut it into tasks.
+
+    Operators without parallelism of their own get ``parallelism``; aggregates without key get 1.
+
+    Raises:
+        PlanError: there is no sink, or two operators share a name.
+    """
+    if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
+        raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
+    optimised = optimise(graph)
+    check_names(optimised)
+    placed: dict[OperatorId, _Placed] = {}
+    edges: list[Edge] = []
+    for node in optimised.operators.values():
+        own = _parallelism(node, parallelism, placed)
+        incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
+        edges.extend(incoming)
+        placed[node.id] = _Placed(own, _partitioning(node, incoming, placed))
+    return ExecutionGraph(optimised, _tasks(optimised, edges, placed), tuple(edges))
+
+
+def check_names(graph: JobGraph) -> None:
+    """Refuse two operators of one name: names are what a restart finds state by.
+
+    Raises:
+        PlanError: naming both places.
+    """
+    seen: dict[str, OperatorNode] = {}
+    for node in graph.operators.values():
+        if node.name in seen:
+            raise PlanError(
+                f"two operators are named {node.name!r} (at {seen[node.name].where} and {node.where}); "
+                "give one of them another .name()"
+            )
+        seen[node.name] = node
+
+
+def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Placed]) -> int:
+    if node.inputs and _keys(node, 0) == ():
+        return 1
+    if node.parallelism is not None:
+        return node.parallelism
+    if isinstance(node.spec, AggregateSpec | ReduceSpec | JoinSpec) or len(node.inputs) != 1:
+        return default
+    # Stateless operators stay with what feeds them: an exchange only to be wider would cost more than it gains.
+    return placed[node.inputs[0].operator].parallelism
+
+
+def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[OperatorId, _Placed]) -> Edge:
+    producer = placed[edge.operator]
+    keys = _keys(node, port)
+    if edge.exchange is not None:
+        exchange = edge.exchange
+    elif keys is None:
+        exchange = "forward" if own == producer.parallelism else "rebalance"
+    elif own == 1:
+        exchange = "forward" if producer.parallelism == 1 else "rebalance"
+    elif own == producer.parallelism and producer.partitioned_by == _names(keys) and keys:
+        exchange = "forward"
+    else:
+        exchange = "hash"
+    chained = (
+        len(node.inputs) == 1
+        and own == producer.parallelism
+        and (exchange == "forward" or own == 1)
+        and edge.exchange is None
+    )
+    return Edge(edge.operator, edge.output, node.id, port, exchange, chained, keys or ())
+
+
+def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
+    """The key expressions an operator wants its input partitioned by; None when it has no key."""
+    spec = node.spec
+    if isinstance(spec, AggregateSpec | ReduceSpec):
+        return tuple(expression for _, expression in spec.keys)
+    if isinstance(spec, JoinSpec):
+        return spec.right_keys if port else spec.left_keys
+    return node.inputs[port].keys
+
+
+def _names(keys: tuple[Expr, ...]) -> Keys | None:
+    names = tuple(column_name(key) for key in keys)
+    return None if None in names else tuple(name for name in names if name is not None)
+
+
+def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
+    """By which of its columns an operator's output is partitioned."""
+    spec = node.spec
+    if isinstance(spec, AggregateSpec | ReduceSpec):
+        return tuple(name for name, _ in spec.keys) or None
+    if len(incoming) != 1 or incoming[0].exchange != "forward":
+        return None
+    before = placed[incoming[0].producer].partitioned_by
+    if before is None or isinstance(spec, FilterSpec | SplitSpec):
+        return before
+    if isinstance(spec, RowFunctionSpec) and spec.kind == "filter":
+        return before
+    if isinstance(spec, ProjectSpec):
+        renamed = {column_name(expression): name for name, expression in spec.columns}
+        after = tuple(renamed.get(name) for name in before)
+        return None if None in after else tuple(name for name in after if name is not None)
+    return None
+
+
+def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:
+    chained_to = {edge.consumer: edge.producer for edge in edges if edge.chained}
+    members: dict[OperatorId, list[OperatorId]] = {}
+    head_of: dict[OperatorId, OperatorId] = {}
+    for operator in graph.operators:
+        head = head_of[chained_to[operator]] if operator in chained_to else operator
+        head_of[operator] = head
+        members.setdefault(head, []).append(operator)
+    return tuple(
+        Task(TaskId(index), tuple(operators), placed[head].parallelism)
+        for index, (head, operators) in enumerate(members.items())
+    )

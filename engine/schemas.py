@@ -1,0 +1,138 @@
+"""What comes out of an operator, given what goes in: the one place where schemas are inferred.
+
+The DSL calls it when the user adds an operator, the optimiser after it has pruned columns.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from penstock.engine.compile_arrow import infer_type
+from penstock.engine.operators.aggregate_schema import aggregate_output
+from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
+from penstock.engine.operators.reduce_schema import reduce_output
+from penstock.model.errors import ExpressionError, PlanError
+from penstock.model.expressions import Expr, column_name
+from penstock.model.job_graph import (
+    LATE,
+    MAIN,
+    AggregateSpec,
+    BatchFunctionSpec,
+    FilterSpec,
+    JoinSpec,
+    OperatorSpec,
+    ProjectSpec,
+    ReduceSpec,
+    RowFunctionSpec,
+    SinkSpec,
+    SourceSpec,
+    SplitSpec,
+    UnionSpec,
+)
+from penstock.model.schema import StreamSchema, TimeColumn
+
+def output_schemas(
+    spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str, source_time: TimeColumn | None = None
+) -> Mapping[str, StreamSchema]:
+    """Return the schema of every output of an operator.
+
+    Raises:
+        PlanError: the spec does not fit its inputs; the message names the operator ``name``.
+    """
+    if isinstance(spec, SourceSpec):
+        return {MAIN: StreamSchema(spec.source.schema, source_time)}
+    if isinstance(spec, FilterSpec):
+        _boolean(spec.predicate, inputs[0], name)
+        return {MAIN: inputs[0]}
+    if isinstance(spec, ProjectSpec):
+        return {MAIN: _project(spec, inputs[0], name)}
+    if isinstance(spec, RowFunctionSpec):
+        if spec.kind == "filter":
+            return {MAIN: inputs[0]}
+        return {MAIN: StreamSchema(spec.fields, _kept_time(inputs[0], spec.fields), inputs[0].changelog)}
+    if isinstance(spec, BatchFunctionSpec):
+        if inputs[0].changelog:
+            raise PlanError(
+                f"{name!r} calls a batch function on an updating stream, which it could not retract; "
+                "use a final window, or map row by row"
+            )
+        return {MAIN: StreamSchema(spec.fields, _kept_time(inputs[0], spec.fields))}
+    if isinstance(spec, UnionSpec):
+        return {MAIN: _union(inputs, name)}
+    if isinstance(spec, SplitSpec):
+        for _, predicate in spec.outputs:
+            _boolean(predicate, inputs[0], name)
+        return {MAIN: inputs[0], **{output: inputs[0] for output, _ in spec.outputs}}
+    if isinstance(spec, AggregateSpec):
+        return {MAIN: aggregate_output(spec, inputs[0], name), LATE: inputs[0]}
+    if isinstance(spec, ReduceSpec):
+        return {MAIN: reduce_output(spec, inputs[0], name), LATE: inputs[0]}
+    if isinstance(spec, JoinSpec):
+        return {MAIN: join_output(spec, inputs[0], inputs[1], name), LATE: inputs[0], LATE_RIGHT: inputs[1]}
+    return _sink(spec, inputs[0], name)
+
+
+def _boolean(predicate: Expr, schema: StreamSchema, name: str) -> None:
+    kind = infer_type(predicate, schema.fields, name)
+    if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise ExpressionError(f"{name!r} needs a condition (true or false), but {predicate!r} is {kind}")
+
+
+def _project(spec: ProjectSpec, schema: StreamSchema, name: str) -> StreamSchema:
+    fields = []
+    time = None
+    for output, expression in spec.columns:
+        plain = column_name(expression)
+        if plain is not None and plain in schema.fields.names:
+            fields.append(schema.fields.field(plain).with_name(output))
+            if schema.time is not None and plain == schema.time.name and time is None:
+                time = TimeColumn(output, schema.time.offset_us)
+        else:
+            fields.append(pa.field(output, infer_type(expression, schema.fields, name)))
+    return StreamSchema(pa.schema(fields), time, schema.changelog)
+
+
+def _kept_time(schema: StreamSchema, fields: pa.Schema) -> TimeColumn | None:
+    """A user function keeps the event time if it keeps its column with its type."""
+    time = schema.time
+    if time is None or time.name not in fields.names:
+        return None
+    return time if fields.field(time.name).type == schema.fields.field(time.name).type else None
+
+
+def _union(inputs: Sequence[StreamSchema], name: str) -> StreamSchema:
+    first = inputs[0]
+    for other in inputs[1:]:
+        if other.fields.names != first.fields.names or other.fields.types != first.fields.types:
+            raise PlanError(
+                f"{name!r} unites streams of different columns: {_describe(first)} and {_describe(other)}; "
+                "select the same columns first"
+            )
+    changelog = any(item.changelog for item in inputs)
+    if changelog and not all(item.changelog for item in inputs):
+        raise PlanError(f"{name!r} unites an updating stream with an append-only one; make both the same")
+    time = first.time if all(item.time == first.time for item in inputs) else None
+    return StreamSchema(first.fields, time, changelog)
+
+
+def _sink(spec: SinkSpec, schema: StreamSchema, name: str) -> Mapping[str, StreamSchema]:
+    if spec.mode not in ("append", "changelog", "upsert"):
+        raise PlanError(f"mode of sink {name!r} must be append, changelog or upsert, not {spec.mode!r}")
+    if spec.mode == "append" and schema.changelog:
+        raise PlanError(
+            f"sink {name!r} receives an updating stream: write it with mode='changelog' (each row with a weight of "
+            "+1 or -1) or mode='upsert' with key=[...]"
+        )
+    if spec.mode == "upsert" and not spec.key:
+        raise PlanError(f"sink {name!r} has mode='upsert' and needs key=[...] to know which row replaces which")
+    missing = [key for key in spec.key if key not in schema.fields.names]
+    if missing:
+        raise PlanError(f"key {missing[0]!r} of sink {name!r} is not among its columns {', '.join(schema.fields.names)}")
+    added = {"changelog": "weight", "upsert": "deleted"}.get(spec.mode)
+    if added in schema.fields.names:
+        raise PlanError(f"sink {name!r} adds a column {added!r} in mode {spec.mode!r}; rename yours")
+    return {}
+
+
+def _describe(schema: StreamSchema) -> str:
+    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema.fields) + ")"

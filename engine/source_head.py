@@ -1,0 +1,249 @@
+"""The head of a source task: asks readers for rows, makes watermarks, notices idleness and the end.
+
+Source partitions are read side by side in event time, and `SourceAlignment` keeps the instances of all sources of a
+job within one batch of each other.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine.connectors.normalise import Normaliser
+from penstock.engine.elements import (
+    END_OF_TIME_US,
+    START_OF_TIME_US,
+    Batch,
+    Element,
+    EndOfStream,
+    Idle,
+    Watermark,
+)
+from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters
+from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.watermark import WatermarkMerge
+from penstock.model.connectors import Reader, Source
+from penstock.model.schema import TimeColumn
+
+SMALL_FRACTION = 8
+"""Reads below 1/8 of a batch are gathered, larger ones leave at once (joining them would copy more than it saves)."""
+
+RETRY_NS = 1_000_000
+"""How long a source that had nothing is left alone."""
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition and how far it was read; ``latest_us`` is the greatest event time seen."""
+
+    name: str
+    reader: Reader
+    latest_us: int = START_OF_TIME_US
+    ended: bool = False
+    idle: bool = False
+    nothing_since_ns: int | None = None
+    retry_ns: int = 0
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Small reads waiting to become one batch."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    since_ns: int = 0
+
+
+class SourceHead:
+    """Polls the partitions of one source instance."""
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        partitions: Sequence[str],
+        time: TimeColumn | None,
+        delay_us: int,
+        *,
+        clock: Clock,
+        counters: RowCounters,
+        dead_letters: DeadLetters,
+        batch_rows: int,
+        linger_ns: int,
+        idle_timeout_ns: int,
+        positions: dict[str, Any] | None = None,
+    ) -> None:
+        """Open a reader per partition, at its position if one is given."""
+        self.name = name
+        self.counters = counters
+        self._source = source
+        self._time = time
+        self._delay_us = delay_us
+        self._clock = clock
+        self._dead_letters = dead_letters
+        self._batch_rows = batch_rows
+        self._linger_ns = linger_ns
+        self._idle_timeout_ns = idle_timeout_ns
+        self._normaliser = Normaliser(source.schema, time.name if time else None)
+        known = positions or {}
+        self._partitions = [Partition(item, source.open(item, known.get(item))) for item in partitions]
+        self._merge = WatermarkMerge(len(self._partitions))
+        self._gathered = Gathered()
+        self._said_idle = False
+        self._stopping: EndOfStream | None = None
+        self.ended = False
+
+    @property
+    def progress_us(self) -> int:
+        """The least event time reached among partitions that are neither ended nor idle; the end of time if none is."""
+        reading = [item.latest_us for item in self._partitions if not (item.ended or item.idle)]
+        return min(reading, default=END_OF_TIME_US)
+
+    @property
+    def watermark_us(self) -> int:
+        """The merged watermark of the partitions."""
+        return self._merge.time_us
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the source has an event time to be aligned by."""
+        return self._time is not None
+
+    def stop(self, drain: bool) -> None:
+        """Read nothing more; the next poll ends the stream (``drain``: as if the input had ended)."""
+        self._stopping = EndOfStream(drained=drain)
+
+    def wake_ns(self) -> int | None:
+        """Return when polling makes sense again: 0 for now, None when ended."""
+        if self.ended:
+            return None
+        if self._stopping is not None:
+            return 0
+        open_partitions = [item for item in self._partitions if not item.ended]
+        if not open_partitions:
+            return 0
+        return min(item.retry_ns for item in open_partitions)
+
+    def positions(self) -> dict[str, Any]:
+        """Return where every partition continues."""
+        return {item.name: item.reader.position() for item in self._partitions}
+
+    def poll(self) -> Iterator[Element]:
+        """Read once from the partition that is furthest behind and yield what follows from it."""
+        if self._stopping is not None:
+            yield from self._finish(self._stopping)
+            return
+        now_ns = self._clock.monotonic_ns()
+        ready = [item for item in self._partitions if not item.ended and item.retry_ns <= now_ns]
+        if ready:
+            yield from self._read(min(ready, key=lambda item: item.latest_us), now_ns)
+        if all(item.ended for item in self._partitions):
+            yield from self._finish(EndOfStream())
+
+    def close(self) -> None:
+        """Close every reader."""
+        for item in self._partitions:
+            item.reader.close()
+
+    def _read(self, partition: Partition, now_ns: int) -> Iterator[Element]:
+        read = partition.reader.read(self._batch_rows)
+        rows = 0
+        if read.rows is not None and read.rows.num_rows:
+            rows = read.rows.num_rows
+            self.counters.rows_in += rows
+            good, rejected = self._normaliser.normalise(read.rows)
+            if rejected:
+                self.counters.dead_lettered += len(rejected)
+                self._dead_letters.reject_raw(self.name, rejected)
+            if good.num_rows:
+                self.counters.passed += good.num_rows
+                self._gather(good, now_ns)
+                if self._time is not None:
+                    partition.latest_us = max(partition.latest_us, int(event_times_us(good, self._time).max()))
+        if read.rejected:
+            self.counters.rows_in += len(read.rejected)
+            self.counters.dead_lettered += len(read.rejected)
+            self._dead_letters.reject_raw(self.name, read.rejected)
+        if read.skipped:
+            self.counters.rows_in += read.skipped
+            self.counters.filtered += read.skipped
+            if read.skipped_time_us is not None:
+                partition.latest_us = max(partition.latest_us, read.skipped_time_us)
+        nothing = not (rows or read.rejected or read.skipped or read.ended)
+        if nothing:
+            partition.retry_ns = now_ns + RETRY_NS
+            if partition.nothing_since_ns is None:
+                partition.nothing_since_ns = now_ns
+        else:
+            partition.nothing_since_ns = None
+            partition.idle = False
+        partition.ended = read.ended
+        yield from self._flush(now_ns, force=nothing or read.ended)
+        if not self._gathered.rows:
+            yield from self._watermark(partition, now_ns)
+
+    def _gather(self, rows: pa.RecordBatch, now_ns: int) -> None:
+        if not self._gathered.rows:
+            self._gathered.since_ns = now_ns
+        self._gathered.batches.append(rows)
+        self._gathered.rows += rows.num_rows
+
+    def _flush(self, now_ns: int, force: bool) -> Iterator[Element]:
+        waiting = self._gathered
+        if not waiting.rows:
+            return
+        large = waiting.rows * SMALL_FRACTION >= self._batch_rows
+        if not (force or large or now_ns - waiting.since_ns >= self._linger_ns):
+            return
+        batches, ingest_ns = waiting.batches, waiting.since_ns
+        self._gathered = Gathered()
+        rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        self.counters.rows_out += rows.num_rows
+        self._said_idle = False
+        yield Batch(rows, ingest_ns=ingest_ns)
+
+    def _watermark(self, partition: Partition, now_ns: int) -> Iterator[Element]:
+        """Advance the merged watermark: every partition's row was gathered and has left before it."""
+        if self._time is None:
+            return
+        advanced = False
+        for index, item in enumerate(self._partitions):
+            if item.ended:
+                advanced |= self._merge.advance(index, END_OF_TIME_US)
+            elif item.nothing_since_ns is not None and not self._source.bounded:
+                if now_ns - item.nothing_since_ns >= self._idle_timeout_ns:
+                    item.idle = True
+                    advanced |= self._merge.set_idle(index)
+            elif item.latest_us != START_OF_TIME_US:
+                advanced |= self._merge.advance(index, item.latest_us - self._delay_us)
+        if advanced and self._merge.time_us != END_OF_TIME_US:
+            yield Watermark(self._merge.time_us)
+        if self._merge.idle and not self._said_idle:
+            self._said_idle = True
+            yield Idle()
+
+    def _finish(self, end: EndOfStream) -> Iterator[Element]:
+        yield from self._flush(0, force=True)
+        self.ended = True
+        yield end
+
+
+class SourceAlignment:
+    """Keeps sources that have an event time together: only the one furthest behind may read."""
+
+    def __init__(self) -> None:
+        """Start without sources."""
+        self._heads: list[SourceHead] = []
+
+    def add(self, head: SourceHead) -> None:
+        """Take a source instance of the job in."""
+        if head.ordered:
+            self._heads.append(head)
+
+    def may_read(self, head: SourceHead) -> bool:
+        """Return whether no other source is behind this one."""
+        if not head.ordered or head.ended:
+            return True
+        progress_us = head.progress_us
+        return all(progress_us <= other.progress_us for other in self._heads if not other.ended)

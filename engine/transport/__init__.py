@@ -1,0 +1,1 @@
+"""How elements travel between instances."""

@@ -1,0 +1,148 @@
+"""The worker loop of a task manager: one thread that steps whichever instance can work.
+
+The loop itself reads no clock but the one handed in, sleeps never and does no I/O: `Worker.step` either ran something
+or says until when there is nothing to do, and the shell around it waits.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.engine.accounting import Activity
+from penstock.engine.exchange import Output
+from penstock.engine.instance import Instance
+from penstock.engine.operators.contract import Clock
+
+QUANTUM_NS = 2_000_000
+"""What an instance of share 1.0 may use of the core before the next one has its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The loop stepped an instance."""
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing can run before ``until_ns`` (None: before something comes from outside)."""
+
+    until_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Every instance has ended."""
+
+
+Outcome = Ran | Waiting | Done
+
+
+class Worker:
+    """Steps instances by deficit round robin over their shares of the core.
+
+    An instance is runnable when it has input or a due timer and every output has room. What operators keep pending
+    runs when nothing else can.
+    """
+
+    def __init__(self, instances: Sequence[Instance], clock: Clock, shares: Mapping[str, float] | None = None) -> None:
+        """``shares`` maps instance names to their weight in the round robin, 1.0 when absent."""
+        self.instances = tuple(instances)
+        self._clock = clock
+        self._shares = dict(shares or {})
+        self._deficit_ns = {instance.name: 0 for instance in instances}
+        self._ready: deque[Instance] = deque()
+        self._in_ready: set[int] = set()
+        self._touched: dict[int, Instance] = {}
+        self._wake_ns: dict[int, int] = {}
+        self._sources = [instance for instance in instances if instance.head is not None]
+        for instance in instances:
+            self._wire(instance)
+            self.touch(instance)
+
+    def set_share(self, instance: str, share: float) -> None:
+        """Grant an instance another share of the core, above 0."""
+        self._shares[instance] = share
+
+    def touch(self, instance: Instance) -> None:
+        """Look at this instance again before the next step."""
+        self._touched[id(instance)] = instance
+
+    def step(self) -> Outcome:
+        """Let one instance do one piece of work."""
+        now_ns = self._clock.monotonic_ns()
+        self._wake(now_ns)
+        self._classify(now_ns)
+        instance = self._pick()
+        if instance is not None:
+            self._run(instance, now_ns, idle=False)
+            return Ran(instance.name)
+        for candidate in self.instances:
+            if candidate.has_pending() and all(output.has_room() for output in candidate.outputs):
+                self._run(candidate, now_ns, idle=True)
+                return Ran(candidate.name)
+        if all(candidate.done for candidate in self.instances):
+            return Done()
+        return Waiting(min(self._wake_ns.values(), default=None))
+
+    def _run(self, instance: Instance, now_ns: int, *, idle: bool) -> None:
+        instance.accounting.enter(Activity.BUSY, now_ns)
+        instance.step(idle=idle)
+        end_ns = self._clock.monotonic_ns()
+        self._deficit_ns[instance.name] -= end_ns - now_ns
+        instance.accounting.enter(instance.activity(end_ns), end_ns)
+        self.touch(instance)
+        if instance.head is not None:
+            # Alignment: how far one source has read decides whether the others may read.
+            for source in self._sources:
+                self.touch(source)
+
+    def _wake(self, now_ns: int) -> None:
+        if self._wake_ns and min(self._wake_ns.values()) <= now_ns:
+            for instance in self.instances:
+                if self._wake_ns.get(id(instance), now_ns + 1) <= now_ns:
+                    self.touch(instance)
+
+    def _classify(self, now_ns: int) -> None:
+        touched, self._touched = self._touched, {}
+        for key, instance in touched.items():
+            activity = instance.activity(now_ns)
+            if activity is not instance.accounting.activity:
+                instance.accounting.enter(activity, now_ns)
+            if activity is Activity.CORE_WAIT and key not in self._in_ready:
+                self._in_ready.add(key)
+                self._ready.append(instance)
+            wake_ns = instance.wake_ns()
+            if wake_ns is None:
+                self._wake_ns.pop(key, None)
+            else:
+                self._wake_ns[key] = wake_ns
+
+    def _pick(self) -> Instance | None:
+        while self._ready:
+            instance = self._ready[0]
+            if instance.accounting.activity is not Activity.CORE_WAIT:
+                self._ready.popleft()
+                self._in_ready.discard(id(instance))
+                self._deficit_ns[instance.name] = 0
+                continue
+            if self._deficit_ns[instance.name] > 0:
+                return instance
+            self._deficit_ns[instance.name] += max(1, int(QUANTUM_NS * self._shares.get(instance.name, 1.0)))
+            if self._deficit_ns[instance.name] > 0 and len(self._ready) == 1:
+                return instance
+            self._ready.rotate(-1)
+        return None
+
+    def _wire(self, instance: Instance) -> None:
+        """Let channels tell the loop when the instances at both their ends may have become runnable."""
+        if instance.gate is not None:
+            for gate_input in instance.gate.inputs:
+                gate_input.channel.on_put = lambda: self.touch(instance)
+        for output in instance.outputs:
+            self._wire_output(instance, output)
+
+    def _wire_output(self, instance: Instance, output: Output) -> None:
+        for channel in output.channels:
+            channel.on_take = lambda: self.touch(instance)

@@ -1,0 +1,160 @@
+"""The contracts of sources and sinks: subclass these to bring data in or out.
+
+The classes do no I/O themselves; readers and writers are opened by the worker that runs them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from penstock.model.expressions import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record that could not be decoded: its bytes, where it stood (``file:line``), and why."""
+
+    raw: bytes
+    position: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one call of `Reader.read` brought.
+
+    ``rows`` may be None together with ``ended`` False: nothing is there now, ask again later. ``rejected`` are
+    records that could not be decoded. ``skipped`` counts rows that the source left out because the pushed-down
+    predicate excludes them, and ``skipped_time_us`` is their greatest event time, if known (`Source.time`).
+    """
+
+    rows: pa.RecordBatch | None = None
+    ended: bool = False
+    rejected: Sequence[RawRecord] = ()
+    skipped: int = 0
+    skipped_time_us: int | None = None
+
+
+NOTHING = Read()
+"""There is nothing to read now."""
+
+ENDED = Read(ended=True)
+"""The partition has ended; `read` is not called again."""
+
+
+class Reader(ABC):
+    """Reads one partition. Called by one worker thread; never blocks for long: return `NOTHING` instead of waiting."""
+
+    @abstractmethod
+    def read(self, max_rows: int) -> Read:
+        """Return up to ``max_rows`` next rows in the source's schema, restricted to the wanted columns.
+
+        An exception ends the job, unless it is a `RetryableError`.
+        """
+
+    @abstractmethod
+    def position(self) -> Any:
+        """Return where the next `read` starts, as JSON-able data; `Source.open` takes it back."""
+
+    def close(self) -> None:
+        """Release what was opened; called once, also after a failure."""
+
+
+class Source(ABC):
+    """Where rows come from. Immutable once built; the plan may ask it for a restricted copy."""
+
+    bounded: bool = True
+    """Whether the source ends by itself."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The fields of the rows that readers return."""
+
+    @abstractmethod
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        """Name the partitions to read, in a stable order; the planner deals them out to ``parallelism`` instances.
+
+        A source that can be cut anywhere returns ``parallelism`` of them. Rows of one partition come in order of
+        event time up to the watermark delay.
+        """
+
+    @abstractmethod
+    def open(self, partition: str, position: Any | None) -> Reader:
+        """Start reading a partition at a position that `Reader.position` returned (None: at its beginning)."""
+
+    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "Source":
+        """Return a source that reads only these columns and may leave out rows for which the predicate is not true.
+
+        The predicate is a hint: rows that do not fulfil it may still come. A source that left rows out reports them
+        in `Read.skipped`. The default reads everything.
+        """
+        return self
+
+    def with_time(self, column: str) -> "Source":
+        """Return a source that knows its event time column, so that it can report the time of rows it leaves out.
+
+        The default does not need to know.
+        """
+        return self
+
+    def describe(self) -> str:
+        """Say in a few words what is read, for plans and messages."""
+        return type(self).__name__
+
+
+class Writer(ABC):
+    """Writes what one sink instance receives, in order. Called by one worker thread."""
+
+    @abstractmethod
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows in the sink's schema; in changelog mode with the weight as the last field ``weight``."""
+
+    def flush(self) -> None:
+        """Make everything written so far visible, as far as the sink can."""
+
+    def close(self) -> None:
+        """Finish: the input has ended or the job was stopped. Everything written must be there afterwards."""
+
+    def abort(self) -> None:
+        """The job failed: release what was opened, leave no half-written file under a final name."""
+
+
+class Sink(ABC):
+    """Where rows go."""
+
+    @abstractmethod
+    def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
+        """Open the writer of one instance. ``schema`` is what `Writer.write` will receive."""
+
+    def describe(self) -> str:
+        """Say in a few words what is written, for plans and messages."""
+        return type(self).__name__
+
+
+class FunctionSink(Sink):
+    """Calls a function with every batch of rows."""
+
+    def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
+        """Keep the function; it runs on the worker's thread."""
+        self._function = function
+
+    def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
+        """Return a writer that calls the function."""
+        return _FunctionWriter(self._function)
+
+    def describe(self) -> str:
+        """Name the function."""
+        return f"call {getattr(self._function, '__name__', 'function')}"
+
+
+class _FunctionWriter(Writer):
+    def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
+        self._function = function
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._function(rows)

@@ -1,0 +1,63 @@
+"""The exception tree.
+
+PenstockError
+├── UserError              the pipeline, an option or the input is wrong: fix it and run again
+│   ├── PlanError          the pipeline cannot be built or would not mean anything
+│   │   ├── ExpressionError    an unknown column or an ill-typed expression
+│   │   └── SchemaError        fields or types do not fit
+│   ├── OptionError        an option has no such name or an impossible value
+│   ├── BadRecordError     a record could not be read or processed, and on_error="fail"
+│   └── NumericOverflowError  a number left the range of its type
+├── RetryableError         the outside world failed; trying again may help
+├── FatalError             the job cannot go on (a budget, a lost guarantee)
+│   └── StateBudgetError   keyed state outgrew its bytes and nothing lies below it
+└── BugError               an invariant of Penstock broke: please report it
+"""
+
+
+class PenstockError(Exception):
+    """The base of everything Penstock raises on purpose."""
+
+
+class UserError(PenstockError):
+    """The pipeline, an option or the input is wrong; the message says what to change."""
+
+
+class PlanError(UserError):
+    """The pipeline cannot be built."""
+
+
+class ExpressionError(PlanError):
+    """An expression names an unknown column or combines types that do not fit."""
+
+
+class SchemaError(PlanError):
+    """Fields or types do not fit."""
+
+
+class OptionError(UserError):
+    """An option has no such name or an impossible value."""
+
+
+class BadRecordError(UserError):
+    """A record could not be read or processed and the policy is ``fail``."""
+
+
+class NumericOverflowError(UserError):
+    """A number left the range of its type; Penstock never wraps."""
+
+
+class RetryableError(PenstockError):
+    """The outside world failed in a way that may pass."""
+
+
+class FatalError(PenstockError):
+    """The job cannot go on."""
+
+
+class StateBudgetError(FatalError):
+    """Keyed state outgrew its byte budget and nothing lies below it."""
+
+
+class BugError(PenstockError):
+    """An invariant of Penstock broke; please report it with the message."""

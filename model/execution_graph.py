@@ -1,0 +1,71 @@
+"""The physical plan: chains of operators as tasks, their instances, and the channels between tasks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.model.expressions import Expr
+from penstock.model.ids import OperatorId, TaskId
+from penstock.model.job_graph import JobGraph, OperatorNode
+
+EXCHANGES = ("forward", "hash", "rebalance", "broadcast")
+"""How rows of an edge find their receiving instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One input of one operator as the planner decided it.
+
+    ``chained`` edges are calls inside a task; the others become channels between all pairs of instances the exchange
+    needs. ``keys`` are set for hash exchanges.
+    """
+
+    producer: OperatorId
+    output: str
+    consumer: OperatorId
+    port: int
+    exchange: str
+    chained: bool
+    keys: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A chain of operators that run together in each of ``parallelism`` instances, producers first."""
+
+    id: TaskId
+    operators: tuple[OperatorId, ...]
+    parallelism: int
+
+    @property
+    def head(self) -> OperatorId:
+        """The operator that receives the task's input."""
+        return self.operators[0]
+
+
+@dataclass(frozen=True)
+class ExecutionGraph:
+    """The optimised job graph cut into tasks."""
+
+    graph: JobGraph
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...]
+
+    def node(self, operator: OperatorId) -> OperatorNode:
+        """Return an operator of the graph."""
+        return self.graph[operator]
+
+    def task_of(self, operator: OperatorId) -> Task:
+        """Return the task that runs an operator."""
+        return next(task for task in self.tasks if operator in task.operators)
+
+    def name(self, task: Task) -> str:
+        """Name a task by its operators."""
+        return " -> ".join(self.graph[operator].name for operator in task.operators)
+
+    def outgoing(self, operator: OperatorId) -> Sequence[Edge]:
+        """Return the edges that leave an operator."""
+        return [edge for edge in self.edges if edge.producer == operator]
+
+    def incoming(self, operator: OperatorId) -> Sequence[Edge]:
+        """Return the edges that reach an operator, by port."""
+        return [edge for edge in self.edges if edge.consumer == operator]

@@ -1,0 +1,204 @@
+"""The logical plan: operators and the edges between them, as the user wrote them.
+
+The DSL appends to a `JobGraph`; the planner optimises it and turns it into an execution graph.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.model.aggregates import AggregateCall
+from penstock.model.connectors import Sink, Source
+from penstock.model.expressions import Expr
+from penstock.model.ids import OperatorId
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Emission, Windowing
+
+MAIN = "main"
+"""The output every operator has."""
+
+LATE = "late"
+"""The output of rows that came after all their windows were over."""
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """Read rows; the event time column is declared here together with the watermark delay."""
+
+    source: Source
+    watermark_delay_us: int = 0
+    on_error: str = "dead_letter"
+
+
+@dataclass(frozen=True)
+class FilterSpec:
+    """Pass the rows for which the predicate is true; null drops."""
+
+    predicate: Expr
+
+
+@dataclass(frozen=True)
+class ProjectSpec:
+    """Compute every output column from the input columns: select, with_columns, drop and rename."""
+
+    columns: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True)
+class RowFunctionSpec:
+    """Call a user function per row: ``map``, ``flat_map`` or ``filter``.
+
+    ``columns`` are those it may use (None: all, as dicts); ``fields`` the schema of what it returns.
+    """
+
+    kind: str
+    function: Callable[..., Any]
+    fields: pa.Schema
+    columns: tuple[str, ...] | None = None
+    on_error: str = "dead_letter"
+
+
+@dataclass(frozen=True)
+class BatchFunctionSpec:
+    """Call a user function per batch; anything with the Arrow PyCapsule interface goes in and out."""
+
+    function: Callable[[Any], Any]
+    fields: pa.Schema
+    format: str = "pyarrow"
+    on_error: str = "dead_letter"
+
+
+@dataclass(frozen=True)
+class UnionSpec:
+    """Merge streams of one schema, in any order."""
+
+
+@dataclass(frozen=True)
+class SplitSpec:
+    """Send every row to the first output whose predicate is true, the rest to the main output."""
+
+    outputs: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True)
+class AggregateSpec:
+    """Group by keys (and a window) and aggregate; without a window the result is updating.
+
+    Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates.
+    """
+
+    keys: tuple[tuple[str, Expr], ...]
+    aggregates: tuple[tuple[str, AggregateCall], ...]
+    windowing: Windowing | None = None
+    emission: Emission = Emission(mode="updates")
+
+
+@dataclass(frozen=True)
+class ReduceSpec:
+    """Fold the rows of a key (and a window) in event-time order with a user function of two rows."""
+
+    keys: tuple[tuple[str, Expr], ...]
+    function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    windowing: Windowing | None = None
+    emission: Emission = Emission(mode="updates")
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """Inner join of two append-only streams on equal keys, within a window or (None) for ever.
+
+    ``output``: name of each result column, the side it comes from (0 or 1) and its name there. With a window,
+    ``window_start`` and ``window_end`` may be asked for with side -1.
+    """
+
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    output: tuple[tuple[str, int, str], ...]
+    windowing: Windowing | None = None
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """Write rows. ``mode``: ``append``, ``changelog`` or ``upsert`` (with ``key``).
+
+    ``min_accuracy`` in [0, 1] and ``priority`` (greater is more important) bound what may be shed for this query.
+    """
+
+    sink: Sink
+    mode: str = "append"
+    key: tuple[str, ...] = ()
+    min_accuracy: float = 1.0
+    priority: int = 0
+
+
+OperatorSpec = (
+    SourceSpec
+    | FilterSpec
+    | ProjectSpec
+    | RowFunctionSpec
+    | BatchFunctionSpec
+    | UnionSpec
+    | SplitSpec
+    | AggregateSpec
+    | ReduceSpec
+    | JoinSpec
+    | SinkSpec
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """An edge: which output of which operator feeds a port, and by which key it is exchanged (None: no key)."""
+
+    operator: OperatorId
+    output: str = MAIN
+    keys: tuple[Expr, ...] | None = None
+    exchange: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorNode:
+    """An operator of the job graph: its spec, inputs and the schema of each output.
+
+    ``name`` is the stable identity; ``named`` says whether the user chose it. ``where`` is the user's file:line.
+    ``parallelism`` None means the job's.
+    """
+
+    id: OperatorId
+    name: str
+    spec: OperatorSpec
+    inputs: tuple[Input, ...]
+    outputs: Mapping[str, StreamSchema]
+    named: bool = False
+    parallelism: int | None = None
+    where: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The spec's noun in lower case: source, filter, aggregate..."""
+        return type(self.spec).__name__.removesuffix("Spec").lower()
+
+
+@dataclass
+class JobGraph:
+    """Operators in the order they were added; inputs always stand before their users."""
+
+    operators: dict[OperatorId, OperatorNode] = field(default_factory=dict)
+
+    def add(self, node: OperatorNode) -> None:
+        """Append an operator, or replace the one of the same id."""
+        self.operators[node.id] = node
+
+    def __getitem__(self, operator: OperatorId) -> OperatorNode:
+        return self.operators[operator]
+
+    def consumers(self, operator: OperatorId) -> list[tuple[OperatorNode, int]]:
+        """Return (operator, port) of everything that reads an output of `operator`."""
+        return [
+            (node, port)
+            for node in self.operators.values()
+            for port, edge in enumerate(node.inputs)
+            if edge.operator == operator
+        ]

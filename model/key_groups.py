@@ -1,0 +1,72 @@
+"""From key hash to key group, and from key group to the instance that owns it (engine.md section 5).
+
+An owner table is int32[key groups], read-only: table[g] is the instance that owns group g. Exchanges and rescaling read
+it; nothing computes an owner from a formula, so that only what must move moves.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEY_GROUPS = 128
+"""How many key groups a stateful operator has unless it says otherwise; kept for its life."""
+
+Owners = NDArray[np.int32]
+
+
+def key_group_of(hashes: NDArray[np.uint64], key_groups: int) -> NDArray[np.int32]:
+    """Return the key group, in [0, key_groups), of every key hash: by its high bits, tables use the low ones."""
+    high = hashes >> np.uint64(32)
+    return ((high * np.uint64(key_groups)) >> np.uint64(32)).astype(np.int32)
+
+
+def assign(key_groups: int, owners: int) -> Owners:
+    """Return the first table: contiguous ranges, whose sizes differ by one at most.
+
+    Raises:
+        ValueError: there are fewer key groups than owners, or no owner.
+    """
+    _check(key_groups, owners)
+    return _frozen(np.arange(key_groups, dtype=np.int64) * owners // key_groups)
+
+
+def reassign(table: Owners, old: int, new: int) -> Owners:
+    """Return the table for `new` owners instead of `old`; sizes differ by one at most, and no table moves fewer groups.
+
+    Owners are 0 to count - 1; those from `new` on go away. `table` stays as it is, and the result depends on nothing
+    else.
+
+    Raises:
+        ValueError: the table names an owner that is not one of `old`, or there are fewer key groups than `new` owners.
+    """
+    _check(len(table), new)
+    if len(table) and not (0 <= table.min() and table.max() < old):
+        raise ValueError(f"the table names owners outside of the {old} that it was made for.")
+    sizes = np.bincount(table, minlength=max(old, new))
+    quotas = _quotas(sizes[:new], len(table))
+    # Of a surplus the last groups go, so that what stays of a contiguous range is contiguous.
+    kept = np.zeros(len(table), np.bool_)
+    for owner in range(min(old, new)):
+        kept[np.flatnonzero(table == owner)[: quotas[owner]]] = True
+    missing = quotas - np.bincount(table[kept], minlength=new)
+    moved = table.copy()
+    moved[~kept] = np.repeat(np.arange(new), missing)
+    return _frozen(moved)
+
+
+def _quotas(sizes: NDArray[np.int64], key_groups: int) -> NDArray[np.int64]:
+    """Return how many groups each owner shall have; the larger shares go to those that have most now."""
+    share, larger = divmod(key_groups, len(sizes))
+    quotas = np.full(len(sizes), share, np.int64)
+    quotas[np.argsort(-sizes, kind="stable")[:larger]] += 1
+    return quotas
+
+
+def _check(key_groups: int, owners: int) -> None:
+    if not 0 < owners <= key_groups:
+        raise ValueError(f"{key_groups} key groups cannot be shared by {owners} owners.")
+
+
+def _frozen(table: NDArray[np.int64] | Owners) -> Owners:
+    owners = table.astype(np.int32)
+    owners.flags.writeable = False
+    return owners

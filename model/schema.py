@@ -1,0 +1,150 @@
+"""What a stream's rows look like: fields, event time and whether they are a changelog.
+
+Every operator of the job graph carries the schema of each of its outputs; the DSL checks expressions against it.
+"""
+
+import dataclasses
+import datetime
+import decimal
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.model.errors import SchemaError
+
+WEIGHT = "$weight"
+"""The int8 column of a changelog: +1 inserts the row, -1 retracts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """Which column is the event time: its value plus ``offset_us`` microseconds.
+
+    Window results carry offset -1: a result belongs to the last microsecond of its window.
+    """
+
+    name: str
+    offset_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """Fields (without the weight column), event time (None: none is known) and changelog or append-only."""
+
+    fields: pa.Schema
+    time: TimeColumn | None = None
+    changelog: bool = False
+
+    def __post_init__(self) -> None:
+        names = self.fields.names
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SchemaError(f"column {repeated[0]!r} appears twice; every column needs its own name")
+        if WEIGHT in names:
+            raise SchemaError(f"column name {WEIGHT!r} is reserved for changelogs; rename it")
+        if self.time is not None and self.time.name not in names:
+            raise SchemaError(f"event time column {self.time.name!r} is not among {names}")
+
+    @property
+    def physical(self) -> pa.Schema:
+        """The schema of the record batches themselves: fields, then the weight of a changelog."""
+        if not self.changelog:
+            return self.fields
+        return self.fields.append(pa.field(WEIGHT, pa.int8(), nullable=False))
+
+
+Fields = pa.Schema | Mapping[str, Any] | type[Any]
+"""Anything `to_arrow_schema` understands."""
+
+
+def to_arrow_schema(fields: Fields) -> pa.Schema:
+    """Turn a dataclass, a mapping of names to types or a `pyarrow.Schema` into a `pyarrow.Schema`.
+
+    Types are Arrow types, their names (``"int64"``) or Python annotations (``int``, ``datetime | None``).
+
+    Raises:
+        SchemaError: a type has no columnar counterpart.
+    """
+    if isinstance(fields, pa.Schema):
+        return pa.schema([normal_field(field) for field in fields])
+    if isinstance(fields, Mapping):
+        return pa.schema([normal_field(_field(name, kind)) for name, kind in fields.items()])
+    if isinstance(fields, type) and dataclasses.is_dataclass(fields):
+        hints = typing.get_type_hints(fields)
+        return pa.schema([_field(item.name, hints[item.name]) for item in dataclasses.fields(fields)])
+    if hasattr(fields, "__arrow_c_schema__"):
+        return to_arrow_schema(pa.schema(fields))
+    raise SchemaError(
+        f"a schema is a dataclass, a mapping of names to types or a pyarrow.Schema, not {fields!r}"
+    )
+
+
+def normal_field(field: pa.Field) -> pa.Field:
+    """Return the field with the one physical type Penstock uses inside for its logical type."""
+    return field.with_type(normal_type(field.type)).remove_metadata()
+
+
+def normal_type(kind: pa.DataType) -> pa.DataType:
+    """Map large and view layouts to the plain one and dictionaries to their values, also inside structs and lists."""
+    if pa.types.is_dictionary(kind):
+        return normal_type(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([normal_field(kind.field(index)) for index in range(kind.num_fields)])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(normal_field(kind.value_field))
+    return kind
+
+
+_PYTHON_TYPES: dict[Any, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime.datetime: pa.timestamp("us", "UTC"),
+    datetime.date: pa.date32(),
+    datetime.time: pa.time64("us"),
+    datetime.timedelta: pa.duration("us"),
+    decimal.Decimal: pa.decimal128(38, 9),
+}
+
+
+def to_arrow_type(kind: Any) -> pa.DataType:
+    """Turn an Arrow type, its name or a Python annotation into an Arrow type.
+
+    Raises:
+        SchemaError: there is no columnar counterpart.
+    """
+    if isinstance(kind, pa.DataType):
+        return normal_type(kind)
+    if isinstance(kind, str):
+        try:
+            return pa.type_for_alias(kind)
+        except ValueError:
+            raise SchemaError(f"{kind!r} is not the name of an Arrow type such as 'int64' or 'string'") from None
+    if kind in _PYTHON_TYPES:
+        return _PYTHON_TYPES[kind]
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return pa.struct(list(to_arrow_schema(kind)))
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is list and len(arguments) == 1:
+        return pa.list_(to_arrow_type(arguments[0]))
+    if origin is typing.Annotated:
+        return to_arrow_type(arguments[1] if isinstance(arguments[1], pa.DataType) else arguments[0])
+    raise SchemaError(f"type {kind!r} has no columnar counterpart; give a pyarrow type instead")
+
+
+def _field(name: str, kind: Any) -> pa.Field:
+    arguments = typing.get_args(kind)
+    if type(None) in arguments:
+        inner = [argument for argument in arguments if argument is not type(None)]
+        if len(inner) == 1:
+            return pa.field(name, to_arrow_type(inner[0]), nullable=True)
+    return pa.field(name, to_arrow_type(kind), nullable=True)

@@ -1,0 +1,240 @@
+"""Penstock: stream processing in Python that keeps its promises under overload.
+
+The names below are the public ones. Each is imported from its module when it is first used, so that
+``import penstock`` and ``penstock --help`` cost next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ENDED",
+    "NOTHING",
+    "BadRecordError",
+    "BugError",
+    "ExpressionError",
+    "FatalError",
+    "Handle",
+    "Job",
+    "JobMetrics",
+    "NexmarkConfig",
+    "NumericOverflowError",
+    "OptionError",
+    "PenstockError",
+    "PlanError",
+    "RawRecord",
+    "Read",
+    "Reader",
+    "Result",
+    "RetryableError",
+    "SchemaError",
+    "Sink",
+    "SinkHandle",
+    "Source",
+    "StateBudgetError",
+    "Stream",
+    "UserAggregate",
+    "UserError",
+    "WindowAssigner",
+    "Writer",
+    "aggregate",
+    "approx_count_distinct",
+    "approx_quantile",
+    "arg_max",
+    "arg_min",
+    "coalesce",
+    "col",
+    "collect_list",
+    "concat",
+    "count",
+    "count_distinct",
+    "count_window",
+    "explain",
+    "first",
+    "global_window",
+    "hash_",
+    "hopping",
+    "last",
+    "lit",
+    "max_",
+    "mean",
+    "min_",
+    "nullif",
+    "read",
+    "read_csv",
+    "read_iterable",
+    "read_json",
+    "read_memory",
+    "read_nexmark",
+    "read_parquet",
+    "run",
+    "session",
+    "sliding",
+    "start",
+    "stddev",
+    "sum_",
+    "tumbling",
+    "variance",
+    "when",
+]
+
+_MODULES = {
+    "engine.connectors.nexmark_config": ("NexmarkConfig",),
+    "engine.metrics": ("JobMetrics",),
+    "model.aggregates": ("UserAggregate",),
+    "model.connectors": (
+        "ENDED",
+        "NOTHING",
+        "RawRecord",
+        "Read",
+        "Reader",
+        "Sink",
+        "Source",
+        "Writer",
+    ),
+    "model.errors": (
+        "BadRecordError",
+        "BugError",
+        "ExpressionError",
+        "FatalError",
+        "NumericOverflowError",
+        "OptionError",
+        "PenstockError",
+        "PlanError",
+        "RetryableError",
+        "SchemaError",
+        "StateBudgetError",
+        "UserError",
+    ),
+    "model.expression_functions": ("coalesce", "concat", "hash_", "nullif", "when"),
+    "model.expressions": ("col", "lit"),
+    "model.windows": ("WindowAssigner",),
+    "aggregates": (
+        "aggregate",
+        "approx_count_distinct",
+        "approx_quantile",
+        "arg_max",
+        "arg_min",
+        "collect_list",
+        "count",
+        "count_distinct",
+        "first",
+        "last",
+        "max_",
+        "mean",
+        "min_",
+        "stddev",
+        "sum_",
+        "variance",
+    ),
+    "job": ("Handle", "Job", "run", "start"),
+    "plan_text": ("explain",),
+    "readers": (
+        "read",
+        "read_csv",
+        "read_iterable",
+        "read_json",
+        "read_memory",
+        "read_nexmark",
+        "read_parquet",
+    ),
+    "sinks": ("Result", "SinkHandle"),
+    "stream": ("Stream",),
+    "windows": (
+        "count_window",
+        "global_window",
+        "hopping",
+        "session",
+        "sliding",
+        "tumbling",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from where it lives."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"penstock.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return list(__all__)
+
+
+if TYPE_CHECKING:
+    from penstock.aggregates import (
+        aggregate,
+        approx_count_distinct,
+        approx_quantile,
+        arg_max,
+        arg_min,
+        collect_list,
+        count,
+        count_distinct,
+        first,
+        last,
+        max_,
+        mean,
+        min_,
+        stddev,
+        sum_,
+        variance,
+    )
+    from penstock.engine.connectors.nexmark_config import NexmarkConfig
+    from penstock.engine.metrics import JobMetrics
+    from penstock.job import Handle, Job, run, start
+    from penstock.model.aggregates import UserAggregate
+    from penstock.model.connectors import (
+        ENDED,
+        NOTHING,
+        RawRecord,
+        Read,
+        Reader,
+        Sink,
+        Source,
+        Writer,
+    )
+    from penstock.model.errors import (
+        BadRecordError,
+        BugError,
+        ExpressionError,
+        FatalError,
+        NumericOverflowError,
+        OptionError,
+        PenstockError,
+        PlanError,
+        RetryableError,
+        SchemaError,
+        StateBudgetError,
+        UserError,
+    )
+    from penstock.model.expression_functions import coalesce, concat, hash_, nullif, when
+    from penstock.model.expressions import col, lit
+    from penstock.model.windows import WindowAssigner
+    from penstock.plan_text import explain
+    from penstock.readers import (
+        read,
+        read_csv,
+        read_iterable,
+        read_json,
+        read_memory,
+        read_nexmark,
+        read_parquet,
+    )
+    from penstock.sinks import Result, SinkHandle
+    from penstock.stream import Stream
+    from penstock.windows import (
+        count_window,
+        global_window,
+        hopping,
+        session,
+        sliding,
+        tumbling,
+    )

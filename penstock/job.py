@@ -1,0 +1,257 @@
+"""A job: the graph that streams append to, and what starts it.
+
+`run` and `start` are also module-level functions over one default job. A command such as ``penstock explain FILE``
+puts a `Launcher` in their place, so that the file's own call hands the graph over and starts nothing.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from penstock.engine.embedded import EmbeddedJob, Progress
+from penstock.engine.metrics import JobMetrics
+from penstock.engine.planner import plan
+from penstock.engine.schemas import output_schemas
+from penstock.model.config import LoopOptions
+from penstock.model.errors import OptionError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
+from penstock.model.schema import TimeColumn
+from penstock.model.source_location import user_location
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``."""
+
+    name: str
+    parallelism: int = 1
+    directory: Path | None = None
+    loop: LoopOptions = LoopOptions()
+
+    def __post_init__(self) -> None:
+        if self.parallelism < 1:
+            raise OptionError(f"parallelism must be at least 1, got {self.parallelism}")
+
+    @property
+    def job_directory(self) -> Path:
+        """Where the job's own files go."""
+        return self.directory or Path(".penstock") / self.name
+
+
+class Job:
+    """A pipeline under construction. Readers add sources to it, streams add operators."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.graph = JobGraph()
+        self._numbers: dict[str, int] = {}
+
+    def add(
+        self,
+        spec: OperatorSpec,
+        inputs: Sequence[Input] = (),
+        *,
+        kind: str,
+        time: TimeColumn | None = None,
+    ) -> OperatorId:
+        """Append an operator, checking it against its inputs, and return its id.
+
+        Raises:
+            PlanError: the operator does not fit its inputs.
+        """
+        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
+        operator = OperatorId(f"{kind}-{number}")
+        schemas = [self.graph[edge.operator].outputs[edge.output] for edge in inputs]
+        outputs = dict(output_schemas(spec, schemas, str(operator), time))
+        node = OperatorNode(operator, str(operator), spec, tuple(inputs), outputs, where=user_location())
+        self.graph.add(node)
+        return operator
+
+    def change(self, operator: OperatorId, **changes: Any) -> None:
+        """Replace attributes of an operator. A sink that takes the name of an older sink replaces that sink."""
+        node = replace(self.graph[operator], **changes)
+        self.graph.add(node)
+        if "name" in changes and isinstance(node.spec, SinkSpec):
+            for other in list(self.graph.operators.values()):
+                if other.name == node.name and other.id != operator and isinstance(other.spec, SinkSpec):
+                    del self.graph.operators[other.id]
+
+    def plan(self, parallelism: int = 1) -> ExecutionGraph:
+        """Return the optimised physical plan."""
+        return plan(self.graph, parallelism)
+
+    def run(self, name: str | None = None, **options: Any) -> JobMetrics:
+        """Run to the end of all inputs in this thread and return the final metrics.
+
+        Ctrl-C stops the job cleanly: what was read is processed and written, windows that are open stay unwritten.
+        A second Ctrl-C aborts. ``options`` are those of `RunOptions` and `LoopOptions`.
+        """
+        chosen = make_options(name, options)
+        launcher = _launcher.get()
+        if launcher is not None:
+            return launcher.launch(self, chosen)
+        return execute(self, chosen)
+
+    def start(self, name: str | None = None, **options: Any) -> "Handle":
+        """Start in a thread of its own and return at once."""
+        chosen = make_options(name, options)
+        launcher = _launcher.get()
+        if launcher is not None:
+            launcher.launch(self, chosen)
+        return Handle(embed(self, chosen))
+
+
+class Launcher(Protocol):
+    """What a command puts in place of `Job.run`."""
+
+    def launch(self, job: Job, options: RunOptions) -> JobMetrics:
+        """Take the job over; may raise `Captured` to end the user's file there."""
+
+
+class Captured(BaseException):
+    """Ends a user's file once its graph has been handed over."""
+
+
+class Handle:
+    """A job that runs in the background."""
+
+    def __init__(self, job: EmbeddedJob) -> None:
+        """Start the thread."""
+        self._job = job
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{job.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._job.name
+
+    @property
+    def running(self) -> bool:
+        """Whether the job has not ended yet."""
+        return self._thread.is_alive()
+
+    def stop(self, *, drain: bool = False) -> JobMetrics:
+        """Stop and wait: what was read is processed and written. ``drain`` also closes windows that are open."""
+        self._job.stop(drain=drain)
+        return self.wait()
+
+    def wait(self, timeout_s: float | None = None) -> JobMetrics:
+        """Wait for the end and return the final metrics.
+
+        Raises:
+            TimeoutError: the job still runs.
+            PenstockError: the job failed; whatever it raised is raised here.
+        """
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"job {self.name!r} still runs after {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+        return self.metrics()
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot of the job's metrics."""
+        return self._job.metrics()
+
+    def _run(self) -> None:
+        try:
+            self._job.run()
+        except BaseException as error:
+            self._error = error
+
+
+def make_options(name: str | None, options: dict[str, Any]) -> RunOptions:
+    """Sort keyword options into `RunOptions` and `LoopOptions`.
+
+    Raises:
+        OptionError: an option is unknown; the message names the valid ones.
+    """
+    loop_names = set(LoopOptions.__dataclass_fields__)
+    own_names = {"parallelism", "directory"}
+    unknown = sorted(set(options) - loop_names - own_names)
+    if unknown:
+        valid = ", ".join(sorted(loop_names | own_names))
+        raise OptionError(f"unknown option {unknown[0]!r}; valid options are {valid}")
+    loop = LoopOptions(**{key: value for key, value in options.items() if key in loop_names})
+    directory = options.get("directory")
+    return RunOptions(
+        name or default_name(), options.get("parallelism", 1), Path(directory) if directory else None, loop
+    )
+
+
+def default_name() -> str:
+    """Name a job after the program's file."""
+    program = Path(sys.argv[0] or "job").stem if sys.argv else "job"
+    return program if program and not program.startswith("-") else "job"
+
+
+def embed(job: Job, options: RunOptions) -> EmbeddedJob:
+    """Plan a job and make it ready to run in this process."""
+    return EmbeddedJob(options.name, job.plan(options.parallelism), options.loop, options.job_directory)
+
+
+def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:
+    """Run a job in this thread, with Ctrl-C as a clean stop."""
+    embedded = embed(job, options)
+    with _interruptible(embedded):
+        embedded.run(progress)
+    return embedded.metrics()
+
+
+@contextmanager
+def launching(launcher: Launcher) -> Iterator[None]:
+    """Let every `run` and `start` inside go to the launcher."""
+    token = _launcher.set(launcher)
+    try:
+        yield
+    finally:
+        _launcher.reset(token)
+
+
+@contextmanager
+def _interruptible(job: EmbeddedJob) -> Iterator[None]:
+    """Turn the first Ctrl-C into a stop; the second one interrupts as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, previous)
+        job.stop()
+
+    previous = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+_launcher: ContextVar[Launcher | None] = ContextVar("launcher", default=None)
+
+_default_job = Job()
+
+
+def default_job() -> Job:
+    """Return the job that module-level readers and `run` use."""
+    return _default_job
+
+
+def run(name: str | None = None, **options: Any) -> JobMetrics:
+    """Run the default job; see `Job.run`."""
+    return _default_job.run(name, **options)
+
+
+def start(name: str | None = None, **options: Any) -> Handle:
+    """Start the default job in the background; see `Job.start`."""
+    return _default_job.start(name, **options)

@@ -1,0 +1,133 @@
+"""Where streams begin: the ``read_...`` functions, each in a default job or in one of your own (``job=``)."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.connectors.csv_files import CsvSource
+from penstock.engine.connectors.iterable import IterableSource
+from penstock.engine.connectors.json_lines import JsonLinesSource
+from penstock.engine.connectors.memory import MemorySource
+from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.engine.connectors.nexmark_source import NexmarkSource
+from penstock.engine.connectors.parquet import ParquetSource
+from penstock.job import Job, default_job
+from penstock.model.config import check_on_error
+from penstock.model.connectors import Source
+from penstock.model.durations import Duration, to_microseconds
+from penstock.model.errors import SchemaError
+from penstock.model.job_graph import SourceSpec
+from penstock.model.schema import Fields, TimeColumn, to_arrow_schema
+from penstock.stream import Stream
+
+Path_ = str | Path
+
+
+def read(
+    source: Source,
+    *,
+    time: str | None = None,
+    watermark: Duration = 0,
+    on_error: str = "dead_letter",
+    job: Job | None = None,
+) -> Stream:
+    """Read from any source.
+
+    ``time`` names the timestamp column that is the event time, ``watermark`` how late behind the newest row another
+    one may come. ``on_error`` says what becomes of bad records: ``dead_letter``, ``skip`` (both counted) or ``fail``.
+
+    Raises:
+        SchemaError: there is no such column.
+    """
+    column = None
+    if time is not None:
+        if time not in source.schema.names:
+            names = ", ".join(source.schema.names)
+            raise SchemaError(f"time={time!r} is not a column of {source.describe()}; it has {names}")
+        column = TimeColumn(time)
+        source = source.with_time(time)
+    job = job or default_job()
+    delay_us = to_microseconds(watermark, "watermark")
+    spec = SourceSpec(source, delay_us, check_on_error(on_error, source.describe()))
+    return Stream(job, job.add(spec, kind="source", time=column))
+
+
+def read_parquet(
+    path: Path_,
+    *,
+    schema: Fields | None = None,
+    time: str | None = None,
+    watermark: Duration = 0,
+    on_error: str = "dead_letter",
+    job: Job | None = None,
+) -> Stream:
+    """Read a Parquet file, a directory of them or a glob, in order of name. See `read` for the options."""
+    source = ParquetSource(path, schema=_schema(schema))
+    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+
+
+def read_csv(
+    path: Path_,
+    *,
+    schema: Fields | None = None,
+    time: str | None = None,
+    watermark: Duration = 0,
+    on_error: str = "dead_letter",
+    job: Job | None = None,
+) -> Stream:
+    """Read CSV with a header: a file, a directory or a glob; types from ``schema`` or from the beginning of the file."""
+    source = CsvSource(path, schema=_schema(schema))
+    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+
+
+def read_json(
+    path: Path_,
+    *,
+    schema: Fields | None = None,
+    time: str | None = None,
+    watermark: Duration = 0,
+    on_error: str = "dead_letter",
+    job: Job | None = None,
+) -> Stream:
+    """Read JSON lines: a file, a directory or a glob; types from ``schema`` or from the beginning of the file."""
+    source = JsonLinesSource(path, schema=_schema(schema))
+    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+
+
+def read_memory(
+    data: Any,
+    *,
+    schema: Fields | None = None,
+    time: str | None = None,
+    watermark: Duration = 0,
+    on_error: str = "dead_letter",
+    job: Job | None = None,
+) -> Stream:
+    """Read anything with the Arrow PyCapsule interface (pyarrow, polars, pandas, DuckDB) or a list of dicts."""
+    source = MemorySource(data, schema=_schema(schema))
+    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+
+
+def read_iterable(
+    items: Iterable[Any] | Callable[[], Iterable[Any]],
+    *,
+    schema: Fields,
+    time: str | None = None,
+    watermark: Duration = 0,
+    on_error: str = "dead_letter",
+    job: Job | None = None,
+) -> Stream:
+    """Read dicts, dataclasses or Arrow batches from an iterable, or from a function that makes one; it may be endless."""
+    source = IterableSource(items, schema=to_arrow_schema(schema))
+    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+
+
+def read_nexmark(
+    kind: str, config: NexmarkConfig, *, watermark: Duration = "4s", job: Job | None = None
+) -> Stream:
+    """Generate one of the three event types of the Nexmark benchmark: ``person``, ``auction`` or ``bid``."""
+    return read(NexmarkSource(config, kind), time="dateTime", watermark=watermark, job=job)
+
+
+def _schema(schema: Fields | None) -> Any:
+    return None if schema is None else to_arrow_schema(schema)

@@ -1,0 +1,176 @@
+"""What ``penstock run`` puts in place of a job's own start: overrides, progress and a summary."""
+
+import json
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+
+from penstock.engine.connectors.dead_letter import FILE_NAME
+from penstock.engine.connectors.print_sink import PrintSink
+from penstock.engine.embedded import EmbeddedJob, Progress
+from penstock.engine.ledger import OperatorLine
+from penstock.engine.metrics import JobMetrics
+from penstock.job import Handle, Job, RunOptions, _interruptible, embed
+from penstock.model.job_graph import SinkSpec
+from penstock.progress import showing, watched
+from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
+
+REPORT_S = 0.2
+"""How often the progress of a background job is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Options of the command line; they win over those in the file. None leaves the file's."""
+
+    name: str | None = None
+    parallelism: int | None = None
+    batch_rows: int | None = None
+
+    def apply(self, options: RunOptions) -> RunOptions:
+        """Return the options to run with.
+
+        Raises:
+            OptionError: one has an impossible value.
+        """
+        loop = options.loop if self.batch_rows is None else replace(options.loop, batch_rows=self.batch_rows)
+        parallelism = options.parallelism if self.parallelism is None else self.parallelism
+        return replace(options, name=self.name or options.name, parallelism=parallelism, loop=loop)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a job did: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks."""
+
+    job: str
+    status: str
+    seconds: float
+    rows_in: int
+    rows_out: int
+    late: int
+    dead_lettered: int
+    rows_per_s: float
+    state_bytes: int
+    operators: tuple[OperatorLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    job: Job
+    options: RunOptions
+    embedded: EmbeddedJob
+    handle: Handle
+
+
+class Runner:
+    """Runs every job of a program here and now, shows it, and prints what it did."""
+
+    def __init__(self, overrides: Overrides, *, as_json: bool = False) -> None:
+        """Print summaries as JSON lines on stdout, or as tables on stderr."""
+        self.launches = 0
+        self._started: list[_Started] = []
+        self._overrides = overrides
+        self._as_json = as_json
+
+    def launch(self, job: Job, options: RunOptions) -> JobMetrics:
+        """Run to the end, or to a Ctrl-C, and print the summary."""
+        self.launches += 1
+        options = self._overrides.apply(options)
+        embedded = embed(job, options)
+        with showing(options.name, enabled=self._shows(job)) as progress, _interruptible(embedded):
+            embedded.run(progress)
+        return self._report(job, options, embedded)
+
+    def start(self, job: Job, options: RunOptions) -> Handle:
+        """Start in the background; `finish` waits for the end."""
+        self.launches += 1
+        options = self._overrides.apply(options)
+        embedded = embed(job, options)
+        handle = Handle(embedded)
+        self._started.append(_Started(job, options, embedded, handle))
+        return handle
+
+    def finish(self) -> None:
+        """Wait for what still runs in the background, or stop it on Ctrl-C; print summaries.
+
+        Raises:
+            PenstockError: one of the jobs failed.
+        """
+        for item in self._started:
+            with showing(item.options.name, enabled=self._shows(item.job)) as progress:
+                _wait(item.handle, progress)
+            self._report(item.job, item.options, item.embedded)
+
+    def _shows(self, job: Job) -> bool:
+        """Whether the line may be drawn: a job that prints its rows would garble it."""
+        return watched() and not self._as_json and not _prints(job)
+
+    def _report(self, job: Job, options: RunOptions, embedded: EmbeddedJob) -> JobMetrics:
+        metrics = embedded.metrics()
+        self._print(summarise(job, metrics, stopped=not embedded.drained), options)
+        return metrics
+
+    def _print(self, summary: Summary, options: RunOptions) -> None:
+        if self._as_json:
+            print(json.dumps(asdict(summary)), flush=True)
+            return
+        sys.stdout.flush()
+        letters = options.job_directory / FILE_NAME
+        written = summary.dead_lettered and letters.exists()
+        print_summary(summary, f"dead letters: {letters}" if written else None)
+
+
+def _wait(handle: Handle, progress: Progress | None) -> None:
+    try:
+        while handle.running:
+            with suppress(TimeoutError):
+                handle.wait(REPORT_S)
+            if progress is not None:
+                progress(handle.metrics())
+        handle.wait()
+    except KeyboardInterrupt:
+        handle.stop()
+
+
+def _prints(job: Job) -> bool:
+    sinks = (node.spec.sink for node in job.graph.operators.values() if isinstance(node.spec, SinkSpec))
+    return sys.stdout.isatty() and any(isinstance(sink, PrintSink) for sink in sinks)
+
+
+def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> Summary:
+    """Add up what a job did."""
+    sinks = {node.name for node in job.graph.operators.values() if isinstance(node.spec, SinkSpec)}
+    seconds = metrics.elapsed_ns / 1e9
+    return Summary(
+        job=metrics.name,
+        status="stopped" if stopped else "done",
+        seconds=round(seconds, 6),
+        rows_in=metrics.source_rows,
+        rows_out=sum(line.rows_in for line in metrics.ledger.operators if line.operator in sinks),
+        late=metrics.ledger.late,
+        dead_lettered=metrics.ledger.dead_lettered,
+        rows_per_s=round(metrics.source_rows / max(seconds, 1e-9), 1),
+        state_bytes=metrics.state_bytes,
+        operators=metrics.ledger.operators,
+    )
+
+
+def print_summary(summary: Summary, note: str | None = None) -> None:
+    """Print the table that ends a run, to stderr."""
+    names = ("rows in", "rows out", "late", "dead letters", "time", "rows/s")
+    columns = [
+        Column("job", figures=False),
+        Column("", figures=False),
+        *(Column(name) for name in names),
+    ]
+    row = [
+        summary.job,
+        summary.status,
+        count_text(summary.rows_in),
+        count_text(summary.rows_out),
+        count_text(summary.late),
+        count_text(summary.dead_lettered),
+        seconds_text(summary.seconds),
+        rate_text(summary.rows_per_s),
+    ]
+    print_table(columns, [row], note=note)

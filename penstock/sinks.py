@@ -1,0 +1,136 @@
+"""Where streams end: the ``write_...`` methods and what they return."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from penstock.engine.connectors.black_hole import BlackHoleSink
+from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, ParquetSink
+from penstock.engine.connectors.memory_sink import MemorySink
+from penstock.engine.connectors.print_sink import PrintSink
+from penstock.job import Job
+from penstock.model.connectors import FunctionSink, Sink
+from penstock.model.errors import OptionError
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import Input, SinkSpec
+
+Key = str | Sequence[str] | None
+
+
+class SinkHandle:
+    """A sink that was added to a job; its methods change the query and return the handle."""
+
+    def __init__(self, job: Job, operator: OperatorId) -> None:
+        """Refer to a sink; the ``write_...`` methods of streams return these."""
+        self.job = job
+        self._operator = operator
+
+    def name(self, name: str) -> "SinkHandle":
+        """Name the query; a sink defined again under the same name replaces the old one."""
+        self.job.change(self._operator, name=name, named=True)
+        return self
+
+    def parallelism(self, instances: int) -> "SinkHandle":
+        """Write with this many instances."""
+        self.job.change(self._operator, parallelism=instances)
+        return self
+
+    def with_min_accuracy(self, accuracy: float) -> "SinkHandle":
+        """Allow shedding for this query down to this accuracy, in [0, 1]; 1.0 (the default) forbids it.
+
+        Raises:
+            OptionError: it is outside [0, 1].
+        """
+        if not 0 <= accuracy <= 1:
+            raise OptionError(f"a minimum accuracy is between 0 and 1, not {accuracy!r}")
+        return self._change(min_accuracy=float(accuracy))
+
+    def with_priority(self, priority: int) -> "SinkHandle":
+        """Set how important the query is; greater is more important, 0 the default."""
+        return self._change(priority=int(priority))
+
+    def _change(self, **changes: Any) -> "SinkHandle":
+        from dataclasses import replace
+
+        spec = self.job.graph[self._operator].spec
+        assert isinstance(spec, SinkSpec)
+        self.job.change(self._operator, spec=replace(spec, **changes))
+        return self
+
+
+class Result(SinkHandle):
+    """What `collect` gathered, once the job has run; any library that reads Arrow takes it as it is."""
+
+    def __init__(self, job: Job, operator: OperatorId, sink: MemorySink) -> None:
+        """Refer to a memory sink."""
+        super().__init__(job, operator)
+        self._sink = sink
+
+    def table(self) -> pa.Table:
+        """Return all rows received so far; of an updating stream, the rows that stand (without weight)."""
+        return self._sink.table()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all rows received so far as dicts."""
+        rows: list[dict[str, Any]] = self.table().to_pylist()
+        return rows
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.table().__arrow_c_stream__(requested_schema)
+
+
+class Writes:
+    """The sinks of a `penstock.stream.Stream`.
+
+    ``mode`` is ``append`` for a stream that never takes rows back. An updating stream is written as ``changelog``
+    (every row with a ``weight`` of +1 or -1) or ``upsert`` (with ``key``: the last row of each key, and ``deleted``).
+    """
+
+    job: Job
+    _exchange: str | None
+
+    def _input(self) -> Input:
+        raise NotImplementedError
+
+    def write(self, sink: Sink, *, mode: str = "append", key: Key = None) -> SinkHandle:
+        """Write to any sink."""
+        return SinkHandle(self.job, self._sink(sink, mode, key))
+
+    def write_parquet(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
+        """Write Parquet: one file if ``path`` has a suffix, else a directory with a part per instance."""
+        return self.write(ParquetSink(path), mode=mode, key=key)
+
+    def write_csv(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
+        """Write CSV with a header: one file if ``path`` has a suffix, else a directory with a part per instance."""
+        return self.write(CsvSink(path), mode=mode, key=key)
+
+    def write_json(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
+        """Write JSON lines: one file if ``path`` has a suffix, else a directory with a part per instance."""
+        return self.write(JsonLinesSink(path), mode=mode, key=key)
+
+    def print(self, *, mode: str = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
+        """Print every row."""
+        return self.write(PrintSink(file or sys.stdout), mode=mode, key=key)
+
+    def write_black_hole(self, *, mode: str = "append", key: Key = None) -> SinkHandle:
+        """Count rows and forget them; every column is computed."""
+        return self.write(BlackHoleSink(), mode=mode, key=key)
+
+    def for_each_batch(
+        self, function: Callable[[pa.RecordBatch], None], *, mode: str = "append", key: Key = None
+    ) -> SinkHandle:
+        """Call a function with every batch of rows."""
+        return self.write(FunctionSink(function), mode=mode, key=key)
+
+    def collect(self) -> Result:
+        """Keep all rows in memory; of an updating stream, what stands after all retractions."""
+        sink = MemorySink()
+        updating = bool(getattr(self, "updating", False))
+        return Result(self.job, self._sink(sink, "changelog" if updating else "append", None), sink)
+
+    def _sink(self, sink: Sink, mode: str, key: Key) -> OperatorId:
+        keys = (key,) if isinstance(key, str) else tuple(key or ())
+        return self.job.add(SinkSpec(sink, mode, keys), [self._input()], kind="sink")

@@ -1,0 +1,353 @@
+"""Streams: what users chain methods on. Every method checks its arguments against the schema and returns a new stream."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.job import Job
+from penstock.joins import join_spec
+from penstock.model.aggregates import AggregateCall
+from penstock.model.config import check_on_error
+from penstock.model.durations import Duration, to_microseconds
+from penstock.model.errors import PlanError, SchemaError
+from penstock.model.expressions import Expr, col, to_expr
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import (
+    MAIN,
+    AggregateSpec,
+    BatchFunctionSpec,
+    FilterSpec,
+    Input,
+    OperatorSpec,
+    ProjectSpec,
+    ReduceSpec,
+    RowFunctionSpec,
+    SplitSpec,
+    UnionSpec,
+)
+from penstock.model.schema import Fields, StreamSchema, to_arrow_schema
+from penstock.model.windows import Emission, Window, Windowing
+from penstock.sinks import Writes
+from penstock.pictures import Picture
+
+Column = str | Expr
+
+
+class Stream(Writes, Picture):
+    """An output of an operator. Immutable: methods return new streams."""
+
+    def __init__(self, job: Job, operator: OperatorId, output: str = MAIN, exchange: str | None = None) -> None:
+        """Refer to an output; users get streams from readers and from other streams."""
+        self.job = job
+        self._operator = operator
+        self._output = output
+        self._exchange = exchange
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the stream."""
+        return self._schema.fields
+
+    @property
+    def updating(self) -> bool:
+        """Whether rows may be retracted later (a changelog)."""
+        return self._schema.changelog
+
+    @property
+    def _schema(self) -> StreamSchema:
+        return self.job.graph[self._operator].outputs[self._output]
+
+    def name(self, name: str) -> "Stream":
+        """Give the last operator its stable identity, by which state is found again after a restart."""
+        self.job.change(self._operator, name=name, named=True)
+        return self
+
+    def parallelism(self, instances: int) -> "Stream":
+        """Run the last operator in this many instances.
+
+        Raises:
+            PlanError: it is below 1.
+        """
+        if instances < 1:
+            raise PlanError(f"parallelism must be at least 1, got {instances}")
+        self.job.change(self._operator, parallelism=instances)
+        return self
+
+    def rebalance(self) -> "Stream":
+        """Deal batches out evenly to the instances of the next operator."""
+        return Stream(self.job, self._operator, self._output, "rebalance")
+
+    def broadcast(self) -> "Stream":
+        """Send every row to every instance of the next operator."""
+        return Stream(self.job, self._operator, self._output, "broadcast")
+
+    def filter(self, condition: Expr | Callable[..., Any], *, on_error: str = "dead_letter") -> "Stream":
+        """Keep the rows for which an expression, or a function of the row, is true."""
+        if isinstance(condition, Expr):
+            return self._add(FilterSpec(condition), "filter")
+        columns = self._columns_of(condition)
+        spec = RowFunctionSpec("filter", condition, self.schema, columns, check_on_error(on_error, "filter"))
+        return self._add(spec, "filter")
+
+    def map(
+        self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: str = "dead_letter"
+    ) -> "Stream":
+        """Call a function for every row; it takes a dict and returns a dict or a dataclass.
+
+        A function whose parameters are all named like columns gets just these columns. ``schema`` describes what it
+        returns; without it, the return annotation if that is a dataclass, else the stream's own.
+        """
+        return self._add(self._row_function("map", function, schema, on_error), "map")
+
+    def flat_map(
+        self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: str = "dead_letter"
+    ) -> "Stream":
+        """Call a function for every row that returns any number of rows; otherwise like `map`."""
+        return self._add(self._row_function("flat_map", function, schema, on_error), "flat_map")
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        schema: Fields | None = None,
+        *,
+        format: str = "pyarrow",
+        on_error: str = "dead_letter",
+    ) -> "Stream":
+        """Call a function for every batch, given as ``pyarrow``, ``polars``, ``pandas`` or ``numpy`` (dict of arrays).
+
+        It returns anything with the Arrow PyCapsule interface, or a dict of columns. ``schema`` describes the result;
+        without it, the stream's own.
+        """
+        fields = self.schema if schema is None else to_arrow_schema(schema)
+        spec = BatchFunctionSpec(function, fields, format, check_on_error(on_error, "map_batches"))
+        return self._add(spec, "map_batches")
+
+    def select(self, *columns: Column, **named: Column) -> "Stream":
+        """Keep these columns and no others; ``total=col("price") * 2`` computes new ones."""
+        return self._project(_named(columns) + _keywords(named), "select")
+
+    def with_columns(self, *columns: Expr, **named: Column) -> "Stream":
+        """Add columns, or replace those of the same name."""
+        added = dict(_named(columns) + _keywords(named))
+        kept = [(name, added.pop(name, col(name))) for name in self.schema.names]
+        return self._project([*kept, *added.items()], "with_columns")
+
+    def drop(self, *names: str) -> "Stream":
+        """Remove columns."""
+        self._check_columns(names, "drop")
+        return self._project([(name, col(name)) for name in self.schema.names if name not in names], "drop")
+
+    def rename(self, names: Mapping[str, str] | None = None, **named: str) -> "Stream":
+        """Rename columns, old name to new name."""
+        renamed = {**(names or {}), **named}
+        self._check_columns(renamed, "rename")
+        return self._project([(renamed.get(name, name), col(name)) for name in self.schema.names], "rename")
+
+    def union(self, *others: "Stream") -> "Stream":
+        """Merge with streams of the same columns."""
+        return self._add(UnionSpec(), "union", *others)
+
+    def split(self, **conditions: Expr) -> dict[str, "Stream"]:
+        """Send every row to the first output whose condition is true; the others are in output ``rest``."""
+        if "rest" in conditions:
+            raise PlanError("the output 'rest' of split() takes what no condition wants; name yours otherwise")
+        stream = self._add(SplitSpec(tuple(conditions.items())), "split")
+        return {"rest": stream, **{name: stream.side_output(name) for name in conditions}}
+
+    def side_output(self, name: str) -> "Stream":
+        """Return another output of the last operator, for example the ``"late"`` rows of a window.
+
+        Raises:
+            PlanError: there is no such output; the message lists them.
+        """
+        outputs = self.job.graph[self._operator].outputs
+        if name not in outputs:
+            raise PlanError(f"{self._operator!r} has no output {name!r}; it has {', '.join(outputs)}")
+        return Stream(self.job, self._operator, name)
+
+    def key_by(self, *columns: Column, **named: Column) -> "KeyedStream":
+        """Group by columns or expressions, for `window`, `agg` and `reduce`."""
+        keys = _named(columns) + _keywords(named)
+        if not keys:
+            raise PlanError("key_by() needs at least one column; without a key, call window() or agg() directly")
+        return KeyedStream(self, tuple(keys))
+
+    def window(self, window: Windowing | Window) -> "WindowedStream":
+        """Group all rows by a window, without a key."""
+        return KeyedStream(self, ()).window(window)
+
+    def agg(self, **aggregates: AggregateCall) -> "Stream":
+        """Aggregate all rows; the result is updating."""
+        return KeyedStream(self, ()).agg(**aggregates)
+
+    def join(
+        self,
+        other: "Stream",
+        on: Column | Sequence[Column] | None = None,
+        *,
+        left_on: Column | Sequence[Column] | None = None,
+        right_on: Column | Sequence[Column] | None = None,
+        window: Windowing | Window | None = None,
+        suffix: str = "_right",
+    ) -> "Stream":
+        """Inner join on equal keys, within a window or, without one, for ever; both sides must be append-only.
+
+        The result has the columns of this stream, then those of the other one without keys of the same name; a name
+        that both have gets ``suffix`` on the right. With a window, ``window_start`` and ``window_end`` are added
+        unless a side has such columns. Null keys never match.
+        """
+        spec = join_spec(self._schema, other._schema, on, left_on, right_on, _windowing(window), suffix)
+        return self._add(spec, "join", other)
+
+    def _row_function(
+        self, kind: str, function: Callable[..., Any], schema: Fields | None, on_error: str
+    ) -> RowFunctionSpec:
+        if schema is None:
+            annotation = _return_annotation(function)
+            fields = self.schema if annotation is None else to_arrow_schema(annotation)
+        else:
+            fields = to_arrow_schema(schema)
+        return RowFunctionSpec(kind, function, fields, self._columns_of(function), check_on_error(on_error, kind))
+
+    def _columns_of(self, function: Callable[..., Any]) -> tuple[str, ...] | None:
+        """Return the columns a function's parameters name, None when it takes the row as a dict."""
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):
+            return None
+        plain = [item for item in parameters if item.default is inspect.Parameter.empty]
+        if any(item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD) for item in plain):
+            return None
+        names = tuple(item.name for item in plain)
+        if names and all(name in self.schema.names for name in names):
+            return names
+        if len(names) == 1:
+            return None
+        raise SchemaError(
+            f"function {getattr(function, '__name__', 'lambda')!r} takes ({', '.join(names)}); it must take the row as "
+            f"one dict, or parameters named like columns: {', '.join(self.schema.names)}"
+        )
+
+    def _check_columns(self, names: Sequence[str] | Mapping[str, str], method: str) -> None:
+        missing = [name for name in names if name not in self.schema.names]
+        if missing:
+            raise SchemaError(f"{method}() names {missing[0]!r}, but the columns are {', '.join(self.schema.names)}")
+
+    def _project(self, columns: Sequence[tuple[str, Expr]], kind: str) -> "Stream":
+        if not columns:
+            raise PlanError(f"{kind}() leaves no column")
+        return self._add(ProjectSpec(tuple(columns)), kind)
+
+    def _add(self, spec: OperatorSpec, kind: str, *others: "Stream") -> "Stream":
+        for other in others:
+            if other.job is not self.job:
+                raise PlanError(f"{kind}() brings together streams of two jobs; read both in the same Job")
+        inputs = [stream._input() for stream in (self, *others)]
+        return Stream(self.job, self.job.add(spec, inputs, kind=kind))
+
+    def _input(self) -> Input:
+        return Input(self._operator, self._output, exchange=self._exchange)
+
+
+class KeyedStream:
+    """A stream grouped by key; aggregate it, reduce it or put it into windows."""
+
+    def __init__(
+        self, stream: Stream, keys: tuple[tuple[str, Expr], ...], emission: Emission | None = None
+    ) -> None:
+        """Remember the keys; see `Stream.key_by`."""
+        self._stream = stream
+        self._keys = keys
+        self._emission = emission or Emission("updates")
+
+    def window(self, window: Windowing | Window) -> "WindowedStream":
+        """Group each key's rows by a window."""
+        windowing = _windowing(window)
+        assert windowing is not None
+        return WindowedStream(self._stream, self._keys, windowing)
+
+    def emit(self, *, every: Duration) -> "KeyedStream":
+        """Emit changes at most once per ``every`` of processing time (default 1 s; 0 after every batch)."""
+        return KeyedStream(self._stream, self._keys, Emission("updates", to_microseconds(every, "every")))
+
+    def agg(self, **aggregates: AggregateCall) -> Stream:
+        """Aggregate each key; the result is updating. Without aggregates: the distinct keys."""
+        spec = AggregateSpec(self._keys, _aggregates(aggregates), None, self._emission)
+        return self._stream._add(spec, "agg")
+
+    def reduce(self, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]) -> Stream:
+        """Fold each key's rows in event-time order with a function of two rows; the result is updating."""
+        return self._stream._add(ReduceSpec(self._keys, function, None, self._emission), "reduce")
+
+
+class WindowedStream:
+    """A stream grouped by window, and by key if it has one."""
+
+    def __init__(self, stream: Stream, keys: tuple[tuple[str, Expr], ...], windowing: Windowing) -> None:
+        """Remember keys and window; see `KeyedStream.window`."""
+        self._stream = stream
+        self._keys = keys
+        self._windowing = windowing
+
+    def emit(self, mode: str = "updates", *, every: Duration | None = None) -> "WindowedStream":
+        """Choose when results leave: ``"final"`` (default), ``"updates"``, or ``every="1s"`` of processing time."""
+        if every is not None:
+            emission = Emission("updates", to_microseconds(every, "every"))
+        else:
+            emission = Emission(mode)
+        old = self._windowing
+        return WindowedStream(
+            self._stream, self._keys, Windowing(old.window, old.lateness_us, old.clock, emission)
+        )
+
+    def allowed_lateness(self, lateness: Duration) -> "WindowedStream":
+        """Let each window take rows for this long after its end."""
+        old = self._windowing
+        lateness_us = to_microseconds(lateness, "lateness")
+        return WindowedStream(self._stream, self._keys, Windowing(old.window, lateness_us, old.clock, old.emission))
+
+    def agg(self, **aggregates: AggregateCall) -> Stream:
+        """Aggregate each window (and key); rows have ``window_start`` and ``window_end``."""
+        spec = AggregateSpec(self._keys, _aggregates(aggregates), self._windowing, self._windowing.emission)
+        return self._stream._add(spec, "agg")
+
+    def reduce(self, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]) -> Stream:
+        """Fold the rows of each window (and key) in event-time order with a function of two rows."""
+        spec = ReduceSpec(self._keys, function, self._windowing, self._windowing.emission)
+        return self._stream._add(spec, "reduce")
+
+
+def _windowing(window: Windowing | Window | None) -> Windowing | None:
+    return window if window is None or isinstance(window, Windowing) else Windowing(window)
+
+
+def _named(columns: Sequence[Column]) -> list[tuple[str, Expr]]:
+    expressions = [col(item) if isinstance(item, str) else item for item in columns]
+    return [(expression.name, expression) for expression in expressions]
+
+
+def _keywords(named: Mapping[str, Column]) -> list[tuple[str, Expr]]:
+    return [(name, col(item) if isinstance(item, str) else to_expr(item)) for name, item in named.items()]
+
+
+def _aggregates(aggregates: Mapping[str, AggregateCall]) -> tuple[tuple[str, AggregateCall], ...]:
+    for name, call in aggregates.items():
+        if not isinstance(call, AggregateCall):
+            raise PlanError(f"agg({name}=...) needs an aggregate such as count() or sum_('price'), not {call!r}")
+    return tuple(aggregates.items())
+
+
+def _return_annotation(function: Callable[..., Any]) -> Any | None:
+    import dataclasses
+    import typing
+
+    try:
+        annotation = typing.get_type_hints(function).get("return")
+    except (NameError, TypeError):
+        return None
+    arguments = typing.get_args(annotation)
+    if len(arguments) == 1:
+        annotation = arguments[0]
+    return annotation if dataclasses.is_dataclass(annotation) else None

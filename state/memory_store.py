@@ -1,0 +1,233 @@
+"""Keyed state that lives in memory only: the contract of `store` under a byte budget."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.model.errors import BugError, SchemaError
+from penstock.model.key_groups import key_group_of
+from penstock.state.bag_cells import MemoryBagCells
+from penstock.state.budget import Account, Budget
+from penstock.state.key_index import KeyIndex
+from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.memory_columns import FixedColumn, ObjectColumn, new_column
+from penstock.state.prefix_lists import PrefixLists
+from penstock.state.row_log import MemoryRowLog
+from penstock.state.store import (
+    BagCells,
+    KeyedTable,
+    Located,
+    RowLog,
+    Slots,
+    StateStore,
+    TableSpec,
+    TableStatistics,
+    TextCells,
+)
+from penstock.state.text_cells import MemoryTextCells
+
+C = TypeVar("C")
+
+_SCAN_ROWS = 32_768
+
+
+class MemoryStore(StateStore):
+    """Tables and logs of one operator instance, in memory.
+
+    ``owner`` names the operator in errors; ``budget_bytes`` bounds all of them together (None: unbounded). What counts
+    is what is allocated, so the limit holds for arrays that have just doubled.
+    """
+
+    def __init__(self, owner: str, budget_bytes: int | None = None) -> None:
+        self._budget = Budget(owner, budget_bytes)
+        self._tables: dict[str, MemoryTable] = {}
+        self._logs: dict[str, MemoryRowLog] = {}
+
+    def table(self, spec: TableSpec) -> "MemoryTable":
+        """Open (or create) a table; asking again for the same name returns the same table."""
+        table = self._tables.get(spec.name)
+        if table is None:
+            self._refuse_if_taken(spec.name, self._logs)
+            table = self._tables[spec.name] = MemoryTable(spec, Account(self._budget))
+        elif table.spec != spec:
+            raise SchemaError(
+                f"operator {self._budget.owner!r} opens its table {spec.name!r} with other keys or columns than before."
+            )
+        return table
+
+    def log(self, name: str, schema: pa.Schema) -> RowLog:
+        """Open (or create) a log of rows; asking again for the same name returns the same log."""
+        log = self._logs.get(name)
+        if log is None:
+            self._refuse_if_taken(name, self._tables)
+            log = self._logs[name] = MemoryRowLog(schema, Account(self._budget))
+        elif not log.schema.equals(schema):
+            raise SchemaError(
+                f"operator {self._budget.owner!r} opens its log {name!r} with another schema than before."
+            )
+        return log
+
+    def set_budget(self, budget_bytes: int | None) -> None:
+        """Change the byte budget of all tables and logs together, at once.
+
+        Raises:
+            StateBudgetError: they already hold more; the old budget stays.
+        """
+        self._budget.set_limit(budget_bytes)
+
+    def bytes_used(self) -> int:
+        """Return the bytes that tables and logs hold."""
+        return self._budget.used_bytes
+
+    def names(self) -> Sequence[str]:
+        """Return the names of tables and logs, sorted."""
+        return sorted([*self._tables, *self._logs])
+
+    def _refuse_if_taken(self, name: str, others: dict[str, Any]) -> None:
+        if name in others:
+            raise SchemaError(f"operator {self._budget.owner!r} uses the name {name!r} for both a table and a log.")
+
+
+class MemoryTable(KeyedTable):
+    """One table in memory: an index from keys to slots, and columns that grow with it."""
+
+    def __init__(self, spec: TableSpec, account: Account) -> None:
+        self.spec = spec
+        self._account = account
+        self._codec = KeyCodec(spec.key_types)
+        self._columns = {name: new_column(column, account) for name, column in spec.columns.items()}
+        self._objects = [column for column in self._columns.values() if isinstance(column, ObjectColumn)]
+        self._unmeasured_rows = 0
+        self._lists = PrefixLists(account, ordered=True) if spec.prefixed else None
+        self._index = KeyIndex(self._codec, self._lists, account, self._grow)
+
+    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
+        """Find the slot of every row's key, creating the absent ones.
+
+        Raises:
+            StateBudgetError: no room for all of them; then none was created.
+        """
+        if self._objects:
+            self._measure(len(keys))
+        return Located(*self._index.locate(keys, prefix, create=True))
+
+    def find(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Slots:
+        """Find the slot of every row's key; -1 where there is none."""
+        return self._index.locate(keys, prefix, create=False)[0]
+
+    def remove(self, slots: Slots) -> None:
+        """Forget these slots (each at most once, all live)."""
+        self._index.remove(slots)
+        for column in self._columns.values():
+            column.clear(slots)
+
+    def array(self, column: str) -> NDArray[Any]:
+        """Return the array of a `Fixed` column."""
+        return self._column(column, FixedColumn).array
+
+    def text(self, column: str) -> TextCells:
+        """Return the cells of a `Text` column."""
+        return self._column(column, MemoryTextCells)
+
+    def bag(self, column: str) -> BagCells:
+        """Return the cells of a `Bag` column."""
+        return self._column(column, MemoryBagCells)
+
+    def objects(self, column: str) -> list[Any]:
+        """Return the list of an `Objects` column, indexed by slot."""
+        return self._column(column, ObjectColumn).objects
+
+    def key_columns(self, slots: Slots) -> list[pa.Array]:
+        """Return the key columns of these slots, in their declared types."""
+        return self._index.key_columns(slots)
+
+    def prefixes(self, slots: Slots) -> NDArray[np.int64]:
+        """Return the prefix of each slot."""
+        self._prefix_lists()
+        return self._index.prefixes(slots)
+
+    def live(self) -> Slots:
+        """Return all live slots, ascending."""
+        return self._index.live()
+
+    def first_prefix(self) -> int | None:
+        """Return the smallest live prefix, or None."""
+        return self._prefix_lists().first()
+
+    def slots_below(self, prefix: int) -> Slots:
+        """Return the live slots whose prefix is < `prefix`, ordered by prefix."""
+        return self._prefix_lists().below(prefix)
+
+    def slots_between(self, first: int, end: int) -> Slots:
+        """Return the live slots with first <= prefix < end, ordered by prefix."""
+        return self._prefix_lists().between(first, end)
+
+    def scan(self, key_groups: range, key_group_count: int) -> Iterator[pa.RecordBatch]:
+        """Yield everything whose key falls in `key_groups`, in batches of at most 32,768 rows."""
+        slots = self._slots_in(key_groups, key_group_count)
+        for start in range(0, len(slots), _SCAN_ROWS):
+            yield self._dump(slots[start : start + _SCAN_ROWS])
+
+    def load(self, rows: pa.RecordBatch) -> None:
+        """Store what `scan` of a table with the same spec yielded; none of its keys may be here yet."""
+        columns = list(rows.columns)
+        prefix = columns.pop(0).to_numpy() if self.spec.prefixed else None
+        key_count = len(self.spec.key_types)
+        keys = self._codec.encode(columns[:key_count], rows.num_rows)
+        located = self.upsert(keys, prefix)
+        if len(located.fresh) != rows.num_rows:
+            raise BugError(f"rows loaded into table {self.spec.name!r} have keys that are there.")
+        for column, cells in zip(self._columns.values(), columns[key_count:], strict=True):
+            column.load(located.slots, cells)
+
+    def delete_range(self, key_groups: range, key_group_count: int) -> None:
+        """Forget every key that falls in `key_groups`."""
+        self.remove(self._slots_in(key_groups, key_group_count))
+
+    def statistics(self) -> TableStatistics:
+        """Return what the table holds now."""
+        for column in self._objects:
+            column.measure()
+        return TableStatistics(len(self._index), self._account.used_bytes, self._account.budget.limit_bytes)
+
+    def _grow(self, slots: int) -> None:
+        for column in self._columns.values():
+            column.grow(slots)
+
+    def _measure(self, rows: int) -> None:
+        """Measure all objects again once as many rows as there are objects came by: O(1) a row."""
+        if self._unmeasured_rows >= len(self._index):
+            for column in self._objects:
+                column.measure()
+            self._unmeasured_rows = 0
+        self._unmeasured_rows += rows
+
+    def _slots_in(self, key_groups: range, key_group_count: int) -> Slots:
+        live = self._index.live()
+        groups = key_group_of(self._index.hashes(live), key_group_count)
+        return live[(groups >= key_groups.start) & (groups < key_groups.stop)]
+
+    def _dump(self, slots: Slots) -> pa.RecordBatch:
+        arrays = self._index.key_columns(slots)
+        names = [f"key_{index}" for index in range(len(arrays))]
+        if self.spec.prefixed:
+            arrays.insert(0, pa.array(self._index.prefixes(slots)))
+            names.insert(0, "prefix")
+        arrays += [column.dump(slots) for column in self._columns.values()]
+        return pa.RecordBatch.from_arrays(arrays, [*names, *self._columns])
+
+    def _prefix_lists(self) -> PrefixLists:
+        if self._lists is None:
+            raise BugError(f"table {self.spec.name!r} is not prefixed.")
+        return self._lists
+
+    def _column(self, name: str, kind: type[C]) -> C:
+        column = self._columns.get(name)
+        if not isinstance(column, kind):
+            raise BugError(
+                f"table {self.spec.name!r} has no {kind.__name__} named {name!r}; its columns are {sorted(self._columns)}."
+            )
+        return column

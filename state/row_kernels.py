@@ -1,0 +1,133 @@
+"""Rows gathered from many record batches at once, as kernels over the addresses of their buffers.
+
+`row_log` keeps one entry of int64 per chunk: FIRST id, ROWS, address of the IDS (0: consecutive), address of the ALIVE
+bytes (0: all), then per column the addresses of its validity (0: no nulls), values or offsets, and data, and its offset.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.state.intrinsics import address, load8, load64
+from penstock.state.jit import jit
+from penstock.state.kernels import copy_bytes
+
+FIRST, ROWS, IDS, ALIVE, COLUMNS = 0, 1, 2, 3, 4
+VALIDITY, VALUES, DATA, OFFSET, COLUMN_FIELDS = 0, 1, 2, 3, 4
+
+_0, _1, _7, _32 = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@jit
+def find_rows(
+    ids: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    chunks: NDArray[np.int64],
+    rows: NDArray[np.int64],
+) -> int:
+    """Write the chunk of every id and its row there.
+
+    Returns:
+        -1, or the first position whose id is not kept.
+    """
+    chunk = 0
+    for i in range(ids.size):
+        wanted = ids[i]
+        inside = wanted >= entries[chunk, FIRST] and (
+            chunk + 1 == entries.shape[0] or wanted < entries[chunk + 1, FIRST]
+        )
+        if not inside:
+            chunk = 0
+            beyond = entries.shape[0]
+            while beyond - chunk > 1:
+                middle = (chunk + beyond) // 2
+                if entries[middle, FIRST] <= wanted:
+                    chunk = middle
+                else:
+                    beyond = middle
+        row = wanted - entries[chunk, FIRST]
+        if entries[chunk, IDS]:
+            row = np.int64(0)
+            end = entries[chunk, ROWS]
+            while row < end:
+                middle = (row + end) // 2
+                if np.int64(load64(entries[chunk, IDS] + 8 * middle)) < wanted:
+                    row = middle + 1
+                else:
+                    end = middle
+        if row < 0 or row >= entries[chunk, ROWS]:
+            return i
+        if entries[chunk, IDS] and np.int64(load64(entries[chunk, IDS] + 8 * row)) != wanted:
+            return i
+        if entries[chunk, ALIVE] and load8(entries[chunk, ALIVE] + row) == _0:
+            return i
+        chunks[i] = chunk
+        rows[i] = row
+    return -1
+
+
+@jit
+def gather_bits(
+    entries: NDArray[np.int64],
+    field: int,
+    offset_field: int,
+    chunks: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    bitmap: NDArray[np.uint8],
+) -> int:
+    """Write the bits of these rows to a bitmap of zeros, set where the buffer is absent; return how many are not set."""
+    unset = 0
+    for i in range(rows.size):
+        base = entries[chunks[i], field]
+        bit = _1
+        if base:
+            at = rows[i] + entries[chunks[i], offset_field]
+            bit = (load8(base + (at >> 3)) >> (np.uint64(at) & _7)) & _1
+        if bit:
+            bitmap[i >> 3] |= np.uint8(1 << (i & 7))
+        else:
+            unset += 1
+    return unset
+
+
+@jit
+def gather_values(
+    entries: NDArray[np.int64],
+    field: int,
+    width: int,
+    chunks: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    values: NDArray[np.uint8],
+) -> None:
+    """Write the values, `width` bytes each, of these rows."""
+    target = address(values)
+    for i in range(rows.size):
+        at = rows[i] + entries[chunks[i], field + OFFSET]
+        copy_bytes(entries[chunks[i], field + VALUES] + at * width, target + i * width, width)
+
+
+@jit
+def gather_spans(
+    entries: NDArray[np.int64],
+    field: int,
+    chunks: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> None:
+    """Write where the byte strings of these rows start, as addresses, and the offsets that they will have."""
+    offsets[0] = 0
+    for i in range(rows.size):
+        at = rows[i] + entries[chunks[i], field + OFFSET]
+        # A start and its end are neighbouring 32-bit offsets.
+        span = load64(entries[chunks[i], field + VALUES] + 4 * at)
+        starts[i] = entries[chunks[i], field + DATA] + np.int64(span & _LOW)
+        offsets[i + 1] = offsets[i] + np.int64(span >> _32) - np.int64(span & _LOW)
+
+
+@jit
+def copy_spans(starts: NDArray[np.int64], offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+    """Copy the byte strings at these addresses to their offsets."""
+    target = address(data)
+    for i in range(starts.size):
+        copy_bytes(starts[i], target + offsets[i], offsets[i + 1] - offsets[i])

@@ -1,0 +1,210 @@
+"""Whole rows in memory: record batches as they came, addressed by row id."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.model.errors import BugError, SchemaError
+from penstock.state import row_kernels as kernels
+from penstock.state.arrays import read_only
+from penstock.state.budget import Account
+from penstock.state.row_gather import column_addresses, gather
+from penstock.state.row_kernels import COLUMN_FIELDS, COLUMNS
+from penstock.state.store import RowLog
+
+Ids = NDArray[np.int64]
+
+# Chunks at the end that are smaller than a tier become one when there are so many: each row is copied a few times.
+_RUN_CHUNKS = 8
+_TIERS_ROWS = (64, 512, 4_096, 32_768)
+# Removals leave small chunks anywhere; with too many of them neighbours are merged up to this size.
+_MERGED_ROWS = 65_536
+_SPARE_CHUNKS = 64
+# A batch that keeps this much more memory alive than it needs (a slice of a larger one) is copied.
+_TOLERATED_BYTES = 65_536
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Rows with ascending ids: ``first`` and those behind it, or ``ids``. ``alive`` is None while all are kept."""
+
+    rows: pa.RecordBatch
+    first: int
+    ids: Ids | None = None
+    alive: NDArray[np.bool_] | None = None
+
+    @property
+    def bytes(self) -> int:
+        return int(self.rows.get_total_buffer_size())
+
+    def entry(self) -> list[int]:
+        ids = 0 if self.ids is None else self.ids.ctypes.data
+        alive = 0 if self.alive is None else self.alive.ctypes.data
+        return [self.first, self.rows.num_rows, ids, alive, *column_addresses(self.rows)]
+
+    def live_ids(self) -> Ids:
+        ids = self.ids
+        if ids is None:
+            ids = np.arange(self.first, self.first + self.rows.num_rows, dtype=np.int64)
+        return ids if self.alive is None else ids[self.alive]
+
+    def live_rows(self) -> pa.RecordBatch:
+        return self.rows if self.alive is None else self.rows.filter(pa.array(self.alive))
+
+    def live_count(self) -> int:
+        return self.rows.num_rows if self.alive is None else int(np.count_nonzero(self.alive))
+
+
+class MemoryRowLog(RowLog):
+    """Rows of one schema. Small chunks are merged; a chunk of which over half is gone is packed."""
+
+    def __init__(self, schema: pa.Schema, account: Account) -> None:
+        self.schema = schema
+        self._account = account
+        self._chunks: list[_Chunk] = []
+        self._entries = np.zeros((_RUN_CHUNKS, COLUMNS + COLUMN_FIELDS * len(schema)), np.int64)
+        self._next = 0
+        self._live = 0
+
+    def append(self, rows: pa.RecordBatch) -> Ids:
+        """Store rows and return their ids, consecutive and ascending.
+
+        Raises:
+            SchemaError: the rows have another schema.
+            StateBudgetError: no room; then nothing was stored.
+        """
+        if not rows.schema.equals(self.schema):
+            raise SchemaError(f"a log of rows ({self.schema}) was given others ({rows.schema}).")
+        ids = np.arange(self._next, self._next + rows.num_rows, dtype=np.int64)
+        if rows.num_rows:
+            chunk = _Chunk(_unshared(rows), self._next)
+            self._account.charge(chunk.bytes)
+            self._replace(len(self._chunks), [chunk])
+            self._next += rows.num_rows
+            self._live += rows.num_rows
+            for tier in _TIERS_ROWS:
+                self._merge_run(tier)
+        return ids
+
+    def take(self, ids: Ids, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Return these rows, in this order, repeats allowed; every id must be live."""
+        names = list(self.schema.names if columns is None else columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        if len(ids) == 0:
+            return pa.RecordBatch.from_pylist([], schema=schema)
+        chunks, rows = self._find(ids)
+        if chunks[0] == chunks[-1] and _consecutive(rows) and (chunks == chunks[0]).all():
+            batch = self._chunks[chunks[0]].rows.slice(rows[0], len(rows))
+            arrays = [batch.column(name) for name in names]
+        else:
+            indices = [self.schema.get_field_index(name) for name in names]
+            batches = [chunk.rows for chunk in self._chunks]
+            arrays = gather(batches, self._entries[: len(batches)], chunks, rows, indices)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def remove(self, ids: Ids) -> None:
+        """Forget rows, each once; a chunk goes with its last row and is packed when over half of it is gone."""
+        if len(ids) == 0:
+            return
+        chunks, rows = self._find(ids)
+        order = np.argsort(chunks, kind="stable")
+        bounds = np.flatnonzero(np.diff(chunks[order])) + 1
+        for positions in np.split(order, bounds):
+            _forget(self._chunks[chunks[positions[0]]], rows[positions])
+        self._live -= len(ids)
+        kept = []
+        for chunk in self._chunks:
+            live = chunk.live_count()
+            if 2 * live >= chunk.rows.num_rows:
+                kept.append(chunk)
+            elif live:
+                kept.append(self._merged([chunk]))
+            else:
+                self._account.charge(-chunk.bytes)
+        if len(kept) > 2 * (self._live // _MERGED_ROWS) + _SPARE_CHUNKS:
+            kept = [self._merged(run) if len(run) > 1 else run[0] for run in _runs(kept)]
+        self._replace(0, kept)
+
+    def live(self) -> Ids:
+        """Return the ids of all rows kept, ascending."""
+        parts = [chunk.live_ids() for chunk in self._chunks]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def bytes_used(self) -> int:
+        """Return the bytes held."""
+        return self._account.used_bytes
+
+    def _find(self, ids: Ids) -> tuple[Ids, Ids]:
+        """Return the chunk of each id and its row there."""
+        chunks, rows = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
+        failed = 0
+        if self._chunks:
+            entries = read_only(self._entries[: len(self._chunks)])
+            failed = kernels.find_rows(read_only(ids), entries, chunks, rows)
+        if failed >= 0:
+            raise BugError(f"row {ids[failed]} was asked for but is not kept.")
+        return chunks, rows
+
+    def _merge_run(self, tier_rows: int) -> None:
+        start = len(self._chunks)
+        while start and self._chunks[start - 1].rows.num_rows < tier_rows:
+            start -= 1
+        if len(self._chunks) - start >= _RUN_CHUNKS:
+            self._replace(start, [self._merged(self._chunks[start:])])
+
+    def _merged(self, chunks: list[_Chunk]) -> _Chunk:
+        """Return the live rows of neighbouring chunks as one, charged for instead of them."""
+        rows = pa.concat_batches([chunk.live_rows() for chunk in chunks])
+        ids = np.concatenate([chunk.live_ids() for chunk in chunks])
+        merged = _Chunk(rows, int(ids[0]), None if _consecutive(ids) else ids)
+        self._account.charge(merged.bytes - sum(chunk.bytes for chunk in chunks))
+        return merged
+
+    def _replace(self, start: int, chunks: list[_Chunk]) -> None:
+        """Put these chunks in the place of all from `start` on."""
+        self._chunks[start:] = chunks
+        end = len(self._chunks)
+        if end > len(self._entries):
+            entries = np.zeros((2 * end, self._entries.shape[1]), np.int64)
+            entries[:start] = self._entries[:start]
+            self._entries = entries
+        for index in range(start, end):
+            self._entries[index] = self._chunks[index].entry()
+
+
+def _forget(chunk: _Chunk, rows: Ids) -> None:
+    if chunk.alive is None:
+        chunk.alive = np.ones(chunk.rows.num_rows, np.bool_)
+    left = np.count_nonzero(chunk.alive) - len(rows)
+    chunk.alive[rows] = False
+    if np.count_nonzero(chunk.alive) != left:
+        raise BugError("a row was removed twice in one call.")
+
+
+def _runs(chunks: list[_Chunk]) -> list[list[_Chunk]]:
+    """Split chunks into runs of neighbours that together are not too large."""
+    runs: list[list[_Chunk]] = []
+    size = _MERGED_ROWS
+    for chunk in chunks:
+        live = chunk.live_count()
+        if size + live > _MERGED_ROWS:
+            runs.append([])
+            size = 0
+        runs[-1].append(chunk)
+        size += live
+    return runs
+
+
+def _unshared(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Copy rows that keep much more memory alive than they need."""
+    held = rows.get_total_buffer_size()
+    if held <= _TOLERATED_BYTES or held <= 2 * rows.nbytes:
+        return rows
+    return rows.take(pa.array(np.arange(rows.num_rows)))
+
+
+def _consecutive(ids: Ids) -> bool:
+    return bool(ids[-1] - ids[0] == len(ids) - 1 and (np.diff(ids) == 1).all())

@@ -1,0 +1,267 @@
+"""The contract of keyed state: tables reached by batches of keys, column by column.
+
+An operator owns tables; a table maps a key (and an optional leading int64 *prefix*: a pane, a window or a timer's
+time) to a **slot**, and every column of the table is addressed by slots.
+A backend decides what lies below: only memory (`memory_store`), or pages on disk behind this same face.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.state.keys import KeyBatch
+
+Slots = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A column of numbers: one array of this dtype, indexed by slot."""
+
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A column of nullable strings or binaries of any length."""
+
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """A column whose cell is a multiset of values of this type (value -> signed count)."""
+
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """A column of opaque objects (sketches) that know their own bytes.
+
+    ``encode`` and ``decode`` must be exact inverses; ``size`` estimates an object's bytes for the budget.
+    """
+
+    encode: Any
+    decode: Any
+    size: Any
+
+
+ColumnSpec = Fixed | Text | Bag | Objects
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What an operator asks of a backend: the key's types and the columns.
+
+    ``prefixed`` tables take one int64 before the key and can list and drop slots by it, in order.
+    """
+
+    name: str
+    key_types: tuple[pa.DataType, ...]
+    columns: Mapping[str, ColumnSpec] = field(default_factory=dict)
+    prefixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a batch of keys lives.
+
+    ``slots`` has one entry per row. ``fresh`` lists the slots that this call created, each once, in order of first
+    appearance; their fixed cells are zero, their text null, their bags empty.
+    """
+
+    slots: Slots
+    fresh: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """What a table holds: live slots, bytes in use, and its budget in bytes (None: unbounded)."""
+
+    rows: int
+    bytes_used: int
+    budget_bytes: int | None
+
+
+class KeyedTable(ABC):
+    """Keyed columns of one operator instance.
+
+    Arrays handed out stay valid until the next `upsert` on the same table. Only the owning instance's thread calls.
+    """
+
+    spec: TableSpec
+
+    @abstractmethod
+    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
+        """Find the slot of every row's key, creating the absent ones.
+
+        Raises:
+            StateBudgetError: the table (with its siblings in the store) would exceed the budget.
+        """
+
+    @abstractmethod
+    def find(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Slots:
+        """Find the slot of every row's key; -1 where there is none."""
+
+    @abstractmethod
+    def remove(self, slots: Slots) -> None:
+        """Forget these slots (each at most once, all live); they may be given out again by a later upsert."""
+
+    @abstractmethod
+    def array(self, column: str) -> NDArray[Any]:
+        """Return the array of a `Fixed` column, length >= every slot + 1; write through it freely."""
+
+    @abstractmethod
+    def text(self, column: str) -> "TextCells":
+        """Return the cells of a `Text` column."""
+
+    @abstractmethod
+    def bag(self, column: str) -> "BagCells":
+        """Return the cells of a `Bag` column."""
+
+    @abstractmethod
+    def objects(self, column: str) -> list[Any]:
+        """Return the list of an `Objects` column, indexed by slot; None where nothing was stored."""
+
+    @abstractmethod
+    def key_columns(self, slots: Slots) -> list[pa.Array]:
+        """Return the key columns of these slots, in their declared types."""
+
+    @abstractmethod
+    def prefixes(self, slots: Slots) -> NDArray[np.int64]:
+        """Return the prefix of each slot (prefixed tables only)."""
+
+    @abstractmethod
+    def live(self) -> Slots:
+        """Return all live slots, in no particular order."""
+
+    @abstractmethod
+    def first_prefix(self) -> int | None:
+        """Return the smallest live prefix, or None (prefixed tables only)."""
+
+    @abstractmethod
+    def slots_below(self, prefix: int) -> Slots:
+        """Return the live slots whose prefix is < `prefix`, ordered by prefix (prefixed tables only).
+
+        Cost is proportional to the answer and the number of distinct prefixes, never to the whole table.
+        """
+
+    @abstractmethod
+    def slots_between(self, first: int, end: int) -> Slots:
+        """Return the live slots with first <= prefix < end, ordered by prefix (prefixed tables only)."""
+
+    @abstractmethod
+    def scan(self, key_groups: range, key_group_count: int) -> Iterator[pa.RecordBatch]:
+        """Yield everything whose key falls in `key_groups`: prefix, key columns, then the columns by name."""
+
+    @abstractmethod
+    def load(self, rows: pa.RecordBatch) -> None:
+        """Store what `scan` of a table with the same spec yielded; none of its keys may be here yet.
+
+        Raises:
+            StateBudgetError: the table (with its siblings in the store) would exceed the budget.
+        """
+
+    @abstractmethod
+    def delete_range(self, key_groups: range, key_group_count: int) -> None:
+        """Forget every key that falls in `key_groups`."""
+
+    @abstractmethod
+    def statistics(self) -> TableStatistics:
+        """Return what the table holds now."""
+
+
+class TextCells(ABC):
+    """The cells of one `Text` column."""
+
+    @abstractmethod
+    def get(self, slots: Slots) -> pa.Array:
+        """Return the values of these slots (null where none was set)."""
+
+    @abstractmethod
+    def set(self, slots: Slots, values: pa.Array) -> None:
+        """Store values[i] in slots[i]; a slot that repeats keeps its last value."""
+
+
+class BagCells(ABC):
+    """The cells of one `Bag` column: each a multiset of values."""
+
+    @abstractmethod
+    def add(self, slots: Slots, values: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
+        """Add counts[i] (default 1, may be negative) of values[i] to the bag of slots[i]; null values count as values.
+
+        A value whose count reaches zero is forgotten; a negative count is kept (a retraction before its insert).
+        """
+
+    @abstractmethod
+    def distinct(self, slots: Slots) -> NDArray[np.int64]:
+        """Return how many values have a positive count in each slot's bag."""
+
+    @abstractmethod
+    def items(self, slots: Slots) -> tuple[NDArray[np.int64], pa.Array, NDArray[np.int64]]:
+        """Return (position in `slots`, value, count) of every item of these bags, grouped by position."""
+
+    @abstractmethod
+    def absorb(self, into: Slots, other: "BagCells", slots: Slots) -> None:
+        """Add every item of other's slots[i] to the bag of into[i]."""
+
+
+class StateStore(ABC):
+    """Where one operator instance keeps its tables, under one byte budget."""
+
+    @abstractmethod
+    def table(self, spec: TableSpec) -> KeyedTable:
+        """Open (or create) a table; asking again for the same name returns the same table.
+
+        Raises:
+            SchemaError: the name exists with another spec.
+        """
+
+    @abstractmethod
+    def log(self, name: str, schema: pa.Schema) -> "RowLog":
+        """Open (or create) a log of rows."""
+
+    @abstractmethod
+    def set_budget(self, budget_bytes: int | None) -> None:
+        """Change the byte budget of all tables and logs together, at once."""
+
+    @abstractmethod
+    def bytes_used(self) -> int:
+        """Return the bytes that tables and logs hold."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names of tables and logs, sorted."""
+
+
+class RowLog(ABC):
+    """Whole rows kept in chunks, addressed by int64 row ids that never change.
+
+    Joins, sorting buffers and count windows keep rows here; a table's fixed columns hold the ids or link them.
+    """
+
+    @abstractmethod
+    def append(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
+        """Store rows and return their ids, consecutive and ascending."""
+
+    @abstractmethod
+    def take(self, ids: NDArray[np.int64], columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Return these rows, in this order, repeats allowed; every id must be live."""
+
+    @abstractmethod
+    def remove(self, ids: NDArray[np.int64]) -> None:
+        """Forget rows; their bytes are given back once enough of a chunk is gone."""
+
+    @abstractmethod
+    def live(self) -> NDArray[np.int64]:
+        """Return the ids of all rows kept, ascending."""
+
+    @abstractmethod
+    def bytes_used(self) -> int:
+        """Return the bytes held."""

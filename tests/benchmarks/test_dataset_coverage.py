@@ -1,0 +1,87 @@
+"""The two data sets of the oracle tests make every window, session and branch happen."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.benchmarks.nexmark.dataset import ensure_dataset, write_dataset
+from penstock.engine.connectors.nexmark import KINDS, SCHEMAS, NexmarkConfig, generate
+from penstock.model.errors import OptionError
+from tests.benchmarks.data_sets import DATA_SETS, Coverage, coverage
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Coverage]:
+    found = {}
+    for name, config in DATA_SETS.items():
+        directory = tmp_path_factory.mktemp(name)
+        rows = write_dataset(directory, config)
+        assert sum(rows.values()) == 1_000_000
+        found[name] = coverage(directory, rows)
+    return found
+
+
+@pytest.fixture(params=list(DATA_SETS))
+def found(request: pytest.FixtureRequest, both: dict[str, Coverage]) -> Coverage:
+    return both[request.param]
+
+
+def test_every_window_size_closes_often(found: Coverage) -> None:
+    assert min(found.closed_windows.values()) >= 8, found.closed_windows
+
+
+def test_days_change(found: Coverage) -> None:
+    assert found.days >= 2
+    assert found.split_auctions >= 1
+
+
+def test_prices_and_channels_take_every_branch(found: Coverage) -> None:
+    assert found.price_sides == {"below", "inside", "above"}
+    assert found.channel_ids == {"Apple", "Google", "Facebook", "Baidu", "url", "none"}
+
+
+def test_sessions_break_and_just_hold(both: dict[str, Coverage]) -> None:
+    assert both["day"].broken_sessions >= 1000
+    assert both["day"].exact_gaps >= 8
+
+
+def test_every_time_of_day_occurs(both: dict[str, Coverage]) -> None:
+    assert both["day"].bid_time_types == {"dayTime", "nightTime", "otherTime"}
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_files_hold_the_generated_rows(tmp_path: Path, compression: str) -> None:
+    config = NexmarkConfig(10_000, out_of_order_group=100)
+    rows = write_dataset(tmp_path / "new", config, row_group_rows=1000, compression=compression)
+    assert rows == {"person": 200, "auction": 600, "bid": 9200}
+    for kind in KINDS:
+        file = pq.ParquetFile(tmp_path / "new" / f"{kind}.parquet")
+        assert file.schema_arrow.equals(SCHEMAS[kind])
+        assert (
+            file.read()
+            .combine_chunks()
+            .to_batches()[0]
+            .equals(generate(config, kind, 0, rows[kind]))
+        )
+
+
+def test_bad_requests_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="events is None"):
+        write_dataset(tmp_path, NexmarkConfig(None))
+    with pytest.raises(OptionError, match="compression is 'gzip'; it must be one of none, snappy"):
+        write_dataset(tmp_path, NexmarkConfig(1), compression="gzip")
+    with pytest.raises(OptionError, match="row_group_rows is 0"):
+        write_dataset(tmp_path, NexmarkConfig(1), row_group_rows=0)
+    assert write_dataset(tmp_path, NexmarkConfig(0)) == {"person": 0, "auction": 0, "bid": 0}
+
+
+def test_a_data_set_is_written_once(tmp_path: Path) -> None:
+    file = ensure_dataset(tmp_path, 1000) / "bid.parquet"
+    first = file.stat().st_mtime_ns
+    assert ensure_dataset(tmp_path, NexmarkConfig(1000)) == tmp_path
+    assert file.stat().st_mtime_ns == first
+    ensure_dataset(tmp_path, NexmarkConfig(1000, seed=1))
+    assert file.stat().st_mtime_ns > first
+    ensure_dataset(tmp_path, 500)
+    assert pq.read_metadata(file).num_rows == 460

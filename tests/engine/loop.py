@@ -1,0 +1,90 @@
+"""A worker loop in a test's hands: operators that cost a given time on a clock that only they move."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.chain import ChainNode
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.elements import Batch, Element
+from penstock.engine.exchange import Forward, Output
+from penstock.engine.input_gate import GateInput, InputGate
+from penstock.engine.instance import Instance
+from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext, RowCounters
+from penstock.engine.transport.in_memory import Channel
+from penstock.state.memory_store import MemoryStore
+from tests.engine.support import ManualClock
+
+
+class Costly(Operator):
+    """Passes batches on and takes ``cost_ns`` for each; remembers what it saw."""
+
+    def __init__(self, clock: ManualClock, cost_ns: int = 0, copies: int = 1) -> None:
+        self.clock = clock
+        self.cost_ns = cost_ns
+        self.copies = copies
+        self.seen: list[str] = []
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        self.seen.append(f"rows {batch.rows.num_rows}")
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        for _ in range(self.copies):
+            self.clock.advance_ns(self.cost_ns)
+            yield MAIN, batch
+        counters.passed += batch.rows.num_rows
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        self.seen.append(f"watermark {time_us}")
+        return ()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        self.seen.append(f"barrier {epoch}")
+        return ()
+
+    def on_end(self) -> Iterable[Emission]:
+        self.seen.append("end")
+        return ()
+
+
+def rows(count: int) -> Batch:
+    """Return a batch of ``count`` rows of 8 bytes."""
+    return Batch(pa.record_batch({"x": np.arange(count)}))
+
+
+def instance(
+    name: str, operator: Operator, clock: ManualClock, inputs: list[Channel], outputs: list[Output] | None = None
+) -> Instance:
+    """Wire one operator between channels."""
+    counters = RowCounters()
+    context = OperatorContext(
+        name=name,
+        instance=0,
+        parallelism=1,
+        clock=clock,
+        state=MemoryStore(name, None),
+        counters=counters,
+        dead_letters=DeadLetterWriter(Path("unused")),
+        key_groups=np.zeros(1, np.int32),
+        batch_rows=32_768,
+        seed=0,
+    )
+    operator.open(context)
+    node = ChainNode(name, operator, counters, exchanged={MAIN: outputs or []})
+    gate = InputGate([GateInput(channel, 0) for channel in inputs])
+    return Instance(name, 0, clock, root=node, gate=gate)
+
+
+def channel(name: str = "channel", capacity_bytes: int = 1 << 20, elements: Iterable[Element] = ()) -> Channel:
+    """Make a channel with these elements in it."""
+    made = Channel(name, capacity_bytes)
+    for element in elements:
+        made.put(element)
+    return made
+
+
+def forward(*channels: Channel) -> list[Output]:
+    """Make one forward output per channel."""
+    return [Forward([item]) for item in channels]

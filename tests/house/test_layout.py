@@ -1,0 +1,73 @@
+"""The layout: links, package mapping, guards at the layers' doors, file sizes."""
+
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LAYERS = ("model", "state", "shedding", "scheduler", "engine", "replay", "benchmarks")
+LONGEST_FILE_LINES = 400
+
+
+def config() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def python_files() -> list[Path]:
+    folders = [ROOT / name for name in (*LAYERS, "tests", "examples")]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    return files + list((ROOT / "penstock").glob("*.py"))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_layer_is_linked_into_the_package(layer: str) -> None:
+    link = ROOT / "penstock" / layer
+    assert link.is_symlink()
+    assert link.readlink() == Path("..") / layer
+    assert (link / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_refuses_its_short_name(layer: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", f"import {layer}"], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert f"import it as 'penstock.{layer}'" in ran.stderr
+
+
+def test_the_mapping_names_every_layer() -> None:
+    mapping = dict(
+        line.replace(" ", "").split("=") for line in config()["options"]["package_dir"].strip().splitlines()
+    )
+    assert mapping == {"penstock": "penstock", **{f"penstock.{layer}": layer for layer in LAYERS}}
+
+
+def test_the_packages_are_those_of_the_tree() -> None:
+    listed = set(config()["options"]["packages"].split())
+    found = {"penstock"}
+    for layer in LAYERS:
+        for init in (ROOT / layer).rglob("__init__.py"):
+            found.add("penstock." + ".".join(init.parent.relative_to(ROOT).parts))
+    found |= {"penstock." + ".".join(p.parent.relative_to(ROOT / "penstock").parts)
+              for p in (ROOT / "penstock").glob("*/__init__.py") if not p.parent.is_symlink()}  # fmt: skip
+    assert listed == found
+
+
+def test_files_hold_one_idea() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files()}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE_LINES} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    import ast
+
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in python_files()
+        if "tests" not in path.parts and path.name != "conftest.py" and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []

@@ -1,0 +1,69 @@
+"""Heavy libraries are imported only where the house allows them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ALLOWED = {
+    "sqlglot": ("model/", "engine/compile", "engine/expression", "engine/connectors/statistics_filter.py", "penstock/", "replay/"),
+    "numba": ("state/", "engine/"),
+    "rocksdict": ("state/rocksdb_store.py",),
+    "ray": ("engine/task_manager.py", "engine/head.py", "engine/cluster.py"),
+    "confluent_kafka": ("engine/connectors/kafka", "replay/"),
+    "pyspark": ("replay/",),
+    "duckdb": ("benchmarks/peers/", "penstock/doctor.py"),
+    "polars": ("benchmarks/peers/", "engine/operators/batch_function.py"),
+    "pandas": ("engine/operators/batch_function.py",),
+    "datafusion": ("benchmarks/peers/",),
+    "datasketches": ("engine/accumulators/",),
+    "psutil": ("penstock/", "engine/", "benchmarks/"),
+    "rich": ("penstock/", "benchmarks/"),
+    "typer": ("penstock/",),
+    "msgspec": ("engine/connectors/", "penstock/"),
+}  # fmt: skip
+FORBIDDEN_BELOW_THE_SHELLS = ("pickle", "cloudpickle", "random")
+MODEL_MAY_IMPORT = {"sqlglot", "pyarrow", "numpy"}
+LAYERS = ("model", "state", "shedding", "scheduler", "engine", "penstock", "replay", "benchmarks")
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """Yield (file, top-level module) of every import in our packages."""
+    for layer in LAYERS:
+        pattern = "*.py" if layer == "penstock" else "**/*.py"
+        for path in (ROOT / layer).glob(pattern):
+            name = path.relative_to(ROOT).as_posix()
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    yield from ((name, item.name.split(".")[0]) for item in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    yield name, node.module.split(".")[0]
+
+
+def test_libraries_stay_in_their_column() -> None:
+    strays = [
+        (name, module) for name, module in imports() if module in ALLOWED and not name.startswith(ALLOWED[module])
+    ]
+    assert strays == []
+
+
+def test_the_model_stays_light() -> None:
+    import sys
+
+    heavy = {
+        (name, module)
+        for name, module in imports()
+        if name.startswith("model/") and module not in MODEL_MAY_IMPORT | {"penstock"} | set(sys.stdlib_module_names)
+    }
+    assert heavy == set()
+
+
+def test_no_pickle_and_no_global_randomness() -> None:
+    assert [(name, module) for name, module in imports() if module in FORBIDDEN_BELOW_THE_SHELLS] == []
+
+
+def test_no_clock_and_no_sleep_below_the_shells() -> None:
+    shells = ("engine/clock.py", "penstock/", "benchmarks/", "engine/embedded.py")
+    strays = [(name, module) for name, module in imports() if module == "time" and not name.startswith(shells)]
+    assert strays == []

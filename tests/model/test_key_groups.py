@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.key_groups import KEY_GROUPS, assign, key_group_of, reassign
+
+HIGH = np.uint64(32)
+
+
+def sizes(table, owners):
+    return np.bincount(table, minlength=owners)
+
+
+def fewest_moves(table, new):
+    """The least number of moves to a balanced table: everyone keeps what fits into the best share of quotas."""
+    share, larger = divmod(len(table), new)
+    held = np.sort(np.bincount(table, minlength=new)[:new])[::-1]
+    quotas = np.where(np.arange(new) < larger, share + 1, share)
+    return len(table) - int(np.minimum(held, quotas).sum())
+
+
+def test_key_groups_follow_the_high_bits():
+    hashes = np.array([0, 1, 2**57 - 1, 2**57, 2**63, 2**64 - 1], np.uint64)
+    assert key_group_of(hashes, KEY_GROUPS).tolist() == [0, 0, 0, 1, 64, 127]
+    assert key_group_of(hashes, 1).tolist() == [0] * 6
+    assert key_group_of(hashes, 3).tolist() == [0, 0, 0, 0, 1, 2]
+    assert key_group_of(hashes, 128).dtype == np.int32
+
+
+@given(st.lists(st.integers(0, 2**64 - 1)), st.integers(1, 40_000))
+def test_key_groups_are_in_range_and_ordered(values, key_groups):
+    groups = key_group_of(np.array(sorted(values), np.uint64), key_groups)
+    assert ((groups >= 0) & (groups < key_groups)).all()
+    assert (np.diff(groups) >= 0).all()
+
+
+def test_the_first_table_is_contiguous_ranges():
+    assert assign(7, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert assign(128, 128).tolist() == list(range(128))
+
+
+def test_three_to_four_moves_a_quarter():
+    before = assign(128, 3)
+    after = reassign(before, 3, 4)
+    assert (before != after).sum() == 32
+    assert set(after[before != after].tolist()) == {3}
+
+
+def test_one_less_moves_only_what_it_had():
+    before = assign(120, 4)
+    after = reassign(before, 4, 3)
+    assert (before != after).sum() == 30
+    assert (before[before != after] == 3).all()
+
+
+@given(
+    st.integers(1, 200).flatmap(
+        lambda groups: st.tuples(st.just(groups), st.lists(st.integers(1, groups), min_size=2, max_size=6))
+    )
+)
+def test_any_sequence_of_changes_stays_balanced_and_moves_least(case):
+    key_groups, counts = case
+    table = assign(key_groups, counts[0])
+    for old, new in zip(counts[:-1], counts[1:], strict=True):
+        after = reassign(table, old, new)
+        assert after.dtype == np.int32
+        assert not after.flags.writeable
+        assert sizes(after, new).max() - sizes(after, new).min() <= 1
+        assert (table != after).sum() == fewest_moves(table, new)
+        assert reassign(table, old, new).tolist() == after.tolist()
+        table = after
+    assert reassign(table, counts[-1], counts[-1]).tolist() == table.tolist()
+
+
+@pytest.mark.parametrize("owners", [0, 129])
+def test_impossible_owners(owners):
+    with pytest.raises(ValueError, match=f"shared by {owners} owners"):
+        assign(128, owners)
+    with pytest.raises(ValueError, match=f"shared by {owners} owners"):
+        reassign(assign(128, 2), 2, owners)
+
+
+def test_a_table_of_more_owners_than_said():
+    with pytest.raises(ValueError, match="outside of the 2"):
+        reassign(assign(9, 3), 2, 4)

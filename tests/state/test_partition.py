@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.key_groups import assign, key_group_of, reassign
+from penstock.state.partition import partition
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 2**64 - 1), max_size=300),
+    st.integers(1, 9),
+    st.integers(9, 300),
+)
+def test_rows_go_to_the_owner_of_their_key_group_in_order(values, receivers, key_groups):
+    hashes = np.array(values, np.uint64)
+    owners = reassign(assign(key_groups, receivers), receivers, receivers)
+    order, counts = partition(hashes, owners, receivers)
+    receiver = owners[key_group_of(hashes, key_groups)]
+    assert order.tolist() == np.argsort(receiver, kind="stable").tolist()
+    assert counts.tolist() == np.bincount(receiver, minlength=receivers).tolist()
+
+
+@pytest.mark.parametrize("writeable", [True, False])
+def test_receivers_without_rows(writeable):
+    hashes = np.full(5, 2**63, np.uint64)
+    hashes.flags.writeable = writeable
+    order, counts = partition(hashes, np.array([0, 2], np.int32), 4)
+    assert order.tolist() == [0, 1, 2, 3, 4]
+    assert counts.tolist() == [0, 0, 5, 0]
