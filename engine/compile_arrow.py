@@ -15,8 +15,8 @@ import pyarrow.types as pt
 from penstock.engine.expression_program import Program
 from penstock.engine.text_encoder import DictionaryReader
 from penstock.model.errors import BadRecordError, ExpressionError, NumericOverflowError
-from penstock.model.expressions import Expr, column_name
 from penstock.model.expression_types import infer_type, resolve
+from penstock.model.expressions import Expr, column_name
 from penstock.model.schema import normal_type
 from penstock.model.typed import Typed, convert
 
@@ -61,9 +61,7 @@ class CompiledProjection:
     Raises as `Compiled` does. With a condition, only the rows for which it is true are there.
     """
 
-    def __init__(
-        self, schema: pa.Schema, outputs: Sequence[Typed], operator: str, where: Typed | None
-    ) -> None:
+    def __init__(self, schema: pa.Schema, outputs: Sequence[Typed], operator: str, where: Typed | None) -> None:
         self.schema = schema
         self._program = _Bound(outputs, operator, where)
 
@@ -129,9 +127,7 @@ def compile_projection(
     return CompiledProjection(pa.schema(fields), outputs, operator, condition)
 
 
-def evaluate_isolating(
-    function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch
-) -> Isolated[Result]:
+def evaluate_isolating(function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch) -> Isolated[Result]:
     """Call a function with a batch; if rows fail, find them by halving and call it with the others.
 
     A failure is a `BadRecordError` or `NumericOverflowError`; any other exception is raised as it is. A bad row costs
@@ -173,9 +169,7 @@ def _condition(expression: Expr, schema: pa.Schema, operator: str) -> Typed:
     return convert(typed, pa.bool_())
 
 
-def _failures(
-    function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch, first: int
-) -> list[tuple[int, str]]:
+def _failures(function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch, first: int) -> list[tuple[int, str]]:
     """Return the failing rows of a batch of at least two rows that starts at row ``first``."""
     middle = batch.num_rows // 2
     errors = []

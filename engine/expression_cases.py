@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine.expression_values import Kernel, RowError, bits, booleans
+from penstock.engine.expression_values import (
+    Encoded,
+    Kernel,
+    RowError,
+    bits,
+    booleans,
+    numbers,
+    plain,
+)
 from penstock.model.typed import Typed
 
 Branch = Callable[[Sequence[pa.Array], int], pa.Array]
@@ -43,10 +51,8 @@ class LazyBranch:
         return self._branch([column.filter(mask) for column in columns], int(taken.sum()))
 
 
-def case_kernel(
-    typed: Typed, branches: Sequence[LazyBranch | None], columns: Sequence[range]
-) -> Kernel:
-    """Return the kernel of a case.
+def case_kernel(typed: Typed, branches: Sequence[LazyBranch | None], columns: Sequence[range]) -> Kernel:
+    """Return the kernel of a case, which takes text encoded or not.
 
     It takes the conditions, then the value of every branch and of the default (whatever stands for a lazy one is
     ignored), then the columns of the lazy ones; ``columns[k]`` are the positions of branch k's among these.
@@ -59,13 +65,14 @@ def case_kernel(
     if_else = not any(branches) and _is_fixed(typed.type)
 
     def kernel(*arguments: Any) -> pa.Array:
-        tests, values = arguments[:conditions], arguments[conditions : 2 * conditions + 1]
-        extra = arguments[2 * conditions + 1 :]
+        tests = [plain(test) for test in arguments[:conditions]]
+        values = [_unless_null(value) for value in arguments[conditions : 2 * conditions + 1]]
+        extra = [plain(value) for value in arguments[2 * conditions + 1 :]]
         rows = max(len(value) for value in arguments if not isinstance(value, pa.Scalar))
         if table is not None:
             return table.take(pa.array(_choice(tests, rows)))
         if if_else:
-            return _nested(tests, values, rows)
+            return _nested(tests, [plain(value) for value in values], rows)
         choice = _choice(tests, rows)
         pieces = list(values)
         for index, branch in enumerate(branches):
@@ -77,20 +84,22 @@ def case_kernel(
     return kernel
 
 
-def _lazy(
-    branch: LazyBranch, columns: Sequence[pa.Array], taken: npt.NDArray[np.bool_], rows: int
-) -> pa.Array | None:
+def _lazy(branch: LazyBranch, columns: Sequence[pa.Array], taken: npt.NDArray[np.bool_], rows: int) -> pa.Array | None:
     if not taken.any():
         return None
     whole = branch.whole(columns, rows)
     return branch.own(columns, taken) if whole is None else whole
 
 
-def _choice(tests: Sequence[Any], rows: int) -> npt.NDArray[np.int32]:
-    """Return which branch every row takes: the first whose condition is true."""
-    choice = np.full(rows, len(tests), np.int32)
-    for index in range(len(tests) - 1, -1, -1):
-        np.putmask(choice, bits(tests[index], rows), index)
+def _choice(tests: Sequence[Any], rows: int) -> npt.NDArray[Any]:
+    """Return which branch every row takes: the first whose condition is true. Arithmetic, for masks are slow."""
+    kind = np.int8 if len(tests) < 128 else np.int32
+    choice = np.full(rows, len(tests), kind)
+    free = np.ones(rows, np.bool_)
+    for index, test in enumerate(tests):
+        taking = bits(test, rows) & free
+        choice -= taking.astype(kind) * kind(len(tests) - index)
+        free ^= taking
     return choice
 
 
@@ -103,31 +112,44 @@ def _nested(tests: Sequence[Any], values: Sequence[Any], rows: int) -> pa.Array:
     return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
 
 
-def _gathered(choice: npt.NDArray[np.int32], pieces: Sequence[Any]) -> pa.Array:
+def _gathered(choice: npt.NDArray[Any], pieces: Sequence[Any]) -> pa.Array:
     """Pick each row's value from its branch's piece: a constant, the value of every row, or of its own rows only.
 
-    None is the piece of a branch that no row takes.
+    None is the piece of a branch that no row takes. Of encoded text the distinct values take part.
     """
     rows = len(choice)
     pool: list[pa.Array] = []
-    first = np.zeros(len(pieces), np.int64)
+    first = np.zeros(len(pieces), np.int32)
     filled = 0
     for index, piece in enumerate(pieces):
         if piece is None:
             continue
         first[index] = filled
-        pool.append(pa.repeat(piece, 1) if isinstance(piece, pa.Scalar) else piece)
+        pool.append(_distinct(piece))
         filled += len(pool[-1])
-    indices = first[choice]
+    indices = first.take(choice)
     for index, piece in enumerate(pieces):
         if piece is None or isinstance(piece, pa.Scalar):
             continue
         mine = choice == index
         if len(piece) == rows:
-            indices = np.where(mine, indices + np.arange(rows), indices)
+            encoded = isinstance(piece, Encoded)
+            own = numbers(piece.indices) if encoded else np.arange(rows, dtype=np.int32)
+            indices += own * mine
         else:
-            indices[mine] += np.arange(len(piece))
+            indices[mine] += np.arange(len(piece), dtype=np.int32)
     return pa.concat_arrays(pool).take(pa.array(indices))
+
+
+def _distinct(piece: Any) -> pa.Array:
+    if isinstance(piece, Encoded):
+        return piece.dictionary.values
+    return pa.repeat(piece, 1) if isinstance(piece, pa.Scalar) else piece
+
+
+def _unless_null(value: Any) -> Any:
+    """Return encoded text as it is when every row has an index, and any other value plain."""
+    return value if isinstance(value, Encoded) and not value.indices.null_count else plain(value)
 
 
 def _is_fixed(kind: pa.DataType) -> bool:

@@ -27,7 +27,7 @@ from penstock.engine.expression_values import (
     validity,
 )
 from penstock.engine.kernels import text as kernels
-from penstock.model.coercion import digits_of, Kind
+from penstock.model.coercion import Kind, digits_of
 from penstock.model.typed import Typed
 from penstock.state.arrays import read_only
 
@@ -78,7 +78,7 @@ def try_cast(typed: Typed) -> Kernel:
 
 def never_fails(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of ``source`` can be cast to ``target``."""
-    if pt.is_null(source) or source == target or pt.is_boolean(target) and not pt.is_string(source):
+    if pt.is_null(source) or source == target or (pt.is_boolean(target) and not pt.is_string(source)):
         return True
     if pt.is_floating(target) or pt.is_string(target):
         return not (pt.is_string(source) or pt.is_binary(source))

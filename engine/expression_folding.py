@@ -53,8 +53,7 @@ def _alternatives(typed: Typed) -> Typed:
 
 def _evaluated(typed: Typed) -> Typed:
     stand_ins = tuple(
-        Typed("column", argument.type, (), argument.node, index)
-        for index, argument in enumerate(typed.args)
+        Typed("column", argument.type, (), argument.node, index) for index, argument in enumerate(typed.args)
     )
     kernel = build(replace(typed, args=stand_ins))
     try:

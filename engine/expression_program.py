@@ -15,7 +15,7 @@ from penstock.engine import expression_cases as cases
 from penstock.engine import expression_kernels as kernels
 from penstock.engine.expression_folding import fold
 from penstock.engine.expression_text import Parts, split_part, split_text
-from penstock.engine.expression_values import Encoded, Kernel, RowError, bits, plain
+from penstock.engine.expression_values import Encoded, Kernel, RowError, bits, booleans, plain
 from penstock.engine.text_encoder import TextEncoder
 from penstock.model.errors import BadRecordError, NumericOverflowError
 from penstock.model.expression_trees import place_of, sql_text
@@ -111,10 +111,13 @@ class Program:
         condition = plain(slots[self._where])
         if isinstance(condition, pa.Scalar):
             return rows if condition.as_py() else 0
-        passing = int(np.count_nonzero(bits(condition)))
+        kept = bits(condition)
+        passing = int(np.count_nonzero(kept))
         if 0 < passing < rows:
+            # Arrow is twice as fast with a mask that cannot be null.
+            mask = booleans(kept, None)
             for slot in self._carried:
-                slots[slot] = slots[slot].filter(condition)
+                slots[slot] = slots[slot].filter(mask)
         return passing
 
     def _complain(self, step: Step | None, error: Exception) -> NoReturn:
@@ -188,7 +191,7 @@ class Program:
         slot, new = self._slot(("case", str(typed.type), arguments, text))
         if new:
             kernel = cases.case_kernel(typed, branches, ranges)
-            self._steps.append(Step(kernel, arguments, slot, typed))
+            self._steps.append(Step(kernel, arguments, slot, typed, raw=True))
         return slot
 
     def _add_split(self, typed: Typed, text: int) -> int:

@@ -108,9 +108,7 @@ def epoch(typed: Typed) -> Kernel:
         return lambda value: fixed(pa.int64(), numbers(value) * factor, validity(value))
     unit = PER_SECOND[kind.unit]
     if unit >= wanted:
-        return lambda value: fixed(
-            pa.int64(), np.floor_divide(numbers(value), unit // wanted), validity(value)
-        )
+        return lambda value: fixed(pa.int64(), np.floor_divide(numbers(value), unit // wanted), validity(value))
     factor_scalar = pa.scalar(wanted // unit, pa.int64())
     return lambda value: pc.multiply_checked(value.view(pa.int64()), factor_scalar)
 

@@ -48,9 +48,7 @@ class Encoded:
 
     __slots__ = ("_plain", "dictionary", "indices")
 
-    def __init__(
-        self, indices: pa.Array, dictionary: Dictionary, plain_form: pa.Array | None = None
-    ) -> None:
+    def __init__(self, indices: pa.Array, dictionary: Dictionary, plain_form: pa.Array | None = None) -> None:
         self.indices = indices
         self.dictionary = dictionary
         self._plain = plain_form

@@ -26,7 +26,7 @@ def optimise(graph: JobGraph) -> JobGraph:
     graph = push_filters(graph)
     graph = merge_projections(graph)
     graph = prune_columns(graph)
-    return push_predicates_into_sources(graph)
+    return fuse_filters(push_predicates_into_sources(graph))
 
 
 def reachable(graph: JobGraph) -> JobGraph:
@@ -117,6 +117,27 @@ def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
         source = node.spec.source.restrict(node.outputs[MAIN].fields.names, consumers[0][0].spec.predicate)
         operators[node.id] = replace(node, spec=replace(node.spec, source=source))
     return JobGraph(operators)
+
+
+def fuse_filters(graph: JobGraph) -> JobGraph:
+    """Let a projection right above a filter evaluate the condition, so that both share what they compute."""
+    for node in graph.operators.values():
+        if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].exchange:
+            continue
+        consumers = graph.consumers(node.id)
+        if len(consumers) != 1:
+            continue
+        above = consumers[0][0]
+        if not isinstance(above.spec, ProjectSpec) or above.inputs[0].exchange or above.spec.where is not None:
+            continue
+        if above.parallelism != node.parallelism:
+            continue
+        fused = replace(above, spec=replace(above.spec, where=node.spec.predicate), inputs=node.inputs)
+        operators = {
+            key: fused if key == above.id else item for key, item in graph.operators.items() if key != node.id
+        }
+        return fuse_filters(JobGraph(operators))
+    return graph
 
 
 def _redirect(node: OperatorNode, old: OperatorId, new: OperatorId) -> OperatorNode:

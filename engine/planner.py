@@ -90,7 +90,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
         exchange = "forward" if own == producer.parallelism else "rebalance"
     elif own == 1:
         exchange = "forward" if producer.parallelism == 1 else "rebalance"
-    elif own == producer.parallelism and producer.partitioned_by == _names(keys) and keys:
+    elif own == producer.parallelism and _names(keys) is not None and _names(keys) == producer.partitioned_by:
         exchange = "forward"
     else:
         exchange = "hash"

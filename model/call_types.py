@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from sqlglot import exp
 
-from penstock.model.coercion import NotCombinable, is_number
+from penstock.model.coercion import CombinationError, is_number
 from penstock.model.functions import FUNCTIONS, VARIADIC, Function, Option
 from penstock.model.schema import normal_type
 from penstock.model.typed import Complaints, Typed, convert, describe, null
@@ -46,7 +46,7 @@ def resolve_call(complaints: Complaints, node: exp.Expr, values: Sequence[Typed]
         complaints.fail(node, f"cannot take {name} of {describe(subject)}: it needs {wanted}")
     try:
         kind = function.result(subject.type, options)
-    except NotCombinable as error:
+    except CombinationError as error:
         complaints.fail(node, f"cannot take {name} of {describe(subject)}: {error}")
     if function.subject == "number" and not pt.is_decimal(subject.type):
         wide = pt.is_floating(kind) or pt.is_floating(subject.type)
@@ -65,10 +65,7 @@ def _options(
     if not least <= len(given) <= most:
         wanted = str(most) if least == most else f"{least} to {most}"
         complaints.fail(node, f"calls {name} with {len(given)} options, and it takes {wanted}")
-    values = [
-        _option(complaints, name, option, typed)
-        for option, typed in zip(function.options, given, strict=False)
-    ]
+    values = [_option(complaints, name, option, typed) for option, typed in zip(function.options, given, strict=False)]
     values += [option.default for option in function.options[len(given) :]]
     problem = function.check_all(tuple(values))
     if problem:
@@ -80,9 +77,7 @@ def _option(complaints: Complaints, name: str, option: Option, typed: Typed) -> 
     constant = typed.value.as_py() if typed.op == "literal" else None
     if type(constant) is not option.kind:
         wanted = "constant text" if option.kind is str else "a constant whole number"
-        complaints.fail(
-            typed.node, f"calls {name} with {describe(typed)} as {option.name}, which must be {wanted}"
-        )
+        complaints.fail(typed.node, f"calls {name} with {describe(typed)} as {option.name}, which must be {wanted}")
     problem = option.check(constant)
     if problem:
         complaints.fail(typed.node, f"cannot call {name}: {option.name} {problem}")

@@ -22,7 +22,7 @@ class Kind:
     constant: pa.Scalar | None = None
 
 
-class NotCombinable(Exception):
+class CombinationError(Exception):
     """Two types do not combine; the text is the reason and what to do, or empty."""
 
 
@@ -30,12 +30,12 @@ def arithmetic_type(operator: str, left: Kind, right: Kind) -> pa.DataType:
     """Return the type of ``left operator right`` (add, sub, mul, div, quotient, remainder).
 
     Raises:
-        NotCombinable: there is no such operation.
+        CombinationError: there is no such operation.
     """
     if pt.is_null(left.type) or pt.is_null(right.type):
         other = right.type if pt.is_null(left.type) else left.type
         if not (is_number(other) or pt.is_null(other) or is_time(other)):
-            raise NotCombinable("")
+            raise CombinationError("")
         return pa.float64() if operator == "div" else other
     if is_number(left.type) and is_number(right.type):
         return _number_type(operator, left, right)
@@ -46,7 +46,7 @@ def common_type(left: Kind, right: Kind) -> pa.DataType:
     """Return the type to which both convert without loss: branches of a case, sides of a comparison.
 
     Raises:
-        NotCombinable: there is none.
+        CombinationError: there is none.
     """
     if left.type == right.type or pt.is_null(right.type):
         return left.type
@@ -63,7 +63,7 @@ def common_type(left: Kind, right: Kind) -> pa.DataType:
         return right.type
     if dates[1] and pt.is_timestamp(left.type):
         return left.type
-    raise NotCombinable("")
+    raise CombinationError("")
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -91,10 +91,10 @@ def decimal_type(precision: int, scale: int) -> pa.DataType:
     """Return a decimal type.
 
     Raises:
-        NotCombinable: it would need more than 38 digits.
+        CombinationError: it would need more than 38 digits.
     """
     if precision > MAX_PRECISION:
-        raise NotCombinable(
+        raise CombinationError(
             f"the result would need {precision} digits and a decimal has {MAX_PRECISION}: cast to fewer digits or to "
             "double first"
         )
@@ -113,7 +113,7 @@ def _number_type(operator: str, left: Kind, right: Kind) -> pa.DataType:
     if operator in ("add", "sub"):
         return decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
     if max(p1 - s1, p2 - s2) + scale > 18:
-        raise NotCombinable("decimals of more than 18 digits have no // and %: cast to double first")
+        raise CombinationError("decimals of more than 18 digits have no // and %: cast to double first")
     return pa.int64() if operator == "quotient" else decimal_type(min(p1 - s1, p2 - s2) + scale, scale)
 
 
@@ -130,7 +130,7 @@ def _time_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataT
     instants = all(pt.is_timestamp(kind) or pt.is_date(kind) for kind in (left, right))
     if operator == "sub" and instants:
         return pa.duration(_finer(left, right))
-    raise NotCombinable("")
+    raise CombinationError("")
 
 
 def _common_number(left: Kind, right: Kind) -> pa.DataType:

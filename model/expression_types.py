@@ -14,7 +14,7 @@ from sqlglot import exp
 from penstock.model import literals
 from penstock.model.call_types import resolve_call
 from penstock.model.casts import cast_hint, castable
-from penstock.model.coercion import NotCombinable, arithmetic_type, common_type, is_number, is_time
+from penstock.model.coercion import CombinationError, arithmetic_type, common_type, is_number, is_time
 from penstock.model.expression_trees import sql_text
 from penstock.model.expressions import Expr
 from penstock.model.schema import normal_type
@@ -108,7 +108,7 @@ class Resolver(Complaints):
         left, right = _adapted(left, right), _adapted(right, left)
         try:
             kind = arithmetic_type(op, left.kind, right.kind)
-        except NotCombinable as error:
+        except CombinationError as error:
             self.mismatch(node, sentence, left, right, str(error) or _remedy(op, left, right))
         if pt.is_null(left.type) or pt.is_null(right.type):
             return null(kind, node)
@@ -130,7 +130,7 @@ class Resolver(Complaints):
             one, other = _adapted(left, right), _adapted(right, left)
             try:
                 kind = common_type(one.kind, other.kind)
-            except NotCombinable as error:
+            except CombinationError as error:
                 self.mismatch(node, _COMPARE, left, right, str(error) or "cast one of them")
             if kind == pa.float32():
                 kind = pa.float64()
@@ -218,7 +218,7 @@ class Resolver(Complaints):
         for value in ordered[1:]:
             try:
                 kind = common_type(merged.kind, value.kind)
-            except NotCombinable as error:
+            except CombinationError as error:
                 self.mismatch(node, sentence, merged, value, str(error) or "cast one of them")
             if kind != merged.type:
                 merged = Typed("merged", kind, (), merged.node)

@@ -139,7 +139,7 @@ class Expr:
         return self.call("sqrt")
 
     def exp(self) -> "Expr":
-        """e to this power, as double."""
+        """E to this power, as double."""
         return self.call("exp")
 
     def ln(self) -> "Expr":

@@ -85,9 +85,7 @@ def truncation(unit: str) -> int | str:
     except OptionError:
         length = 0
     if length == 0:
-        raise ValueError(
-            f"must be a duration such as '15m', or hour, day, week, month, quarter or year, not {unit!r}"
-        )
+        raise ValueError(f"must be a duration such as '15m', or hour, day, week, month, quarter or year, not {unit!r}")
     return length
 
 
@@ -221,9 +219,7 @@ FUNCTIONS: dict[str, Function] = {
     "starts_with": Function("text", _TRUTH, (Option("the prefix", str),)),
     "ends_with": Function("text", _TRUTH, (Option("the suffix", str),)),
     "contains": Function("text", _TRUTH, (Option("the part", str),)),
-    "replace": Function(
-        "text", _TEXT, (Option("the old text", str, _not_empty), Option("the new text", str))
-    ),
+    "replace": Function("text", _TEXT, (Option("the old text", str, _not_empty), Option("the new text", str))),
     "trim": Function("text", _TEXT, _TRIMMED),
     "ltrim": Function("text", _TEXT, _TRIMMED),
     "rtrim": Function("text", _TEXT, _TRIMMED),
@@ -243,9 +239,7 @@ FUNCTIONS: dict[str, Function] = {
     "epoch_ms": _PART,
     "abs": Function("number", _same_number),
     "sign": Function("number", _NUMBER),
-    "round": Function(
-        "number", _rounded, (Option("the digits", int, _digits, default=0, required=False),)
-    ),
+    "round": Function("number", _rounded, (Option("the digits", int, _digits, default=0, required=False),)),
     "floor": Function("number", _rounded),
     "ceil": Function("number", _rounded),
     "sqrt": Function("number", _DOUBLE),

@@ -41,9 +41,13 @@ class FilterSpec:
 
 @dataclass(frozen=True)
 class ProjectSpec:
-    """Compute every output column from the input columns: select, with_columns, drop and rename."""
+    """Compute every output column from the input columns: select, with_columns, drop and rename.
+
+    With ``where`` (set by the optimiser), only for the rows for which it is true.
+    """
 
     columns: tuple[tuple[str, Expr], ...]
+    where: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def reassign(table: Owners, old: int, new: int) -> Owners:
         ValueError: the table names an owner that is not one of `old`, or there are fewer key groups than `new` owners.
     """
     _check(len(table), new)
-    if len(table) and not (0 <= table.min() and table.max() < old):
+    if len(table) and not (table.min() >= 0 and table.max() < old):
         raise ValueError(f"the table names owners outside of the {old} that it was made for.")
     sizes = np.bincount(table, minlength=max(old, new))
     quotas = _quotas(sizes[:new], len(table))

@@ -17,16 +17,7 @@ from penstock.model.errors import ExpressionError
 from penstock.model.type_names import from_sql_type, to_sql_type
 
 Literal = (
-    None
-    | bool
-    | int
-    | float
-    | str
-    | bytes
-    | decimal.Decimal
-    | datetime.datetime
-    | datetime.date
-    | datetime.timedelta
+    None | bool | int | float | str | bytes | decimal.Decimal | datetime.datetime | datetime.date | datetime.timedelta
 )
 """A Python value that can stand in an expression."""
 
@@ -70,9 +61,7 @@ def to_node(value: Any, place: str) -> exp.Expr:
     if isinstance(value, datetime.datetime | datetime.date):
         return _cast(exp.Literal.string(_iso(value)), _time_type(value))
     if isinstance(value, datetime.timedelta):
-        return exp.Interval(
-            this=exp.Literal.string(str(value // _MICROSECOND)), unit=exp.Var(this="MICROSECOND")
-        )
+        return exp.Interval(this=exp.Literal.string(str(value // _MICROSECOND)), unit=exp.Var(this="MICROSECOND"))
     raise ExpressionError(
         f"{value!r} at {place} cannot stand in an expression: use a number, text, a truth value, a date, a time, "
         "None, or another expression."

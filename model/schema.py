@@ -9,7 +9,7 @@ import decimal
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -56,7 +56,7 @@ class StreamSchema:
         return self.fields.append(pa.field(WEIGHT, pa.int8(), nullable=False))
 
 
-Fields = pa.Schema | Mapping[str, Any] | type[Any]
+Fields: TypeAlias = pa.Schema | Mapping[str, Any] | type[Any]
 """Anything `to_arrow_schema` understands."""
 
 

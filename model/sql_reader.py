@@ -28,12 +28,10 @@ def sql(text: str) -> Expr:
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
     except SqlglotError as error:
-        raise ExpressionError(
-            f"The SQL expression {text!r} at {place} does not parse{_where(error)}."
-        ) from None
+        raise ExpressionError(f"The SQL expression {text!r} at {place} does not parse{_where(error)}.") from None
     try:
         return Expr(_read(tree), place)
-    except _Foreign as error:
+    except _ForeignError as error:
         raise ExpressionError(f"The SQL expression {text!r} at {place} {error}.") from None
 
 
@@ -42,7 +40,7 @@ def _where(error: SqlglotError) -> str:
     return f" at its character {details[0]['col']}" if details and details[0].get("col") else ""
 
 
-class _Foreign(Exception):
+class _ForeignError(Exception):
     """Something that expressions do not have; the text continues the sentence."""
 
 
@@ -132,7 +130,7 @@ def _read(node: exp.Expr) -> exp.Expr:
         return _SPECIAL[kind](node)
     if kind in _KEPT and not (kind is exp.In and node.args.get("query")):
         return _rebuilt(node)
-    raise _Foreign(f"uses {sql_text(node)}, which is not part of expressions")
+    raise _ForeignError(f"uses {sql_text(node)}, which is not part of expressions")
 
 
 def _rebuilt(node: exp.Expr) -> exp.Expr:
@@ -168,7 +166,7 @@ def _dot(node: exp.Expr) -> exp.Expr:
 def _bracket(node: exp.Expr) -> exp.Expr:
     keys = node.expressions
     if len(keys) != 1 or not keys[0].is_string:
-        raise _Foreign(f"uses {sql_text(node)}, and only fields of structs are read with []")
+        raise _ForeignError(f"uses {sql_text(node)}, and only fields of structs are read with []")
     return _call("struct_extract", node.this, exp.Literal.string(keys[0].name))
 
 
@@ -176,7 +174,7 @@ def _cast(node: exp.Expr) -> exp.Expr:
     kind = exp.TryCast if isinstance(node, exp.TryCast) else exp.Cast
     arrow = from_sql_type(node.args["to"])
     if arrow is None:
-        raise _Foreign(f"casts to {node.args['to'].sql(dialect='duckdb')}, which is no type of a column")
+        raise _ForeignError(f"casts to {node.args['to'].sql(dialect='duckdb')}, which is no type of a column")
     return kind(this=_read(node.this), to=to_sql_type(arrow))
 
 
@@ -196,7 +194,7 @@ def _trim(node: exp.Expr) -> exp.Expr:
 def _extract(node: exp.Expr) -> exp.Expr:
     part = str(node.this.name).lower()
     if part not in _PARTS:
-        raise _Foreign(f"extracts {part}, and there are {', '.join(_PARTS)}")
+        raise _ForeignError(f"extracts {part}, and there are {', '.join(_PARTS)}")
     return _call(part, node.expression)
 
 
@@ -207,14 +205,14 @@ def _truncate(node: exp.Expr) -> exp.Expr:
 
 def _epoch_ms(node: exp.Expr) -> exp.Expr:
     if node.args.get("scale") is None or node.args["scale"].name != "3":
-        raise _Foreign(f"uses {sql_text(node)}, which is not part of expressions: cast a number to a timestamp")
+        raise _ForeignError(f"uses {sql_text(node)}, which is not part of expressions: cast a number to a timestamp")
     return _call("epoch_ms", node.this)
 
 
 def _anonymous(node: exp.Expr) -> exp.Expr:
     name = str(node.name).lower()
     if name not in FUNCTIONS and name not in VARIADIC:
-        raise _Foreign(f"calls {name}, which is not a function of expressions")
+        raise _ForeignError(f"calls {name}, which is not a function of expressions")
     return _call(name, *node.expressions)
 
 

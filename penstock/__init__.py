@@ -72,6 +72,7 @@ __all__ = [
     "run",
     "session",
     "sliding",
+    "sql",
     "start",
     "stddev",
     "sum_",
@@ -110,6 +111,7 @@ _MODULES = {
     ),
     "model.expression_functions": ("coalesce", "concat", "hash_", "nullif", "when"),
     "model.expressions": ("col", "lit"),
+    "model.sql_reader": ("sql",),
     "model.windows": ("WindowAssigner",),
     "aggregates": (
         "aggregate",
@@ -217,6 +219,7 @@ if TYPE_CHECKING:
     )
     from penstock.model.expression_functions import coalesce, concat, hash_, nullif, when
     from penstock.model.expressions import col, lit
+    from penstock.model.sql_reader import sql
     from penstock.model.windows import WindowAssigner
     from penstock.plan_text import explain
     from penstock.readers import (

@@ -53,7 +53,8 @@ def words(node: OperatorNode) -> Words:
         case FilterSpec():
             return Words(f"where {expression_text(spec.predicate)}")
         case ProjectSpec():
-            return Words(f"select {_named(spec.columns)}")
+            condition = () if spec.where is None else (("where", expression_text(spec.where)),)
+            return Words(f"select {_named(spec.columns)}", condition)
         case RowFunctionSpec():
             arguments = "row" if spec.columns is None else ", ".join(spec.columns)
             produced = () if spec.kind == "filter" else (("columns", ", ".join(spec.fields.names)),)
@@ -178,8 +179,9 @@ def _source(node: OperatorNode, spec: SourceSpec) -> Words:
 
 
 def _join(spec: JoinSpec) -> Words:
-    pairs = zip(spec.left_keys, spec.right_keys, strict=True)
-    keys = ", ".join(f"{expression_text(left)} = {expression_text(right)}" for left, right in pairs)
+    sides = ([expression_text(key) for key in keys] for keys in (spec.left_keys, spec.right_keys))
+    pairs = zip(*sides, strict=True)
+    keys = ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs)
     window = (
         "window",
         "none: both sides are kept" if spec.windowing is None else _windowing(spec.windowing),

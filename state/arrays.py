@@ -40,7 +40,8 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
     memory.madvise(mmap.MADV_HUGEPAGE)
     mapped = np.frombuffer(memory, np.uint8)
     start = -mapped.ctypes.data % _HUGE_PAGE_BYTES
-    return mapped[start : start + size].view(dtype).reshape(shape)
+    array: NDArray[Any] = mapped[start : start + size].view(dtype).reshape(shape)
+    return array
 
 
 NO_BYTES: NDArray[np.uint8] = read_only(np.zeros(0, np.uint8))

@@ -3,12 +3,14 @@
 Consolidation of changelogs, window joins and local pre-aggregation call it.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.arrays import NO_INTEGERS, read_only
 from penstock.state.index_kernels import table_hash
-from penstock.state.intrinsics import address
+from penstock.state.intrinsics import address, inlined
 from penstock.state.jit import jit
 from penstock.state.kernels import same_bytes
 from penstock.state.keys import KeyArrays, KeyBatch
@@ -66,13 +68,13 @@ def _group(
     words_at = address(words)
     data_at = address(data)
     size = _SMALLEST_TABLE
-    table[:size] = _0
+    _clear(table, size)
     mask = np.uint64(size - 1)
     groups = 0
     for i in range(hashes.size):
         if 2 * groups >= size:
             size *= _GROWTH
-            table[:size] = _0
+            _clear(table, size)
             mask = np.uint64(size - 1)
             for group in range(groups):
                 row = first_row[group]
@@ -85,7 +87,7 @@ def _group(
         position = h & mask
         group = -1
         while table[position] != _0:
-            candidate = np.int64(table[position] & _LOW) - 1
+            candidate: Any = np.int64(table[position] & _LOW) - 1
             row = first_row[candidate]
             if (
                 table[position] >> _32 == h & _LOW
@@ -114,3 +116,9 @@ def _group(
             table[position] = ((h & _LOW) << _32) | np.uint64(group + 1)
         group_of_row[i] = group
     return groups
+
+
+@inlined
+def _clear(table: NDArray[np.uint64], size: int) -> None:
+    for position in range(size):
+        table[position] = _0

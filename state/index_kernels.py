@@ -4,7 +4,7 @@ An entry of the table is (low half of the table hash) << 32 | slot + 1, and 0 is
 entries alone, finding compares the key itself. `key_index` owns the arrays and calls the kernels.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,7 @@ def settle(
         if prefix.size:
             h = table_hash(h, prefix[i])
         null = nulls[i] if nulls.size else _NO_NULL
-        length = offsets[i + 1] - offsets[i] if offsets.size else np.int64(0)
+        length: Any = offsets[i + 1] - offsets[i] if offsets.size else np.int64(0)
         found = np.int64(ABSENT)
         position = h & mask
         while table[position] != _0:

@@ -92,7 +92,8 @@ def prefetch(typing_context: Any, at: Any) -> Any:
     """Ask for the cache line at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = cgutils.get_or_insert_function(
+        declare: Any = cgutils.get_or_insert_function
+        function = declare(
             builder.module,
             ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _FLAG, _FLAG, _FLAG]),
             "llvm.prefetch.p0",

@@ -47,17 +47,17 @@ def copy_bytes(source: int, target: int, length: int) -> None:
 def same_bytes(left: int, right: int, length: int) -> bool:
     """Whether the bytes at two addresses are equal."""
     if length < 8:
+        different = np.uint64(0)
         for j in range(length):
-            if load8(left + j) != load8(right + j):
-                return False
-        return True
+            different |= load8(left + j) ^ load8(right + j)
+        return bool(different == np.uint64(0))
     last = length - 8
     j = 0
     while j < last:
         if load64(left + j) != load64(right + j):
             return False
         j += 8
-    return load64(left + last) == load64(right + last)  # type: ignore[no-any-return]
+    return bool(load64(left + last) == load64(right + last))
 
 
 @jit

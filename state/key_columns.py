@@ -146,10 +146,8 @@ def write_column(column: KeyColumn, type_: pa.DataType) -> pa.Array:
 
 def text_arrays(column: pa.Array) -> tuple[NDArray[np.uint8], Words]:
     """Return (data, offsets) of a string or binary column without nulls, both in Arrow's own memory if they can be."""
-    if pt.is_large_string(column.type) or pt.is_large_binary(column.type):
-        width = np.dtype(np.int64)
-    else:
-        width = np.dtype(np.int32)
+    large = pt.is_large_string(column.type) or pt.is_large_binary(column.type)
+    width: np.dtype[Any] = np.dtype(np.int64 if large else np.int32)
     buffers = column.buffers()
     if len(column) == 0:
         return NO_BYTES, np.zeros(1, np.int64)
@@ -204,7 +202,8 @@ def _unit(type_: pa.DataType) -> str:
 def _dtype(type_: pa.DataType) -> np.dtype[Any] | None:
     """Return the numpy type of the values buffer; None for types that have no such buffer."""
     if pt.is_integer(type_) or pt.is_floating(type_):
-        return np.dtype(type_.to_pandas_dtype())
+        numeric: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return numeric
     if pt.is_date32(type_) or pt.is_time32(type_):
         return np.dtype(np.int32)
     if pt.is_temporal(type_) and not pt.is_interval(type_):

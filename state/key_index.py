@@ -31,9 +31,9 @@ _PREFETCH_AHEAD = 16
 class KeyIndex:
     """The keys of one table. Slots are dense: new ones follow each other, removed ones are given out again first.
 
-    ``lists`` makes the table prefixed: every key comes with a prefix, and the lists hold its slot. ``on_grow(slots)`` is
-    called before the number of slots grows, so that whoever keeps columns by slot charges and grows them first; after
-    an error it may be called again with the same number.
+    ``lists`` makes the table prefixed: every key comes with a prefix, and the lists hold its slot.
+    ``on_grow(slots)`` is called before the number of slots grows, so that whoever keeps columns by slot charges and
+    grows them first; after an error it may be called again with the same number.
     """
 
     def __init__(
@@ -113,7 +113,8 @@ class KeyIndex:
             return np.arange(high, dtype=np.int64)
         alive = np.ones(high, np.bool_)
         alive[self._free[: self._counters[FREE]]] = False
-        return np.flatnonzero(alive)
+        slots: Slots = np.flatnonzero(alive)
+        return slots
 
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""
@@ -126,7 +127,8 @@ class KeyIndex:
 
     def prefixes(self, slots: Slots) -> NDArray[np.int64]:
         """Return the prefix of each slot."""
-        return self._slots.rows[slots, self._width]
+        prefixes: NDArray[np.int64] = self._slots.rows[slots, self._width]
+        return prefixes
 
     def hashes(self, slots: Slots) -> NDArray[np.uint64]:
         """Return the key hash of each slot."""
@@ -203,7 +205,7 @@ class KeyIndex:
         self._on_grow(slots)
         if self._lists is not None:
             self._lists.grow(slots)
-        stored = [self._free, *self._slots]
+        stored: list[NDArray[Any]] = [self._free, *self._slots]
         larger = [zeros((slots, *old.shape[1:]), old.dtype) for old in stored]
         if not len(self._slots.nulls):
             larger[2] = self._slots.nulls

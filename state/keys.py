@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
@@ -45,9 +46,9 @@ class KeyBatch:
     """The keys of n rows.
 
     ``words`` is int64[n, k], C-contiguous: the fixed-width key columns in order (k may be 0), 0 where null.
-    ``nulls`` is uint32[n], bit i set where key column i is null (None: no nulls). ``data`` and ``offsets`` (int64[n + 1],
-    not necessarily from 0) hold the byte strings: a single string column's own bytes, or of several columns each one's
-    length (4 bytes, little endian) and bytes in turn; None where no key column is a string.
+    ``nulls`` is uint32[n], bit i set where key column i is null (None: no nulls).
+    ``data`` and ``offsets`` (int64[n + 1], not necessarily from 0) hold the byte strings: a single string column's own
+    bytes, or of several columns each one's length (4 bytes, little endian) and bytes in turn; None without strings.
     ``hashes`` is uint64[n]. Nothing here may be written to: it can be Arrow's memory.
     """
 
@@ -168,7 +169,9 @@ class KeyCodec:
         texts = [part for part in parts if isinstance(part, ByteColumn)]
         if len(texts) < 2:
             return (texts[0].data, texts[0].offsets) if texts else (None, None)
-        lengths = sum(np.diff(text.offsets) + _LENGTH_PREFIX_BYTES for text in texts)
+        lengths = np.full(len(texts[0].offsets) - 1, _LENGTH_PREFIX_BYTES * len(texts), np.int64)
+        for text in texts:
+            lengths += np.diff(text.offsets)
         offsets = _offsets(lengths)
         data = np.empty(offsets[-1], np.uint8)
         cursor = offsets[:-1].copy()
@@ -215,8 +218,10 @@ def _hashes(column: pa.Array, type_: pa.DataType, part: KeyColumn | None) -> NDA
     if not pt.is_dictionary(column.type) or len(column.dictionary) > len(column):
         return (part or read_column(column, type_)).hashes()
     entries = np.append(_hashes(column.dictionary, type_, None), kernels.NULL_HASH)
-    indices = column.indices.fill_null(len(entries) - 1)
-    return entries[indices.to_numpy(zero_copy_only=False)]
+    hashes: NDArray[np.uint64] = entries[column.indices.fill_null(0).to_numpy()]
+    if column.indices.null_count:
+        hashes[pc.is_null(column.indices).to_numpy(zero_copy_only=False)] = kernels.NULL_HASH
+    return hashes
 
 
 def _join_nulls(parts: list[KeyColumn]) -> NDArray[np.uint32] | None:

@@ -228,6 +228,6 @@ class MemoryTable(KeyedTable):
         column = self._columns.get(name)
         if not isinstance(column, kind):
             raise BugError(
-                f"table {self.spec.name!r} has no {kind.__name__} named {name!r}; its columns are {sorted(self._columns)}."
+                f"table {self.spec.name!r} has no {kind.__name__} named {name!r}, only {sorted(self._columns)}."
             )
         return column

@@ -21,7 +21,8 @@ def partition(
     order = np.empty(len(hashes), np.int64)
     counts = np.zeros(receivers, np.int64)
     receiver_of_row = np.empty(len(hashes), np.int32)
-    _sort(read_only(hashes), read_only(owner_of_group), receiver_of_row, order, counts)
+    cursor = np.zeros(receivers, np.int64)
+    _sort(read_only(hashes), read_only(owner_of_group), receiver_of_row, order, counts, cursor)
     return order, counts
 
 
@@ -32,13 +33,13 @@ def _sort(
     receiver_of_row: NDArray[np.int32],
     order: NDArray[np.int64],
     counts: NDArray[np.int64],
+    cursor: NDArray[np.int64],
 ) -> None:
     groups = np.uint64(owner_of_group.size)
     for i in range(hashes.size):
         receiver = owner_of_group[((hashes[i] >> _32) * groups) >> _32]
         receiver_of_row[i] = receiver
         counts[receiver] += 1
-    cursor = np.zeros(counts.size, np.int64)
     for receiver in range(1, counts.size):
         cursor[receiver] = cursor[receiver - 1] + counts[receiver - 1]
     for i in range(hashes.size):

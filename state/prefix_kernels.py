@@ -22,9 +22,10 @@ _1 = np.uint64(1)
 
 
 class ListArrays(NamedTuple):
-    """By slot: ``following`` and ``preceding``. By entry of the index: ``prefixes``, ``heads`` (a slot or NOBODY), ``sizes``.
+    """The lists of one table.
 
-    ``heap`` has size 0 where nobody asks for order.
+    By slot: ``following`` and ``preceding``. By entry of the index: ``prefixes``, ``heads`` (a slot or NOBODY) and
+    ``sizes``. ``heap`` has size 0 where nobody asks for order.
     """
 
     following: NDArray[np.int32]

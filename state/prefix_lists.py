@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from penstock.model.errors import StateBudgetError
 from penstock.state import prefix_kernels as kernels
-from penstock.state.arrays import read_only, zeros
+from penstock.state.arrays import NO_INTEGERS, read_only, zeros
 from penstock.state.budget import Account
 from penstock.state.prefix_kernels import HEAP, LIVE, NOBODY, ListArrays
 
@@ -59,6 +59,8 @@ class PrefixLists:
 
     def of(self, prefixes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Slots]:
         """Return how many slots each of these prefixes has, and the slots, prefix by prefix, oldest first."""
+        if len(prefixes) == 0:
+            return NO_INTEGERS, NO_INTEGERS
         prefixes = read_only(prefixes)
         counts = np.empty(len(prefixes), np.int64)
         kernels.count(prefixes, self._lists, counts)
@@ -73,17 +75,20 @@ class PrefixLists:
 
     def below(self, bound: int) -> Slots:
         """Return the slots of all prefixes < bound, ordered by prefix."""
-        kernels.pop_dead(self._lists, self._counters)
-        found = np.empty(self._counters[HEAP], np.int64)
-        filled = kernels.below(bound, self._lists.heap, self._counters, found)
-        return self.of(np.unique(found[:filled]))[1]
+        return self.of(self._prefixes_below(bound))[1]
 
     def between(self, first: int, end: int) -> Slots:
         """Return the slots of all prefixes in [first, end), ordered by prefix; O(prefixes below `end`)."""
-        kernels.pop_dead(self._lists, self._counters)
+        prefixes = self._prefixes_below(end)
+        return self.of(prefixes[prefixes >= first])[1]
+
+    def _prefixes_below(self, bound: int) -> NDArray[np.int64]:
+        """Return prefixes < bound, ascending: all live ones and perhaps some that have no slots."""
+        first = self.first()
+        if first is None or first >= bound:
+            return NO_INTEGERS
         found = np.empty(self._counters[HEAP], np.int64)
-        prefixes = found[: kernels.below(end, self._lists.heap, self._counters, found)]
-        return self.of(np.unique(prefixes[prefixes >= first]))[1]
+        return np.unique(found[: kernels.below(bound, self._lists.heap, self._counters, found)])
 
     def _make_room(self) -> None:
         """Enlarge the index if too much of it is used, and rebuild the heap from the live prefixes."""

@@ -1,7 +1,7 @@
 """Rows gathered from many record batches at once, as kernels over the addresses of their buffers.
 
-`row_log` keeps one entry of int64 per chunk: FIRST id, ROWS, address of the IDS (0: consecutive), address of the ALIVE
-bytes (0: all), then per column the addresses of its validity (0: no nulls), values or offsets, and data, and its offset.
+`row_log` keeps one entry of int64 per chunk: FIRST id, ROWS, address of the IDS (0: consecutive) and of the ALIVE bytes
+(0: all), then per column the addresses of validity (0: no nulls), values (or offsets) and data, and the array's offset.
 """
 
 import numpy as np
@@ -75,7 +75,11 @@ def gather_bits(
     rows: NDArray[np.int64],
     bitmap: NDArray[np.uint8],
 ) -> int:
-    """Write the bits of these rows to a bitmap of zeros, set where the buffer is absent; return how many are not set."""
+    """Write the bits of these rows to a bitmap of zeros; an absent buffer is all set.
+
+    Returns:
+        How many are not set.
+    """
     unset = 0
     for i in range(rows.size):
         base = entries[chunks[i], field]

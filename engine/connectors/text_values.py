@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.connectors.time_range import time_limits
 from penstock.model.errors import SchemaError
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -54,11 +55,11 @@ def parse_times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     Digits beyond the unit of ``kind`` are cut off, which floors.
 
     Raises:
-        pa.ArrowInvalid: a text is none of these.
+        pa.ArrowInvalid: a text is none of these, or outside the years 1 to 9999.
     """
     for plain in (pa.timestamp(kind.unit), pa.timestamp(kind.unit, "UTC")):
         try:
-            return texts.cast(plain).view(kind)
+            return _in_range(texts.cast(plain).view(kind))
         except pa.ArrowInvalid:
             continue
     digits = _DIGITS[kind.unit]
@@ -69,19 +70,28 @@ def parse_times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     zoned = pc.if_else(is_zoned, short, None).cast(pa.timestamp(kind.unit, "UTC"))
     epoch = epoch_times(pc.if_else(is_epoch, short, None).cast(pa.int64()), kind)
     plain = pc.if_else(pc.or_(is_zoned, is_epoch), None, short).cast(pa.timestamp(kind.unit))
-    return pc.coalesce(zoned.view(kind), epoch, plain.view(kind))
+    return _in_range(pc.coalesce(zoned.view(kind), epoch, plain.view(kind)))
 
 
 def epoch_times(numbers: pa.Array, kind: pa.TimestampType) -> pa.Array:
     """Read integers as milliseconds since the epoch.
 
     Raises:
-        pa.ArrowInvalid: a number does not fit the unit of ``kind``.
+        pa.ArrowInvalid: a time is outside the years 1 to 9999, or does not fit the unit of ``kind``.
     """
     if kind.unit == "s":
         seconds = pc.floor(pc.divide(numbers.cast(pa.float64()), 1000.0))
-        return seconds.cast(pa.int64()).view(kind)
-    return numbers.view(pa.timestamp("ms")).cast(pa.timestamp(kind.unit)).view(kind)
+        return _in_range(seconds.cast(pa.int64()).view(kind))
+    return _in_range(numbers.view(pa.timestamp("ms")).cast(pa.timestamp(kind.unit)).view(kind))
+
+
+def _in_range(times: pa.Array) -> pa.Array:
+    """Refuse what Python and SQL cannot show as a date."""
+    bounds = pc.min_max(times.view(pa.int64()))
+    least, greatest = time_limits(times.type.unit)
+    if bounds["min"].is_valid and not (least <= bounds["min"].as_py() and bounds["max"].as_py() <= greatest):
+        raise pa.ArrowInvalid("a time is outside the years 1 to 9999")
+    return times
 
 
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -54,12 +54,8 @@ def format_times(
             shifted = day + 719_468
             era = shifted // 146_097
             day_of_era = shifted - era * 146_097
-            year_of_era = (
-                day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096
-            ) // 365
-            day_of_march_year = day_of_era - (
-                365 * year_of_era + year_of_era // 4 - year_of_era // 100
-            )
+            year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+            day_of_march_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
             march_month = (5 * day_of_march_year + 2) // 153
             month = march_month + 3 if march_month < 10 else march_month - 9
             year = era * 400 + year_of_era + (1 if month <= 2 else 0)

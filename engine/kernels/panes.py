@@ -44,18 +44,6 @@ def assign_panes(
 
 
 @jit
-def runs_of(values: NDArray[np.int64], run_of_row: NDArray[np.int64], run_values: NDArray[np.int64]) -> int:
-    """Number the runs of equal neighbours: write each row's run and each run's value; return how many there are."""
-    runs = 0
-    for row in range(len(values)):
-        if row == 0 or values[row] != values[row - 1]:
-            run_values[runs] = values[row]
-            runs += 1
-        run_of_row[row] = runs - 1
-    return runs
-
-
-@jit
 def count_pairs(
     panes: NDArray[np.int64],
     first: int,
@@ -96,6 +84,7 @@ def count_pairs(
 @jit
 def combine_panes(
     panes: NDArray[np.int64],
+    slots: NDArray[np.int64],
     groups: NDArray[np.int64],
     first: int,
     end: int,
@@ -104,14 +93,15 @@ def combine_panes(
     seen: NDArray[np.int64],
     place: NDArray[np.int64],
     into: NDArray[np.int64],
-    cell: NDArray[np.int64],
+    merged: NDArray[np.int64],
     result_window: NDArray[np.int64],
-    result_cell: NDArray[np.int64],
+    result_slot: NDArray[np.int64],
 ) -> int:
     """List the pairs of windows first..end-1 in window order and return how many (window, group) results they make.
 
-    Pair i merges cell[i] into result into[i]; result r belongs to result_window[r], and result_cell[r] is one cell of
-    its group. ``seen`` and ``place`` are scratch, one entry per group; ``seen`` starts below ``first``.
+    A cell has a pane (ascending), a slot and a group, which stands for its key. Pair i merges slot merged[i] into
+    result into[i]; result r belongs to result_window[r], and result_slot[r] is one slot of its group. ``seen`` and
+    ``place`` are scratch, one entry per group; ``seen`` starts below ``first``.
     """
     results = 0
     pair = 0
@@ -135,10 +125,10 @@ def combine_panes(
                 seen[group] = window
                 place[group] = results
                 result_window[results] = window
-                result_cell[results] = index
+                result_slot[results] = slots[index]
                 results += 1
             into[pair] = place[group]
-            cell[pair] = index
+            merged[pair] = slots[index]
             pair += 1
             index += 1
         window += 1

@@ -1,45 +1,58 @@
-"""Kernel that finds rows whose key a recent row of the batch had, so that a table is asked for each key about once."""
+"""Kernel that finds rows whose key a recent row of the batch had, so that a table is asked about once per key.
+
+Batches repeat keys, and a small direct-mapped memory of them stays in the first cache, which no table does.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.index_kernels import table_hash
+from penstock.state.intrinsics import address
 from penstock.state.jit import jit
-
-_32 = np.uint64(32)
+from penstock.state.kernels import same_bytes
+from penstock.state.keys import KeyArrays
 
 
 @jit
 def first_rows(
-    words: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
+    keys: KeyArrays,
     prefix: NDArray[np.int64],
     recent: NDArray[np.int32],
-    group_of_row: NDArray[np.int64],
+    entry_of_row: NDArray[np.int64],
     rows: NDArray[np.int64],
 ) -> int:
-    groups = 0
+    """List rows such that every row has the key (and prefix, if any) of a listed one; return how many are listed.
+
+    Row i has the key of ``rows[entry_of_row[i]]``. A key is listed again where another displaced it in ``recent``,
+    whose length is a power of two.
+    """
+    words, nulls, data, offsets, hashes = keys
     width = words.shape[1]
-    prefixed = prefix.size > 0
+    data_at = address(data)
     mask = np.uint64(recent.size - 1)
     recent[:] = -1
+    entries = 0
     for row in range(hashes.size):
-        h = hashes[row]
-        if prefixed:
-            h = table_hash(h, prefix[row])
-        place = h & mask
-        group = np.int64(recent[place])
-        same = group >= 0
+        h = table_hash(hashes[row], prefix[row]) if prefix.size else hashes[row]
+        known = np.int64(recent[h & mask])
+        recent[h & mask] = row
+        same = known >= 0
         if same:
-            known = rows[group]
             for word in range(width):
                 same &= words[known, word] == words[row, word]
-            if prefixed:
+            if prefix.size:
                 same &= prefix[known] == prefix[row]
-        if not same:
-            group = groups
-            rows[group] = row
-            groups += 1
-            recent[place] = group
-        group_of_row[row] = group
-    return groups
+            if nulls.size:
+                same &= nulls[known] == nulls[row]
+            if same and offsets.size:
+                length = offsets[row + 1] - offsets[row]
+                same = offsets[known + 1] - offsets[known] == length and same_bytes(
+                    data_at + offsets[known], data_at + offsets[row], length
+                )
+        if same:
+            entry_of_row[row] = entry_of_row[known]
+        else:
+            entry_of_row[row] = entries
+            rows[entries] = row
+            entries += 1
+    return entries

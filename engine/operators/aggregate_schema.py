@@ -27,7 +27,7 @@ _BY_TIME = ("first", "last")
 class AggregatePlan:
     """A checked aggregate: its key types, aggregates, result and (with bounded windows) the type of window bounds.
 
-    ``timed`` says that rows have an event time that aggregates or windows look at.
+    ``timed`` says that aggregates look at rows' event times, ``retracting`` that rows can be taken back.
     """
 
     key_types: tuple[pa.DataType, ...]
@@ -35,6 +35,7 @@ class AggregatePlan:
     bounds: pa.TimestampType | None
     output: StreamSchema
     timed: bool
+    retracting: bool
 
 
 def aggregate_output(spec: AggregateSpec, schema: StreamSchema, name: str) -> StreamSchema:
@@ -69,7 +70,7 @@ def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggr
     time = TimeColumn(WINDOW_COLUMNS[1], -1) if event else None
     output = StreamSchema(pa.schema(fields), time, changelog=not final)
     by_time = any(call.function in _BY_TIME for call in aggregation.calls)
-    return AggregatePlan(key_types, aggregation, bounds, output, by_time)
+    return AggregatePlan(key_types, aggregation, bounds, output, by_time, schema.changelog)
 
 
 def window_bounds_type(
@@ -129,7 +130,7 @@ def _key_type(column: str, key: Expr, schema: StreamSchema, name: str) -> pa.Dat
 
 
 def _aggregation(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggregation:
-    if not spec.aggregates:
+    if not spec.aggregates and not spec.keys:
         raise PlanError(f"{name!r} has nothing to compute; give .agg(...) at least one aggregate, such as n=count()")
     input_types = []
     for column, call in spec.aggregates:

@@ -18,6 +18,7 @@ from penstock.engine.operators.assigned_windows import AssignedWindows
 from penstock.engine.operators.contract import LATE, Emission, Operator, OperatorContext
 from penstock.engine.operators.emptiness import CHECKSUM, CHECKSUM_COLUMN
 from penstock.engine.operators.event_time import time_array
+from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.job_graph import AggregateSpec
@@ -46,7 +47,7 @@ class GroupAggregate(Operator):
         leading = (pa.int64(),) if self._windows is not None and self._windows.keeps_starts else ()
         self._input = AggregateInput(spec, schema, name, (*leading, *plan.key_types))
         self._key_types = (*leading, *plan.key_types)
-        self._retracting = schema.changelog
+        self._retracting = plan.retracting
 
     def open(self, context: OperatorContext) -> None:
         """Open the table of groups."""
@@ -57,6 +58,7 @@ class GroupAggregate(Operator):
         prefixed = self._windows is not None
         self._table = context.state.table(TableSpec("groups", self._key_types, columns, prefixed))
         self._cells = self._plan.aggregation.bind(self._table)
+        self._lookup = KeyLookup(self._table)
         self._output = UpdatingOutput(
             context, self._interval_us, self._show, self._alive, self._remove_empty
         )
@@ -152,7 +154,7 @@ class GroupAggregate(Operator):
         times_us: Ints | None,
         *starts: pa.Array,
     ) -> None:
-        located = self._table.upsert(evaluated.keys(*starts), ends_us)
+        located = self._lookup.upsert(evaluated.keys(*starts), ends_us)
         self._cells.reset(located.fresh)
         counts = self._table.array(ROWS)
         touched = self._output.pending.touch(located.slots, len(counts))

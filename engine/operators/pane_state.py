@@ -96,36 +96,34 @@ class PaneState(WindowState):
         """Yield windows first..end-1, each merged from its panes."""
         windows = self._windows
         slots = self.table.slots_between(windows.first_pane(first), windows.end_pane(end - 1))
-        panes = read_only(self.table.prefixes(slots))
-        keys = self.table.key_columns(slots)
-        groups, firsts = self._grouper.group(self._codec.encode(keys, len(slots)))
+        panes, slots = read_only(self.table.prefixes(slots)), read_only(slots)
+        keys = self._codec.encode(self.table.key_columns(slots), len(slots))
+        groups, firsts = self._grouper.group(keys)
         groups = read_only(groups)
         end = min(end, int(panes[-1]) // windows.per_hop + 1)
         shape = windows.per_hop, windows.per_window
         seen, place = np.full(len(firsts), first - 1), np.empty(len(firsts), np.int64)
         while first < end:
             pairs, stop = count_pairs(panes, first, end - 1, *shape, _PAIRS_AT_ONCE)
-            into, cell = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
-            window, at = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+            into, merged, window, shown = (np.empty(pairs, np.int64) for _ in range(4))
             results = combine_panes(
-                panes, groups, first, stop, *shape, seen, place, into, cell, window, at
+                panes, slots, groups, first, stop, *shape, seen, place, into, merged, window, shown
             )
-            yield from self._merge(slots, keys, into, cell, window[:results], at[:results])
+            yield from self._merge(into, merged, window[:results], shown[:results])
             first = stop
 
-    def _merge(
-        self, slots: Slots, keys: list[pa.Array], into: Ints, cell: Ints, window: Ints, at: Ints
-    ) -> Iterator[pa.RecordBatch]:
-        """Merge pairs into one result per window and key, and yield these."""
-        merged = self._scratch.take(len(window))
-        self._scratch.cells.absorb(merged[into], self.cells, slots[cell])
-        shown = np.flatnonzero(self._scratch.cells.row_counts(merged) > 0)
-        for start in range(0, len(shown), self.batch_rows):
-            part = shown[start : start + self.batch_rows]
+    def _merge(self, into: Ints, merged: Slots, window: Ints, slots: Slots) -> Iterator[pa.RecordBatch]:
+        """Merge pairs into one result per window and key, and yield these; ``slots`` know the keys."""
+        scratch = self._scratch.take(len(window))
+        self._scratch.cells.absorb(self._scratch.slots_of(into), self.cells, merged)
+        if self._retracting:
+            shown = self._scratch.cells.row_counts(scratch) > 0
+            scratch, window, slots = scratch[shown], window[shown], slots[shown]
+        for start in range(0, len(window), self.batch_rows):
+            part = slice(start, start + self.batch_rows)
             ends_us = self._windows.ends_of(window[part])
-            taken = pa.array(at[part])
             yield self.rows(
-                [key.take(taken) for key in keys],
+                self.table.key_columns(slots[part]),
                 (ends_us - self._windows.size_us, ends_us),
-                self._scratch.cells.results(merged[part]),
+                self._scratch.cells.results(scratch[part]),
             )

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -40,11 +41,11 @@ class RowFunction(Operator):
         function = self._spec.function
         if self._spec.columns is None:
             for row in rows.select(self._names).to_pylist():
-                yield lambda row=row: function(row)
+                yield partial(function, row)
         else:
             columns = [rows.column(name).to_pylist() for name in self._spec.columns]
             for values in zip(*columns, strict=True):
-                yield lambda values=values: function(*values)
+                yield partial(function, *values)
 
     def _filter(self, batch: Batch) -> Iterator[Emission]:
         kept: list[int] = []

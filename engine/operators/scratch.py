@@ -21,6 +21,7 @@ class ScratchGroups:
         self._table = store.table(TableSpec("merging", (pa.int64(),), columns))
         self._codec = KeyCodec([pa.int64()])
         self._slots = _NONE
+        self._dense = True
         self.cells = aggregation.bind(self._table)
 
     def take(self, count: int) -> Slots:
@@ -32,11 +33,16 @@ class ScratchGroups:
             # Grown by halves, so that many sizes in turn do not each pay for their difference.
             keys = self._codec.encode([pa.array(np.arange(held, max(count, held * 3 // 2)))])
             self._slots = np.concatenate([self._slots, self._table.upsert(keys).slots])
+            self._dense = bool((self._slots == np.arange(len(self._slots))).all())
         slots = self._slots[:count]
         for name in self._fixed:
-            self._table.array(name)[slots] = 0
+            self._table.array(name)[slice(count) if self._dense else slots] = 0
         self.cells.reset(slots)
         return slots
+
+    def slots_of(self, numbers: Slots) -> Slots:
+        """Return the slots of groups by their numbers, 0 being the first that `take` returned."""
+        return numbers if self._dense else self._slots[numbers]
 
     def release(self) -> None:
         """Give all slots back."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.compile_arrow import compile_predicate, compile_projection
 from penstock.engine.elements import Batch
 from penstock.engine.operators.contract import MAIN, Emission, Operator
 from penstock.engine.operators.isolate import evaluate
+from penstock.model.expressions import col
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SplitSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 
@@ -34,12 +34,16 @@ class Filter(Operator):
 
 
 class Project(Operator):
-    """Computes the output columns; the weight of a changelog passes through."""
+    """Computes the output columns, of the rows that fulfil its condition; a changelog's weight passes through."""
 
     def __init__(self, spec: ProjectSpec, schema: StreamSchema, name: str) -> None:
         """Compile all columns together, so that they share subexpressions."""
-        self._projection = compile_projection(spec.columns, schema.fields, name)
-        self._changelog = schema.changelog
+        columns = list(spec.columns)
+        fields = schema.fields
+        if schema.changelog:
+            fields = schema.physical
+            columns.append((WEIGHT, col(WEIGHT)))
+        self._projection = compile_projection(columns, fields, name, where=spec.where)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Project one batch."""
@@ -48,9 +52,8 @@ class Project(Operator):
         rows, projected = evaluate(self.context, self._projection, batch.rows)
         if projected is None:
             return
-        counters.passed += rows.num_rows
-        if self._changelog:
-            projected = projected.append_column(pa.field(WEIGHT, pa.int8(), nullable=False), rows.column(WEIGHT))
+        counters.passed += projected.num_rows
+        counters.filtered += rows.num_rows - projected.num_rows
         yield MAIN, batch.with_rows(projected)
 
 

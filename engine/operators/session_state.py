@@ -19,6 +19,7 @@ from penstock.engine.kernels.sessions import (
     survivors,
     unlink_sessions,
 )
+from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.model.errors import BugError
 from penstock.state.arrays import read_only
 from penstock.state.keys import KeyBatch
@@ -62,6 +63,7 @@ class SessionState:
         self._lateness_us = lateness_us
         links: dict[str, ColumnSpec] = dict.fromkeys(_LINKS, _INTEGER)
         self._keys = store.table(TableSpec("session_keys", key_types, {"newest": _INTEGER}))
+        self._lookup = KeyLookup(self._keys)
         # The prefix is the stretch of one gap in which the session began; a key cannot begin two in one stretch.
         self.table: KeyedTable = store.table(
             TableSpec("sessions", key_types, links | columns, prefixed=True)
@@ -80,7 +82,7 @@ class SessionState:
     def assign(self, keys: KeyBatch, times_us: Ints, settled_before_us: int) -> SessionRows:
         """Find or begin every row's session, in order of arrival."""
         rows = len(times_us)
-        located = self._keys.upsert(keys)
+        located = self._lookup.upsert(keys)
         newest = self._keys.array("newest")
         links = self._links()
         base = len(links[0])

@@ -12,14 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.elements import END_OF_TIME_US
-from penstock.engine.kernels.panes import runs_of
 from penstock.engine.operators.aggregate_input import EvaluatedRows, Ints
 from penstock.engine.operators.aggregate_schema import AggregatePlan
 from penstock.engine.operators.assigned_windows import AssignedWindows
 from penstock.engine.operators.contract import OperatorContext
 from penstock.engine.operators.event_time import time_array
-from penstock.state.arrays import read_only
-from penstock.state.keys import KeyCodec
+from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.state.store import Slots, TableSpec
 
 Mask = NDArray[np.bool_]
@@ -46,7 +44,8 @@ class WindowState(ABC):
         key_types = (*leading, *plan.key_types)
         self.table = context.state.table(TableSpec("windows", key_types, columns, prefixed=True))
         self.cells = plan.aggregation.bind(self.table)
-        self._keyless = None if key_types else KeyCodec(())
+        self._lookup = KeyLookup(self.table)
+        self._retracting = plan.retracting
 
     @abstractmethod
     def fold(
@@ -62,25 +61,18 @@ class WindowState(ABC):
     def next_us(self) -> int | None:
         """Return the watermark at which `results` has something to do next, None while only the end of time is one."""
 
-    def release(self) -> None:
-        """Give back memory that only the latest results needed."""
+    def release(self) -> None:  # noqa: B027
+        """Give back memory that only the latest results needed; most need none."""
 
     def locate(self, evaluated: EvaluatedRows, prefix: Ints, *leading: pa.Array) -> Slots:
         """Return the slot of every row, made ready where it is new."""
-        if self._keyless is None:
-            located = self.table.upsert(evaluated.keys(*leading), prefix)
-            self.cells.reset(located.fresh)
-            return located.slots
-        # Without keys only the prefix counts, and neighbours mostly share it.
-        run_of_row, values = np.empty(len(prefix), np.int64), np.empty(len(prefix), np.int64)
-        runs = runs_of(read_only(prefix), run_of_row, values)
-        located = self.table.upsert(self._keyless.encode([], runs), values[:runs])
+        located = self._lookup.upsert(evaluated.keys(*leading), prefix)
         self.cells.reset(located.fresh)
-        return located.slots[run_of_row]
+        return located.slots
 
     def shown(self, slots: Slots) -> Slots:
         """Return the slots whose rows were not all taken back."""
-        return slots[self.cells.row_counts(slots) > 0]
+        return slots[self.cells.row_counts(slots) > 0] if self._retracting else slots
 
     def rows(
         self, keys: list[pa.Array], bounds_us: tuple[Ints, ...], results: list[pa.Array]

@@ -81,10 +81,7 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, count, times, sliced):
         for _ in range(times):
             numbers = list(range(self.next, self.next + count))
-            if sliced:
-                rows = batch_of([7, *numbers, 8]).slice(1, count)
-            else:
-                rows = batch_of(numbers)
+            rows = batch_of([7, *numbers, 8]).slice(1, count) if sliced else batch_of(numbers)
             assert self.log.append(rows).tolist() == numbers
             self.kept += numbers
             self.next += count

@@ -132,7 +132,7 @@ class TableMachine(RuleBasedStateMachine):
         located = self.table.upsert(integer_keys(*(key for _, (key,) in ids)), prefix)
         self.slot.update(zip(ids, located.slots.tolist(), strict=True))
         for key in ids:
-            self.model[key]  # noqa: B018
+            self.model[key] = blank()
         gone = ids[::2]
         self.table.remove(self.slots(gone))
         for key in gone:
@@ -244,7 +244,7 @@ class TableMachine(RuleBasedStateMachine):
     def live_slots_hold_their_keys_and_cells(self):
         live = self.table.live()
         assert sorted(live.tolist()) == sorted(self.slot.values())
-        assert {key: slot for key, slot in zip(self.keys_of(self.table, live), live.tolist(), strict=True)} == self.slot
+        assert dict(zip(self.keys_of(self.table, live), live.tolist(), strict=True)) == self.slot
         self.check(list(self.slot))
         statistics = self.table.statistics()
         assert statistics.rows == len(self.slot)
@@ -463,7 +463,7 @@ def test_key_groups_split_a_table_without_overlap(store):
     table.upsert(integer_keys(*range(1_000)))
     parts = [range(start, start + 16) for start in range(0, 128, 16)]
     keys = [[key for batch in table.scan(part, 128) for key in batch.column(0).to_pylist()] for part in parts]
-    assert sorted(sum(keys, [])) == list(range(1_000))
+    assert sorted(key for part in keys for key in part) == list(range(1_000))
     assert min(map(len, keys)) > 80
     table.delete_range(parts[3], 128)
     assert table.statistics().rows == 1_000 - len(keys[3])

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,7 +64,7 @@ def test_one_less_moves_only_what_it_had():
 def test_any_sequence_of_changes_stays_balanced_and_moves_least(case):
     key_groups, counts = case
     table = assign(key_groups, counts[0])
-    for old, new in zip(counts[:-1], counts[1:], strict=True):
+    for old, new in pairwise(counts):
         after = reassign(table, old, new)
         assert after.dtype == np.int32
         assert not after.flags.writeable

@@ -10,6 +10,7 @@ from penstock import job as job_module
 from penstock.job import Job
 from penstock.loading import capture, program
 from penstock.model.errors import PlanError
+from penstock.model.ids import OperatorId
 from penstock.pictures import Picture
 
 
@@ -84,7 +85,7 @@ def test_a_stream_shows_itself_without_starting_work() -> None:
     stream = read_iterable(endless, schema={"a": int, "b": str}).filter(col("a") > 1).select("a")
     assert repr(stream) == "<Stream select-1: a int64>"
     tree = stream.explain()
-    assert "source-1*" in tree and "where a > 1" in tree and "picture" not in tree
+    assert "source-1*" in tree and "a > 1" in tree and "picture" not in tree
     bundle = stream._repr_mimebundle_()
     assert set(bundle) == {"image/svg+xml", "text/vnd.mermaid", "text/plain"}
     assert bundle["image/svg+xml"].startswith("<svg") and bundle["text/plain"] == tree
@@ -95,7 +96,7 @@ def test_a_picture_never_raises() -> None:
     class Broken(Picture):
         def __init__(self) -> None:
             self.job = Job()
-            self._operator = job_module.OperatorId("gone")
+            self._operator = OperatorId("gone")
             self._output = "main"
 
     assert repr(Broken()) == "<Stream gone>"

@@ -63,6 +63,12 @@ def test_long_lines_are_wrapped_under_their_own_text() -> None:
     assert wrapped and wrapped[0].startswith("   ")
 
 
+def test_condition_that_a_projection_took_over() -> None:
+    spec = ProjectSpec((("price", col("price")),), where=col("auction") == 7)
+    plan = plan_of([node("out", spec, named=True)], [(["out"], 1)], [])
+    assert explain(plan).splitlines()[-2:] == ["task 0 ×1: out  select price", "    where  auction = 7"]
+
+
 def test_branches_of_a_chain() -> None:
     outputs = (("big", col("price") > 5), ("small", col("price") < 2))
     plan = plan_of(

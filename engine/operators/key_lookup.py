@@ -1,0 +1,46 @@
+"""The slot of every row's key in a table; a key that many rows of a batch share is looked up about once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.engine.kernels.recent_keys import first_rows
+from penstock.state.arrays import NO_INTEGERS, read_only
+from penstock.state.keys import KeyBatch
+from penstock.state.store import KeyedTable, Located
+
+_FEWEST_ROWS = 256
+_RECENT_KEYS = 4_096
+_WORTH_IT = 0.5
+_BATCHES_WITHOUT = 31
+
+
+class KeyLookup:
+    """Looks keys up in one table; tries now and then whether keys repeat enough for it to pay."""
+
+    def __init__(self, table: KeyedTable) -> None:
+        """Look up in this table."""
+        self._table = table
+        self._recent = np.empty(_RECENT_KEYS, np.int32)
+        self._pause = 0
+
+    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
+        """Find the slot of every row's key, creating the absent ones; see `KeyedTable.upsert`.
+
+        Raises:
+            StateBudgetError: the table would exceed the budget.
+        """
+        count = len(keys)
+        if count < _FEWEST_ROWS:
+            return self._table.upsert(keys, prefix)
+        if self._pause:
+            self._pause -= 1
+            return self._table.upsert(keys, prefix)
+        entry_of_row, rows = np.empty(count, np.int64), np.empty(count, np.int64)
+        prefixes = NO_INTEGERS if prefix is None else read_only(prefix)
+        listed = first_rows(keys.arrays(), prefixes, self._recent, entry_of_row, rows)
+        if listed > _WORTH_IT * count:
+            self._pause = _BATCHES_WITHOUT
+            return self._table.upsert(keys, prefix)
+        rows = rows[:listed]
+        located = self._table.upsert(keys.take(rows), None if prefix is None else prefix[rows])
+        return Located(located.slots[entry_of_row], located.fresh)
