@@ -93,8 +93,8 @@ def _lazy(branch: LazyBranch, columns: Sequence[pa.Array], taken: npt.NDArray[np
 
 def _choice(tests: Sequence[Any], rows: int) -> npt.NDArray[Any]:
     """Return which branch every row takes: the first whose condition is true. Arithmetic, for masks are slow."""
-    kind = np.int8 if len(tests) < 128 else np.int32
-    choice = np.full(rows, len(tests), kind)
+    kind: Any = np.int8 if len(tests) < 128 else np.int32
+    choice: npt.NDArray[Any] = np.full(rows, len(tests), kind)
     free = np.ones(rows, np.bool_)
     for index, test in enumerate(tests):
         taking = bits(test, rows) & free

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from penstock.engine import expression_casts as casts
+from penstock.engine import expression_comparisons as compare
 from penstock.engine import expression_numbers as number
 from penstock.engine import expression_text as text
 from penstock.engine import expression_time as time
@@ -168,7 +169,7 @@ _BUILDERS: dict[str, Builder] = {
     **_TEXT_FUNCTIONS,
     **dict.fromkeys(_TIME_PARTS, time.part),
     **dict.fromkeys(("add", "sub", "mul"), number.arithmetic),
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), number.comparison),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), compare.comparison),
     **dict.fromkeys(("round", "floor", "ceil"), number.rounding),
     **dict.fromkeys(("sqrt", "exp", "ln", "power"), number.real_function),
     "div": number.division,
@@ -177,7 +178,7 @@ _BUILDERS: dict[str, Builder] = {
     "neg": number.negation,
     "abs": number.absolute,
     "sign": number.sign,
-    "in": number.membership,
+    "in": compare.membership,
     "concat": text.concat,
     "date": time.date,
     "truncate": time.truncate,

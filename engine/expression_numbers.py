@@ -1,5 +1,4 @@
-"""Kernels of arithmetic and comparison (engine.md section 3): overflow is an error, division by zero is null,
-`//` and `%` truncate, NaN equals itself and is greatest.
+"""Kernels of arithmetic (engine.md section 3): overflow is an error, division by zero is null, `//` and `%` truncate.
 
 `expression_kernels` looks them up by operation; numpy serves where Arrow has no kernel or a slow one.
 """
@@ -19,9 +18,6 @@ from penstock.engine.expression_values import (
     RowError,
     arrow,
     bitmap,
-    booleans,
-    constant,
-    dtype_of,
     fixed,
     numbers,
     reader,
@@ -113,69 +109,6 @@ def rounding(typed: Typed) -> Kernel:
 def real_function(typed: Typed) -> Kernel:
     """Functions of doubles: sqrt, exp, ln, power."""
     return arrow(typed.op)
-
-
-def comparison(typed: Typed) -> Kernel:
-    """The six comparisons of everything but text against a constant."""
-    kind = typed.args[0].type
-    if pt.is_floating(kind):
-        return _float_comparison(typed)
-    if pt.is_decimal(kind):
-        return _decimal_comparison(typed)
-    if pt.is_boolean(kind) or pt.is_string(kind) or pt.is_binary(kind):
-        return arrow(_ARROW_NAMES[typed.op])
-    compare = _COMPARE[typed.op]
-    left, right = (reader(argument) for argument in typed.args)
-    return lambda one, other: booleans(compare(left(one), right(other)), validity(one, other))
-
-
-def membership(typed: Typed) -> Kernel:
-    """``value in (constants)``; unknown instead of false if one of the constants is null."""
-    known = [scalar for scalar in typed.value if scalar.is_valid]
-    with_null = len(known) < len(typed.value)
-    kind = typed.args[0].type
-    found = _found(kind, known)
-
-    def kernel(value: pa.Array) -> pa.Array:
-        result = found(value)
-        if value.null_count:
-            result = pc.if_else(pc.is_valid(value), result, pa.scalar(None, pa.bool_()))
-        return pc.if_else(result, result, pa.scalar(None, pa.bool_())) if with_null else result
-
-    return kernel
-
-
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-_ARROW_NAMES = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
-
-
-def _found(kind: pa.DataType, known: list[pa.Scalar]) -> Kernel:
-    """Return the kernel of ``value in (known constants)`` for rows that are not null."""
-    if pt.is_integer(kind):
-        limits = np.iinfo(dtype_of(kind))
-        numbers_ = [scalar.as_py() for scalar in known if limits.min <= scalar.as_py() <= limits.max]
-        if 0 < len(numbers_) <= 8:
-            return lambda value: _among(value, numbers_)
-        values = pa.array(numbers_, kind)
-    elif pt.is_temporal(kind):
-        values = fixed(kind, np.array([constant(scalar) for scalar in known], dtype_of(kind)), None)
-    else:
-        values = pa.array([scalar.as_py() for scalar in known], kind)
-    return arrow("is_in", pc.SetLookupOptions(values))
 
 
 def _all_null(typed: Typed) -> Kernel:
@@ -338,66 +271,3 @@ def _scaled_product(typed: Typed) -> Kernel:
         return fixed(typed.type, pairs, validity(value))
 
     return kernel
-
-
-def _among(value: pa.Array, options: list[int]) -> pa.Array:
-    data = numbers(value)
-    mask = data == options[0]
-    for option in options[1:]:
-        mask |= data == option
-    return booleans(mask, None)
-
-
-def _float_comparison(typed: Typed) -> Kernel:
-    """IEEE comparison, corrected where a NaN takes part: it equals itself and is greater than everything else."""
-    compare = _COMPARE[typed.op]
-    left, right = (reader(argument) for argument in typed.args)
-    with_equal = typed.op in ("eq", "le", "ge")
-
-    def kernel(one: Any, other: Any) -> pa.Array:
-        first, second = left(one), right(other)
-        mask = compare(first, second)
-        nan, other_nan = np.isnan(first), np.isnan(second)
-        if np.any(nan) or np.any(other_nan):
-            if typed.op == "ne":
-                corrected = nan != other_nan
-            elif typed.op in ("lt", "le"):
-                corrected = ~nan & other_nan
-            elif typed.op in ("gt", "ge"):
-                corrected = nan & ~other_nan
-            else:
-                corrected = np.zeros_like(mask)
-            corrected = corrected | (nan & other_nan) if with_equal else corrected
-            mask = np.where(nan | other_nan, corrected, mask)
-        return booleans(mask, validity(one, other))
-
-    return kernel
-
-
-def _decimal_comparison(typed: Typed) -> Kernel:
-    """Compare the low 64 bits where all values fit in them, which is nearly always."""
-    general = arrow(_ARROW_NAMES[typed.op])
-    compare = _COMPARE[typed.op]
-    readers = [_low_words(argument) for argument in typed.args]
-
-    def kernel(one: Any, other: Any) -> pa.Array:
-        first, second = readers[0](one), readers[1](other)
-        if first is None or second is None:
-            return general(one, other)
-        return booleans(compare(first, second), validity(one, other))
-
-    return kernel
-
-
-def _low_words(argument: Typed) -> Kernel:
-    if argument.op == "literal":
-        value = reader(argument)(None)
-        fitting = value if _INT64.min <= value <= _INT64.max else None
-        return lambda _: fitting
-
-    def read(value: pa.Array) -> Any:
-        pairs = numbers(value)
-        low = pairs[:, 0]
-        return low if np.array_equal(low >> 63, pairs[:, 1]) else None
-
-    return read

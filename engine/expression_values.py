@@ -102,7 +102,7 @@ def numbers(array: pa.Array) -> npt.NDArray[Any]:
 def dtype_of(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of a fixed-width type's memory; times are integers."""
     if pt.is_integer(kind) or pt.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        return np.dtype(str(kind.to_pandas_dtype().__name__))
     return np.dtype(np.int32 if kind.bit_width == 32 else np.int64)
 
 

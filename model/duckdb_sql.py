@@ -293,7 +293,9 @@ def _truncated(text: str, unit: str) -> str:
 
 
 def _formatted(text: str, pattern: str) -> str:
-    plain = "".join(f"%{letter}" if letter else between.replace("%", "%%") for letter, between in format_pieces(pattern))
+    plain = "".join(
+        f"%{letter}" if letter else between.replace("%", "%%") for letter, between in format_pieces(pattern)
+    )
     return f"strftime({text}, {_quoted(plain)})"
 
 

@@ -4,6 +4,7 @@ The names below are the public ones. Each is imported from its module when it is
 ``import penstock`` and ``penstock --help`` cost next to nothing.
 """
 
+import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,9 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> Any:
     """Import a public name from where it lives."""
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+        close = difflib.get_close_matches(name, __all__, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(f"penstock.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

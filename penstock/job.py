@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -96,7 +95,7 @@ class Job:
         A second Ctrl-C aborts. ``options`` are those of `RunOptions` and `LoopOptions`.
         """
         chosen = make_options(name, options)
-        launcher = _launcher.get()
+        launcher = _launchers[-1] if _launchers else None
         if launcher is not None:
             return launcher.launch(self, chosen)
         return execute(self, chosen)
@@ -104,9 +103,9 @@ class Job:
     def start(self, name: str | None = None, **options: Any) -> "Handle":
         """Start in a thread of its own and return at once."""
         chosen = make_options(name, options)
-        launcher = _launcher.get()
+        launcher = _launchers[-1] if _launchers else None
         if launcher is not None:
-            launcher.launch(self, chosen)
+            return launcher.start(self, chosen)
         return Handle(embed(self, chosen))
 
 
@@ -114,7 +113,10 @@ class Launcher(Protocol):
     """What a command puts in place of `Job.run`."""
 
     def launch(self, job: Job, options: RunOptions) -> JobMetrics:
-        """Take the job over; may raise `Captured` to end the user's file there."""
+        """Take the job over instead of `run`; may raise `Captured` to end the user's file there."""
+
+    def start(self, job: Job, options: RunOptions) -> "Handle":
+        """Take the job over instead of `start`; may raise `Captured` as well."""
 
 
 class Captured(BaseException):
@@ -204,7 +206,7 @@ def embed(job: Job, options: RunOptions) -> EmbeddedJob:
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:
     """Run a job in this thread, with Ctrl-C as a clean stop."""
     embedded = embed(job, options)
-    with _interruptible(embedded):
+    with interruptible(embedded):
         embedded.run(progress)
     return embedded.metrics()
 
@@ -212,15 +214,15 @@ def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> 
 @contextmanager
 def launching(launcher: Launcher) -> Iterator[None]:
     """Let every `run` and `start` inside go to the launcher."""
-    token = _launcher.set(launcher)
+    _launchers.append(launcher)
     try:
         yield
     finally:
-        _launcher.reset(token)
+        _launchers.remove(launcher)
 
 
 @contextmanager
-def _interruptible(job: EmbeddedJob) -> Iterator[None]:
+def interruptible(job: EmbeddedJob) -> Iterator[None]:
     """Turn the first Ctrl-C into a stop; the second one interrupts as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -237,7 +239,8 @@ def _interruptible(job: EmbeddedJob) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-_launcher: ContextVar[Launcher | None] = ContextVar("launcher", default=None)
+_launchers: list[Launcher] = []
+"""The launchers in place, innermost last; of the whole process, so that jobs run in threads go to them as well."""
 
 _default_job = Job()
 

@@ -10,7 +10,7 @@ from penstock.engine.connectors.print_sink import PrintSink
 from penstock.engine.embedded import EmbeddedJob, Progress
 from penstock.engine.ledger import OperatorLine
 from penstock.engine.metrics import JobMetrics
-from penstock.job import Handle, Job, RunOptions, _interruptible, embed
+from penstock.job import Handle, Job, RunOptions, interruptible, embed
 from penstock.model.job_graph import SinkSpec
 from penstock.progress import showing, watched
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
@@ -77,7 +77,7 @@ class Runner:
         self.launches += 1
         options = self._overrides.apply(options)
         embedded = embed(job, options)
-        with showing(options.name, enabled=self._shows(job)) as progress, _interruptible(embedded):
+        with showing(options.name, enabled=self._shows(job)) as progress, interruptible(embedded):
             embedded.run(progress)
         return self._report(job, options, embedded)
 

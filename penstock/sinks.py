@@ -1,6 +1,5 @@
 """Where streams end: the ``write_...`` methods and what they return."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -113,7 +112,7 @@ class Writes:
 
     def print(self, *, mode: str = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
         """Print every row."""
-        return self.write(PrintSink(file or sys.stdout), mode=mode, key=key)
+        return self.write(PrintSink(file), mode=mode, key=key)
 
     def write_black_hole(self, *, mode: str = "append", key: Key = None) -> SinkHandle:
         """Count rows and forget them; every column is computed."""

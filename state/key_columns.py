@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from penstock.model.errors import NumericOverflowError, PlanError, SchemaError
 from penstock.state import kernels
-from penstock.state.arrays import NO_BYTES, read_only
+from penstock.state.arrays import read_only
 from penstock.state.decimal_kernels import restore_zeros, strip_zeros
+from penstock.state.text_arrays import is_text, read_text, write_text
 
 Words = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -86,7 +87,7 @@ def word_count(type_: pa.DataType) -> int:
 def is_bytes(type_: pa.DataType) -> bool:
     """Whether values of this type are byte strings (text, binary, dictionaries of them)."""
     type_ = _plain(type_)
-    return _is_text(type_) or _is_binary(type_)
+    return is_text(type_) or _is_binary(type_)
 
 
 def read_column(column: pa.Array, type_: pa.DataType) -> KeyColumn:
@@ -144,36 +145,6 @@ def write_column(column: KeyColumn, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, length, [validity, pa.py_buffer(values)])
 
 
-def text_arrays(column: pa.Array) -> tuple[NDArray[np.uint8], Words]:
-    """Return (data, offsets) of a string or binary column without nulls, both in Arrow's own memory if they can be."""
-    large = pt.is_large_string(column.type) or pt.is_large_binary(column.type)
-    width: np.dtype[Any] = np.dtype(np.int64 if large else np.int32)
-    buffers = column.buffers()
-    if len(column) == 0:
-        return NO_BYTES, np.zeros(1, np.int64)
-    offsets = np.frombuffer(buffers[1], width, count=len(column) + 1, offset=column.offset * width.itemsize)
-    data = NO_BYTES if buffers[2] is None else np.frombuffer(buffers[2], np.uint8)
-    return data, offsets.astype(np.int64, copy=False)
-
-
-def text_column(type_: pa.DataType, data: NDArray[np.uint8], offsets: Words, validity: pa.Buffer | None) -> pa.Array:
-    """Build an array of a string or binary type, of any layout, over data and offsets (the first is 0).
-
-    Raises:
-        NumericOverflowError: more than 2 GiB for a type that counts in 32 bits.
-    """
-    length = len(offsets) - 1
-    if pt.is_large_string(type_) or pt.is_large_binary(type_):
-        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(type_, length, buffers)
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise NumericOverflowError(f"{offsets[-1]} bytes do not fit into one {type_} array: read fewer rows at once.")
-    plain = pa.string() if _is_text(type_) else pa.binary()
-    buffers = [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-    array = pa.Array.from_buffers(plain, length, buffers)
-    return array if type_ == plain else array.cast(type_)
-
-
 def _with_nulls(hashes: Hashes, nulls: NDArray[np.bool_] | None) -> Hashes:
     if nulls is not None:
         hashes[nulls] = kernels.NULL_HASH
@@ -182,10 +153,6 @@ def _with_nulls(hashes: Hashes, nulls: NDArray[np.bool_] | None) -> Hashes:
 
 def _plain(type_: pa.DataType) -> pa.DataType:
     return type_.value_type if pt.is_dictionary(type_) else type_
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pt.is_string(type_) or pt.is_large_string(type_) or pt.is_string_view(type_))
 
 
 def _is_binary(type_: pa.DataType) -> bool:
@@ -212,7 +179,7 @@ def _dtype(type_: pa.DataType) -> np.dtype[Any] | None:
 
 
 def _family(type_: pa.DataType) -> str:
-    if _is_text(type_):
+    if is_text(type_):
         return "text"
     if _is_binary(type_):
         return "binary"
@@ -291,7 +258,7 @@ def _read_bytes(column: pa.Array, nulls: NDArray[np.bool_] | None) -> ByteColumn
         column = column.cast(pa.string())
     if nulls is not None:
         column = column.fill_null(b"" if _is_binary(column.type) else "")
-    data, offsets = text_arrays(column)
+    data, offsets = read_text(column)
     return ByteColumn(data, offsets, nulls)
 
 
@@ -301,7 +268,7 @@ def _write_bytes(column: ByteColumn, type_: pa.DataType, validity: pa.Buffer | N
         present = slice(None) if column.nulls is None else ~column.nulls
         values[present] = column.data[: column.offsets[-1]].reshape(-1, type_.byte_width)
         return pa.Array.from_buffers(type_, len(values), [validity, pa.py_buffer(values)])
-    return text_column(type_, column.data, column.offsets, validity)
+    return write_text(type_, column.data, column.offsets, validity)
 
 
 def _bitmap(bits: NDArray[np.bool_]) -> pa.Buffer:

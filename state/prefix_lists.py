@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from penstock.model.errors import StateBudgetError
 from penstock.state import prefix_kernels as kernels
-from penstock.state.arrays import NO_INTEGERS, read_only, zeros
+from penstock.state.arrays import read_only, zeros
 from penstock.state.budget import Account
 from penstock.state.prefix_kernels import HEAP, LIVE, NOBODY, ListArrays
 
@@ -60,7 +60,7 @@ class PrefixLists:
     def of(self, prefixes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Slots]:
         """Return how many slots each of these prefixes has, and the slots, prefix by prefix, oldest first."""
         if len(prefixes) == 0:
-            return NO_INTEGERS, NO_INTEGERS
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         prefixes = read_only(prefixes)
         counts = np.empty(len(prefixes), np.int64)
         kernels.count(prefixes, self._lists, counts)
@@ -86,7 +86,7 @@ class PrefixLists:
         """Return prefixes < bound, ascending: all live ones and perhaps some that have no slots."""
         first = self.first()
         if first is None or first >= bound:
-            return NO_INTEGERS
+            return np.empty(0, np.int64)
         found = np.empty(self._counters[HEAP], np.int64)
         return np.unique(found[: kernels.below(bound, self._lists.heap, self._counters, found)])
 

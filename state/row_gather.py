@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from penstock.state import row_kernels as kernels
 from penstock.state.arrays import read_only
-from penstock.state.key_columns import text_column
 from penstock.state.row_kernels import COLUMN_FIELDS, COLUMNS, OFFSET, VALIDITY, VALUES
+from penstock.state.text_arrays import write_text
 
 Ints = NDArray[np.int64]
 
@@ -56,7 +56,7 @@ def _gather(batches: Sequence[pa.RecordBatch], entries: Ints, chunks: Ints, rows
         kernels.gather_spans(entries, field, chunks, rows, starts, offsets)
         data = np.empty(offsets[-1], np.uint8)
         kernels.copy_spans(starts, offsets, data)
-        return text_column(type_, data, offsets, validity)
+        return write_text(type_, data, offsets, validity)
     width = type_.bit_width // 8
     values = np.empty(count * width, np.uint8)
     kernels.gather_values(entries, field, width, chunks, rows, values)

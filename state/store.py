@@ -44,7 +44,8 @@ class Bag:
 class Objects:
     """A column of opaque objects (sketches) that know their own bytes.
 
-    ``encode`` and ``decode`` must be exact inverses; ``size`` estimates an object's bytes for the budget.
+    ``encode`` (to bytes) and ``decode`` must be exact inverses; ``size`` estimates an object's bytes for the budget and
+    is asked again now and then, for objects change where they lie.
     """
 
     encode: Any
@@ -102,7 +103,7 @@ class KeyedTable(ABC):
         """Find the slot of every row's key, creating the absent ones.
 
         Raises:
-            StateBudgetError: the table (with its siblings in the store) would exceed the budget.
+            StateBudgetError: the table (with its siblings in the store) would exceed the budget; nothing was created.
         """
 
     @abstractmethod
@@ -186,17 +187,24 @@ class TextCells(ABC):
 
     @abstractmethod
     def set(self, slots: Slots, values: pa.Array) -> None:
-        """Store values[i] in slots[i]; a slot that repeats keeps its last value."""
+        """Store values[i] in slots[i]; a slot that repeats keeps its last value.
+
+        Raises:
+            StateBudgetError: there is no room for the values; nothing was stored.
+        """
 
 
 class BagCells(ABC):
-    """The cells of one `Bag` column: each a multiset of values."""
+    """The cells of one `Bag` column: each a multiset of values, which are equal as keys are (one NaN, 1.0 is 1.00)."""
 
     @abstractmethod
     def add(self, slots: Slots, values: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
         """Add counts[i] (default 1, may be negative) of values[i] to the bag of slots[i]; null values count as values.
 
         A value whose count reaches zero is forgotten; a negative count is kept (a retraction before its insert).
+
+        Raises:
+            StateBudgetError: there is no room for the values; nothing was added.
         """
 
     @abstractmethod
@@ -225,11 +233,19 @@ class StateStore(ABC):
 
     @abstractmethod
     def log(self, name: str, schema: pa.Schema) -> "RowLog":
-        """Open (or create) a log of rows."""
+        """Open (or create) a log of rows; asking again for the same name returns the same log.
+
+        Raises:
+            SchemaError: the name exists with another schema.
+        """
 
     @abstractmethod
     def set_budget(self, budget_bytes: int | None) -> None:
-        """Change the byte budget of all tables and logs together, at once."""
+        """Change the byte budget of all tables and logs together, at once.
+
+        Raises:
+            StateBudgetError: they hold more and nothing lies below to take it; the old budget stays.
+        """
 
     @abstractmethod
     def bytes_used(self) -> int:
@@ -248,7 +264,12 @@ class RowLog(ABC):
 
     @abstractmethod
     def append(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
-        """Store rows and return their ids, consecutive and ascending."""
+        """Store rows and return their ids, consecutive and ascending over the life of the log.
+
+        Raises:
+            SchemaError: the rows have another schema than the log.
+            StateBudgetError: there is no room for the rows; nothing was stored.
+        """
 
     @abstractmethod
     def take(self, ids: NDArray[np.int64], columns: Sequence[str] | None = None) -> pa.RecordBatch:

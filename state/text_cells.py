@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.model.errors import SchemaError
 from penstock.state.arrays import read_only, zeros
 from penstock.state.budget import Account
 from penstock.state.byte_arena import ByteArena
 from penstock.state.cell_kernels import store_cells
-from penstock.state.key_columns import ByteColumn, read_column, write_column
+from penstock.state.key_columns import ByteColumn, is_bytes, read_column, write_column
 from penstock.state.keys import gather_bytes
 from penstock.state.store import Slots, TextCells
 
@@ -19,6 +20,8 @@ class MemoryTextCells(TextCells):
     """Cells of a string or binary type; null where nothing was set."""
 
     def __init__(self, type_: pa.DataType, account: Account) -> None:
+        if not is_bytes(type_):
+            raise SchemaError(f"a text column cannot hold {type_}: it is for strings and binaries.")
         self.type = type_
         self._account = account
         self._arena = ByteArena(account)
@@ -42,8 +45,7 @@ class MemoryTextCells(TextCells):
         if len(slots) == 0:
             return
         column = read_column(values, self.type)
-        if not isinstance(column, ByteColumn):
-            raise TypeError(f"a text column cannot hold {self.type}.")
+        assert isinstance(column, ByteColumn)
         self._make_room(int(column.offsets[-1] - column.offsets[0]))
         nulls = np.zeros(0, np.bool_) if column.nulls is None else column.nulls
         store_cells(

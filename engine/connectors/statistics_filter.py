@@ -154,13 +154,16 @@ class StatisticsFilter:
     def _evaluated(self, kind: type[exp.Expr], column: exp.Column, constant: exp.Expr, *, greatest: bool) -> Possible:
         comparison = Expr(kind(this=column.copy(), expression=constant.copy()))
         try:
-            compiled = compile_predicate(comparison, self._schema, "statistics")
+            compiled = compile_predicate(comparison, pa.schema([self._schema.field(column.name)]), "statistics")
         except PenstockError:
             return _everywhere
 
         def possible(statistics: PartStatistics) -> Mask:
+            values = statistics.greatest if greatest else statistics.least
+            if column.name not in values.schema.names:
+                return np.ones(len(statistics.rows), np.bool_)
             try:
-                found = compiled(statistics.greatest if greatest else statistics.least)
+                found = compiled(values.select([column.name]))
             except (PenstockError, pa.ArrowException):
                 return np.ones(len(statistics.rows), np.bool_)
             return np.asarray(found.fill_null(True))

@@ -86,16 +86,36 @@ def index_rows(windows: Ints, keys: Ints, table: Ints, older: Ints) -> None:
 
 
 @jit
-def find_rows(windows: Ints, keys: Ints, table: Ints, table_windows: Ints, table_keys: Ints) -> Ints:
-    """Return the newest row that `index_rows` chained under each (window, key), -1 where there is none."""
+def match_rows(
+    windows: Ints,
+    keys: Ints,
+    table: Ints,
+    table_windows: Ints,
+    table_keys: Ints,
+    older: Ints,
+    row: int,
+    at: int,
+    row_out: Ints,
+    match_out: Ints,
+) -> tuple[int, int, int]:
+    """Write (row, row that `index_rows` chained under its (window, key)) pairs until the outputs are full.
+
+    ``row``, ``at`` and the result are those of `expand_chains`.
+    """
     mask = np.uint64(table.size - 1)
-    heads = np.empty(keys.size, np.int64)
-    for i in range(keys.size):
-        place = _place(windows[i], keys[i]) & mask
-        while True:
-            found = table[place]
-            if found < 0 or (table_keys[found] == keys[i] and table_windows[found] == windows[i]):
-                break
-            place = (place + np.uint64(1)) & mask
-        heads[i] = found
-    return heads
+    filled = 0
+    while filled < row_out.size:
+        while at < 0:
+            row += 1
+            if row >= keys.size:
+                return filled, row, -1
+            place = _place(windows[row], keys[row]) & mask
+            at = table[place]
+            while at >= 0 and (table_keys[at] != keys[row] or table_windows[at] != windows[row]):
+                place = (place + np.uint64(1)) & mask
+                at = table[place]
+        row_out[filled] = row
+        match_out[filled] = at
+        filled += 1
+        at = older[at]
+    return filled, row, at

@@ -64,8 +64,19 @@ def assign_sessions(
     for row in range(len(owners)):
         key = owners[row]
         time = times_us[row]
-        after = NONE
         session = head[key] - 1
+        if session >= base:
+            # Most rows go on where the newest session of their key stands; the rest is for those that do not.
+            at = session - base
+            if created[NEW_FIRST, at] <= time <= created[NEW_LAST, at] + gap_us:
+                created[NEW_LAST, at] = max(created[NEW_LAST, at], time)
+                session_of_row[row] = session
+                continue
+        elif session != NONE and first[session] <= time <= last[session] + gap_us:
+            last[session] = max(last[session], time)
+            session_of_row[row] = session
+            continue
+        after = NONE
         while session != NONE and time < _get(first, created, NEW_FIRST, session) - gap_us:
             after = session
             session = _get(older, created, NEW_OLDER, session)

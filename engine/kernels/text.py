@@ -1,8 +1,10 @@
 """Kernels over the bytes of string arrays: searching, counting, cutting and reading numbers, eight bytes at a time.
 
-`expression_text` and `expression_casts` call them. ``offsets`` (int32, one more than rows) and ``data`` (uint8) are those
-of an Arrow string array; rows under a null are processed like any other.
+`expression_text` and `expression_casts` call them. ``offsets`` (int32, one more than rows) and ``data`` (uint8) are
+those of an Arrow string array; rows under a null are processed like any other.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,7 @@ _LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
 
 
 @inlined
-def _word(at: int, left: int, end: int) -> np.uint64:
+def _word(at: Any, left: Any, end: Any) -> Any:
     """Return the next 8 bytes of a row, or its last ``left`` < 8; what is above them is not to be looked at.
 
     ``end`` is how many bytes of the data come before the end of the row.
@@ -37,7 +39,7 @@ def _word(at: int, left: int, end: int) -> np.uint64:
 
 
 @inlined
-def _matches(word: np.uint64, pattern: np.uint64, left: int) -> np.uint64:
+def _matches(word: np.uint64, pattern: np.uint64, left: Any) -> Any:
     """Return a word with the top bit set of every byte that equals the pattern's, among the first ``left``."""
     x = word ^ pattern
     found = ~(((x & _LOW7) + _LOW7) | x | _LOW7)
@@ -47,7 +49,7 @@ def _matches(word: np.uint64, pattern: np.uint64, left: int) -> np.uint64:
 
 
 @inlined
-def _first(found: np.uint64) -> int:
+def _first(found: np.uint64) -> Any:
     """Return the index of the lowest byte whose top bit is set."""
     below = (found & (~found + _1)) - _1
     return np.int64((((below & _ONES) * _ONES) >> _56) - _1)
@@ -70,10 +72,7 @@ def equals(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[np.
     for i in range(result.size):
         start = np.int64(offsets[i])
         left = np.int64(offsets[i + 1]) - start
-        if start <= safe:
-            word = load64(base + start)
-        else:
-            word = _word(base + start, left, start + left)
+        word = load64(base + start) if start <= safe else _word(base + start, left, start + left)
         same = (left == size) & ((word ^ pattern) & mask == _0)
         if size > 8 and same:
             same = same_bytes(base + start, other, size)
@@ -124,8 +123,8 @@ def contains(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[n
 def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: npt.NDArray[np.int64]) -> None:
     """Write where the first parts of each row begin: starts[row, k] for part k (0 is the row's own start).
 
-    starts[row, parts] is the end of the row plus the separator's size, so that a part ends that much before the next one
-    begins; behind it is -1.
+    starts[row, parts] is the end of the row plus the separator's size, so that a part ends that much before the next
+    one begins; behind it is -1.
     """
     base = address(data)
     other = address(separator)
@@ -170,11 +169,10 @@ def parse_integers(
     for i in range(numbers.size):
         at = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
-        negative = False
-        if at < end and (data[at] == 45 or data[at] == 43):
-            negative = data[at] == 45
+        negative = at < end and bool(data[at] == 45)
+        if negative or (at < end and data[at] == 43):
             at += 1
-        fine = at < end
+        fine = bool(at < end)
         value = _0
         while at < end:
             digit = np.uint64(data[at]) - np.uint64(48)

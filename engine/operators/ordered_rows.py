@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_text
 from penstock.engine.kernels.order import mark_ties
-from penstock.engine.operators.row_chunks import RowChunks
+from penstock.engine.operators.row_chunks import RowChunks, Waiting
 from penstock.state.arrays import read_only
 from penstock.state.store import StateStore
 
@@ -39,7 +39,7 @@ class OrderedRows:
         About ``rows_at_once`` come at a time; rows of one time always come together. What order they have among
         themselves is for `tie_order` to say, once their keys are known.
         """
-        waiting = self._waiting.below(before_us)
+        waiting = Waiting.concat(self._waiting.below(before_us))
         self._waiting.forget_below(before_us)
         order = np.argsort(waiting.at, kind="stable")
         ids, times_us = waiting.ids[order], waiting.at[order]

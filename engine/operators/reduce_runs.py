@@ -61,12 +61,14 @@ class RunRows(ReduceState):
         base = np.append(0, np.cumsum(last_run + 1))
         cells, count = base[piece.groups] + runs, int(base[-1])
         owners = np.repeat(np.arange(len(slots)), last_run + 1)
-        known = self.table.array("rows")[slots] > 0
         first_us, last_us = np.empty(count, np.int64), np.empty(count, np.int64)
+        known = self.table.array("rows")[slots] > 0
+        open_cells, open_slots = base[:-1][known], slots[known]
+        last_us[open_cells] = self.table.array("last_us")[open_slots]
         # Times ascend, and of several values for one cell the last stays: written backwards, it is the first.
-        first_us[cells[::-1]] = piece.times_us[::-1]
         last_us[cells] = piece.times_us
-        first_us[base[:-1][known]] = self.table.array("first_us")[slots[known]]
+        first_us[cells[::-1]] = piece.times_us[::-1]
+        first_us[open_cells] = self.table.array("first_us")[open_slots]
         rows = np.bincount(cells, minlength=count)
         rows[base[:-1]] += self.table.array("rows")[slots]
         reduced: list[dict[str, object] | None] = [None] * count

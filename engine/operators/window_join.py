@@ -4,14 +4,13 @@ Rows wait unindexed until the watermark closes their windows; then one hash join
 sides, keyed by (window, keys), finds the pairs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.kernels.join import expand_chains, find_rows, index_rows
 from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
 from penstock.engine.operators.event_time import event_times_us, time_array
 from penstock.engine.operators.join_schema import (
@@ -22,14 +21,14 @@ from penstock.engine.operators.join_schema import (
     window_bounds_type,
 )
 from penstock.engine.operators.join_side import JoinSide
-from penstock.engine.operators.join_windows import WindowRows, shared_windows
+from penstock.engine.operators.join_windows import shared_windows
 from penstock.engine.operators.pane_windows import PaneWindows
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.window_index import WindowIndex
 from penstock.model.errors import BugError
 from penstock.model.job_graph import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling
-from penstock.state.arrays import read_only
 from penstock.state.keys import KeyBatch
 
 Ints = NDArray[np.int64]
@@ -60,6 +59,7 @@ class WindowJoin(Operator):
             _Side(JoinSide(left, side_columns(spec, 0), spec.left_keys, types, name), left, side_columns(spec, 0)),
             _Side(JoinSide(right, side_columns(spec, 1), spec.right_keys, types, name), right, side_columns(spec, 1)),
         )
+        self._exact = self._sides[0].exact
         self._closed = self._windows.open_from(START_OF_TIME_US)
         self._ingest_ns = 0
 
@@ -67,24 +67,26 @@ class WindowJoin(Operator):
         """Open both sides' logs."""
         super().open(context)
         for side, name in zip(self._sides, ("left", "right"), strict=True):
-            side.waiting = RowChunks(context.state, name, side.join.fields)
-        self._left_out = np.empty(context.batch_rows, np.int64)
-        self._right_out = np.empty(context.batch_rows, np.int64)
+            side.waiting = RowChunks(context.state, name, side.join.fields, side.words)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Keep the rows whose windows are not all over."""
         side, counters = self._sides[port], self.context.counters
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
-        rows, late = side.split_late(batch.rows, self._windows, self._closed)
-        if late is not None:
-            counters.late += late.num_rows
-            yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
-        if rows.num_rows:
-            kept, times = side.join.read(self.context, rows, [side.time.name])
-            counters.folded += kept.num_rows
+        rows = batch.rows
+        panes, first = self._windows.panes(event_times_us(rows, side.time))
+        open_from = self._windows.first_pane(self._closed)
+        if first < open_from:
+            late = panes < open_from
+            counters.late += int(np.count_nonzero(late))
+            yield (LATE_RIGHT if port else LATE), batch.with_rows(rows.filter(pa.array(late)))
+            rows, panes = rows.filter(pa.array(~late)), panes[~late]
+        kept, times = side.join.read(self.context, rows, [side.time.name])
+        counters.folded += kept.num_rows
+        if kept.num_rows < rows.num_rows:
             panes, _ = self._windows.panes(event_times_us(times, side.time))
-            side.waiting.add(kept, panes)
+        side.waiting.add(kept, panes)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Emit the pairs of the windows this closes, and let go of their rows."""
@@ -94,9 +96,9 @@ class WindowJoin(Operator):
         self._closed = closed
         touched = self._windows.first_pane(closed - 1) + self._windows.per_window
         left, right = (side.waiting.below(touched) for side in self._sides)
-        if left.ids.size and right.ids.size:
-            for left_rows, right_rows in shared_windows(self._windows, left.at, right.at, first, closed):
-                yield from self._join(left, left_rows, right, right_rows)
+        if left and right:
+            for sides in shared_windows(self._windows, left, right, first, closed):
+                yield from self._join(sides)
         for side in self._sides:
             side.waiting.drop_below(self._windows.first_pane(closed))
 
@@ -106,41 +108,32 @@ class WindowJoin(Operator):
             return time_us
         return max(START_OF_TIME_US, time_us - self._windows.lateness_us)
 
-    def _join(
-        self, left: Waiting, left_rows: WindowRows, right: Waiting, right_rows: WindowRows
-    ) -> Iterator[Emission]:
-        ids = (left.ids[left_rows.positions], right.ids[right_rows.positions])
-        windows = (left_rows.windows, right_rows.windows)
-        keys = [side.join.encode(side.waiting.take(of, side.join.keys)) for side, of in zip(self._sides, ids, strict=True)]
-        for positions in self._pairs(windows, keys):
-            if not positions[0].size:
-                continue
-            rows = [
-                side.waiting.take(of[position], side.columns)
-                for side, of, position in zip(self._sides, ids, positions, strict=True)
-            ]
-            yield MAIN, Batch(self._build(rows, windows[0][positions[0]]), ingest_ns=self._ingest_ns)
+    def _join(self, sides: tuple[Sequence[Waiting], Sequence[Waiting]]) -> Iterator[Emission]:
+        """Emit the pairs of equal (window, keys): index the smaller side and look the other's rows up."""
+        small = int(_count(sides[1]) < _count(sides[0]))
+        index = WindowIndex(Waiting.concat(sides[small]), self.context.batch_rows)
+        pairs, count = [], 0
+        for part in sides[1 - small]:
+            for positions, matches in index.match(part):
+                if count + len(matches) > self.context.batch_rows:
+                    yield from self._emit(pairs)
+                    pairs, count = [], 0
+                ids = (index.rows.ids[matches], part.ids[positions])
+                pairs.append((ids[small], ids[1 - small], index.rows.at[matches]))
+                count += len(matches)
+        yield from self._emit(pairs)
 
-    def _pairs(self, windows: tuple[Ints, Ints], keys: list[KeyBatch]) -> Iterator[tuple[Ints, Ints]]:
-        """Yield the positions of equal (window, keys) on both sides, at most ``batch_rows`` pairs at a time."""
-        words = [_comparable(batch) for batch in keys]
-        build = 0 if len(keys[0]) <= len(keys[1]) else 1
-        probe = 1 - build
-        of_build = read_only(windows[build]), words[build]
-        table = np.full(1 << (2 * len(keys[build])).bit_length(), -1, np.int64)
-        older = np.empty(len(keys[build]), np.int64)
-        index_rows(*of_build, table, older)
-        heads = read_only(find_rows(read_only(windows[probe]), words[probe], read_only(table), *of_build))
-        outs = (self._left_out, self._right_out)
-        row = at = -1
-        filled = self.context.batch_rows
-        while filled == self.context.batch_rows:
-            filled, row, at = expand_chains(heads, read_only(older), row, at, outs[probe], outs[build])
-            left, right = outs[0][:filled], outs[1][:filled]
-            if not _is_exact(keys[0]):
-                same = _same_keys(keys[0].take(left), keys[1].take(right))
-                left, right = left[same], right[same]
-            yield left, right
+    def _emit(self, pairs: list[tuple[Ints, Ints, Ints]]) -> Iterator[Emission]:
+        """Emit pairs of (left id, right id, window), at most ``batch_rows`` of them, as one batch."""
+        if not pairs:
+            return
+        *ids, windows = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        if not self._exact:
+            same = np.flatnonzero(_same_keys(*(side.keys(of) for side, of in zip(self._sides, ids, strict=True))))
+            ids, windows = [of[same] for of in ids], windows[same]
+        if len(windows):
+            rows = [side.waiting.take(of, side.columns) for side, of in zip(self._sides, ids, strict=True)]
+            yield MAIN, Batch(self._build(rows, windows), ingest_ns=self._ingest_ns)
 
     def _build(self, rows: list[pa.RecordBatch], windows: Ints) -> pa.RecordBatch:
         ends_us = self._windows.ends_of(windows)
@@ -155,7 +148,7 @@ class WindowJoin(Operator):
 
 
 class _Side:
-    """One input: its keys, its event time, what the output needs of it, and its rows that wait."""
+    """One input: its keys, its event time, what the output needs of it, and its rows that wait, placed by pane."""
 
     waiting: RowChunks
 
@@ -166,25 +159,23 @@ class _Side:
         self.time: TimeColumn = schema.time
         self.columns = columns
 
-    def split_late(
-        self, rows: pa.RecordBatch, windows: PaneWindows, closed: int
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """Return the rows that have an open window, and those that have none."""
-        panes, first = windows.panes(event_times_us(rows, self.time))
-        open_from = windows.first_pane(closed)
-        if first >= open_from:
-            return rows, None
-        late = panes < open_from
-        return rows.filter(pa.array(~late)), rows.filter(pa.array(late))
+    def words(self, rows: pa.RecordBatch) -> Ints:
+        """Return one word per key: the key itself if it is `exact`, else its hash."""
+        keys = self.join.encode(rows)
+        return keys.words[:, 0] if self.exact else keys.hashes.view(np.int64)
+
+    @property
+    def exact(self) -> bool:
+        """Whether one word is the whole key."""
+        return self.join.codec.words == 1 and not self.join.codec.has_bytes
+
+    def keys(self, ids: Ints) -> KeyBatch:
+        """Return the keys of rows that wait."""
+        return self.join.encode(self.waiting.take(ids, self.join.keys))
 
 
-def _is_exact(keys: KeyBatch) -> bool:
-    """Whether one word is the whole key, so that equal words are equal keys."""
-    return keys.data is None and keys.words.shape[1] == 1
-
-
-def _comparable(keys: KeyBatch) -> Ints:
-    return read_only(keys.words[:, 0] if _is_exact(keys) else keys.hashes.view(np.int64))
+def _count(parts: Sequence[Waiting]) -> int:
+    return sum(part.ids.size for part in parts)
 
 
 def _same_keys(one: KeyBatch, other: KeyBatch) -> NDArray[np.bool_]:

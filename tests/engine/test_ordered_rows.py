@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US
 from penstock.engine.operators.ordered_rows import OrderedRows, sort_keys, split_late, tie_order
-from penstock.engine.operators.row_chunks import RowChunks
+from penstock.engine.operators.row_chunks import RowChunks, Waiting
 from penstock.state.memory_store import MemoryStore
 
 FIELDS = pa.schema([("at", pa.int64()), ("k", pa.int64()), ("v", pa.string()), ("l", pa.list_(pa.int64()))])
@@ -126,7 +126,7 @@ def test_chunks_of_any_size_are_found_again_after_a_restart() -> None:
     for again in (chunks, RowChunks(store, "rows", fields)):
         assert len(again) == sum(place >= 10 for place in places)
         assert again.first() == 10
-        waiting = again.below(20)
+        waiting = Waiting.concat(again.below(20))
         assert sorted(waiting.at.tolist()) == sorted(place for place in places if 10 <= place < 20)
         assert again.take(waiting.ids)["v"].to_pylist() == waiting.at.tolist()
     assert RowChunks(store, "none", fields).first() is None

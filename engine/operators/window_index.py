@@ -1,0 +1,52 @@
+"""A hash index over the rows of a window join's smaller side, by (window, key)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.engine.kernels.join import index_rows, match_rows
+from penstock.engine.operators.row_chunks import Waiting
+from penstock.state.arrays import read_only
+
+Ints = NDArray[np.int64]
+
+
+class WindowIndex:
+    """Rows placed by window, with one word of their key beside them; equal words are taken for equal keys."""
+
+    def __init__(self, rows: Waiting, most_pairs: int) -> None:
+        """Index rows; `match` yields at most ``most_pairs`` pairs at a time."""
+        self.rows = rows
+        self._windows, self._words = read_only(rows.at), read_only(rows.words)
+        table = np.full(1 << (2 * rows.ids.size).bit_length(), -1, np.int64)
+        older = np.empty(rows.ids.size, np.int64)
+        index_rows(self._windows, self._words, table, older)
+        self._table, self._older = read_only(table), read_only(older)
+        self._outs = np.empty(most_pairs, np.int64), np.empty(most_pairs, np.int64)
+
+    def match(self, rows: Waiting) -> Iterator[tuple[Ints, Ints]]:
+        """Yield (position in ``rows``, position among the indexed rows) of equal (window, key).
+
+        The arrays are reused: they are good until the next pairs are asked for.
+        """
+        windows, words = read_only(rows.at), read_only(rows.words)
+        positions, matches = self._outs
+        row = at = -1
+        while True:
+            filled, row, at = match_rows(
+                windows,
+                words,
+                self._table,
+                self._windows,
+                self._words,
+                self._older,
+                row,
+                at,
+                positions,
+                matches,
+            )
+            if filled:
+                yield positions[:filled], matches[:filled]
+            if filled < positions.size:
+                return
