@@ -53,6 +53,11 @@ class Accounting:
         self._since_ns = now_ns
         self._spent_ns = dict.fromkeys(Activity, 0)
 
+    def begin(self, now_ns: int) -> None:
+        """Forget what was spent and count from now on."""
+        self._since_ns = now_ns
+        self._spent_ns = dict.fromkeys(Activity, 0)
+
     def enter(self, activity: Activity, now_ns: int) -> None:
         """Close the current activity at ``now_ns`` and begin another (or the same)."""
         self._spent_ns[self.activity] += now_ns - self._since_ns

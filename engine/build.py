@@ -61,7 +61,7 @@ def build(
 ) -> Build:
     """Make operators, channels and instances, and open the operators.
 
-    Nothing runs yet. When opening fails, what was opened is aborted before the error is raised.
+    Nothing runs yet. When opening fails, what was opened is aborted or closed before the error is raised.
     """
     builder = _Builder(graph, options, clock, state, dead_letters)
     try:
@@ -69,6 +69,8 @@ def build(
     except BaseException:
         for operator in builder.opened:
             operator.abort()
+        for head in builder.heads:
+            head.close()
         raise
 
 
@@ -88,6 +90,7 @@ class _Builder:
         self._dead_letters = dead_letters
         self._build = Build(graph)
         self.opened: list[Operator] = []
+        self.heads: list[SourceHead] = []
 
     def build(self) -> Build:
         for edge in self._graph.edges:
@@ -119,6 +122,7 @@ class _Builder:
         name = self._graph.name(task)
         if isinstance(head_node.spec, SourceSpec):
             head = self._head(head_node, head_node.spec, task, index)
+            self.heads.append(head)
             alignment.add(head)
             return Instance(name, index, self._clock, root=root, head=head, alignment=alignment)
         gate = InputGate([item for edge in self._graph.incoming(task.head) for item in self._inputs(edge, task, index)])

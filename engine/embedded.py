@@ -3,9 +3,10 @@
 A thin shell: it owns the waiting, the stop and the end; all work happens in the `Worker` it turns.
 """
 
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from penstock.engine.build import Build, build
 from penstock.engine.clock import SystemClock
@@ -49,8 +50,12 @@ class EmbeddedJob:
         self.build: Build = build(graph, options, self._clock, _state_factory(options), self._dead_letters)
         self.worker = Worker(self.build.instances, self._clock)
         self._started_ns = self._clock.monotonic_ns()
+        self._ended_ns: int | None = None
+        for instance in self.build.instances:
+            instance.accounting.begin(self._started_ns)
         self._stop: bool | None = None
-        self._wakened = threading.Event()
+        # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
+        self._wakened: SimpleQueue[None] = SimpleQueue()
         self.drained = True
 
     def run(self, progress: Progress | None = None) -> None:
@@ -60,19 +65,26 @@ class EmbeddedJob:
         """
         try:
             self._turn(progress)
-        except BaseException:
-            self._abort()
+            self._finish()
+        except BaseException as error:
+            self._abort(error)
             raise
-        self._finish()
+        finally:
+            self._ended_ns = self._clock.monotonic_ns()
+        check_ledger(read_ledger(self.build), ended=True)
 
     def stop(self, *, drain: bool = False) -> None:
-        """Ask the loop to stop: what was read is processed and written; ``drain`` also closes open windows."""
+        """Ask the loop to stop: what was read is processed and written; ``drain`` also closes open windows.
+
+        May be called from a signal handler.
+        """
         self._stop = drain
-        self._wakened.set()
+        self._wakened.put(None)
 
     def metrics(self) -> JobMetrics:
-        """Return a snapshot; may be called from any thread while the job runs."""
-        return read_metrics(self.name, self.build, self._started_ns, self._clock.monotonic_ns())
+        """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
+        now_ns = self._clock.monotonic_ns() if self._ended_ns is None else self._ended_ns
+        return read_metrics(self.name, self.build, self._started_ns, now_ns)
 
     def _turn(self, progress: Progress | None) -> None:
         report_ns = self._clock.monotonic_ns()
@@ -93,8 +105,8 @@ class EmbeddedJob:
         seconds = LONGEST_WAIT_S
         if until_ns is not None:
             seconds = min(seconds, max(0.0, (until_ns - self._clock.monotonic_ns()) / 1e9))
-        self._wakened.wait(seconds)
-        self._wakened.clear()
+        with suppress(Empty):
+            self._wakened.get(timeout=seconds)
 
     def _request_stop(self, drain: bool) -> None:
         self.drained = drain
@@ -104,23 +116,21 @@ class EmbeddedJob:
             self.worker.touch(instance)
 
     def _finish(self) -> None:
-        try:
-            for head in self.build.heads():
-                head.close()
-            for operator in self.build.operators():
-                operator.close()
-        except BaseException:
-            self._abort()
-            raise
-        self._dead_letters.close()
-        check_ledger(read_ledger(self.build), ended=True)
-
-    def _abort(self) -> None:
         for head in self.build.heads():
             head.close()
         for operator in self.build.operators():
-            operator.abort()
+            operator.close()
         self._dead_letters.close()
+
+    def _abort(self, error: BaseException) -> None:
+        """Release everything; what goes wrong with that is a note to the error that it is done for."""
+        closes = [head.close for head in self.build.heads()]
+        aborts = [operator.abort for operator in self.build.operators()]
+        for release in (*closes, *aborts, self._dead_letters.close):
+            try:
+                release()
+            except Exception as second:
+                error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
 
 
 def _state_factory(options: LoopOptions) -> Callable[[str, int], StateStore]:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.engine.compile_arrow import ROW_ERRORS, evaluate_isolating
 from penstock.engine.elements import Batch, Element
 from penstock.engine.transport.in_memory import Channel
 from penstock.state.keys import KeyCodec
@@ -70,7 +71,10 @@ class Broadcast(Output):
 
 
 class Hash(Output):
-    """Rows go to the owner of their key's group: one counting sort and one take per batch."""
+    """Rows go to the owner of their key's group: one counting sort and one take per batch.
+
+    Rows whose key cannot be computed go to the owner of the first group: the operator there rejects them.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class Hash(Output):
 
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
-        hashes = self._codec.hash(self._key_columns(batch.rows).columns)
+        hashes = self._hashes(batch.rows)
         order, counts = partition(hashes, self._owners, len(self.channels))
         rows = batch.rows.take(pa.array(order))
         start = 0
@@ -95,3 +99,13 @@ class Hash(Output):
             if count:
                 channel.put(batch.with_rows(rows.slice(start, count)))
             start += count
+
+    def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
+        try:
+            return self._codec.hash(self._key_columns(rows).columns)
+        except ROW_ERRORS:
+            keyed = evaluate_isolating(self._key_columns, rows)
+        hashes = np.zeros(rows.num_rows, np.uint64)
+        if keyed.result is not None:
+            hashes[np.asarray(keyed.good)] = self._codec.hash(keyed.result.columns)
+        return hashes

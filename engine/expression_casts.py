@@ -154,12 +154,10 @@ def _integers_from_floats(value: pa.Array, target: pa.DataType) -> Checked:
 
 
 def _integers_from_decimals(value: pa.Array, target: pa.DataType) -> Checked:
-    whole = pc.trunc(value)
     limits = np.iinfo(dtype_of(target))
-    wide = value.type.scale
-    kind = pa.decimal256(76, wide)
+    kind = pa.decimal256(76, value.type.scale)
     low, high = (pa.scalar(limit, pa.decimal256(76, 0)).cast(kind) for limit in (limits.min, limits.max))
-    whole = whole.cast(kind)
+    whole = pc.trunc(value.cast(kind))
     right = pc.and_(pc.less_equal(low, whole), pc.less_equal(whole, high))
     good = _where(right)
     kept = whole if good.all() else pc.if_else(right, whole, pa.scalar(None, kind))

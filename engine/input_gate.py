@@ -1,5 +1,6 @@
 """Where an instance's input channels meet: fair choice, merged watermarks, aligned barriers, the end of all inputs."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class InputGate:
         self._drained = True
         self._blocked: set[int] = set()
         self._awaited: Barrier | Reroute | None = None
+        self._released: deque[tuple[int, Element]] = deque()
         self._next = 0
         self._said_idle = False
 
@@ -50,12 +52,14 @@ class InputGate:
 
     def has_input(self) -> bool:
         """Return whether `take` would find an element."""
-        return any(
+        return bool(self._released) or any(
             len(gate_input.channel) and index not in self._blocked for index, gate_input in enumerate(self.inputs)
         )
 
     def take(self) -> tuple[int, Element] | None:
         """Take one element from the next channel that has one; None when it changed nothing for the operators."""
+        if self._released:
+            return self._released.popleft()
         count = len(self.inputs)
         for step in range(count):
             index = (self._next + step) % count
@@ -94,10 +98,13 @@ class InputGate:
         port = self.inputs[index].port
         if all(self._ended):
             return port, EndOfStream(self._drained)
-        # An ended channel counts as having delivered every later barrier and a watermark at the end of time.
+        # An ended channel counts as having delivered a watermark at the end of time and every later barrier.
         if element.drained and self._merge.advance(index, END_OF_TIME_US):
-            return port, Watermark(self._merge.time_us)
-        return self._release(port)
+            self._released.append((port, Watermark(self._merge.time_us)))
+        barrier = self._release(port)
+        if barrier is not None:
+            self._released.append(barrier)
+        return self._released.popleft() if self._released else None
 
     def _align(self, index: int, element: Barrier | Reroute) -> tuple[int, Element] | None:
         self._awaited = element

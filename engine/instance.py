@@ -73,14 +73,17 @@ class Instance:
             return Activity.CORE_WAIT
         return Activity.OUTPUT_WAIT
 
-    def wake_ns(self) -> int | None:
-        """Return the monotonic time of the next timer or poll, None when only an element can wake the instance."""
+    def wake_ns(self, now_ns: int) -> int | None:
+        """Return the monotonic time of the next timer or poll after now, None when none will come.
+
+        What is due already and still cannot run waits for a channel or another source, not for the clock.
+        """
         if self.done:
             return None
         times = [due for node in self._nodes if (due := node.operator.timer_ns()) is not None]
-        if self.head is not None and (poll := self.head.wake_ns()) is not None and poll > 0:
-            times.append(poll)
-        return min(times, default=None)
+        if self.head is not None:
+            times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
+        return min((due for due in times if due > now_ns), default=None)
 
     def has_pending(self) -> bool:
         """Return whether an operator kept something for a quiet moment."""
@@ -106,10 +109,14 @@ class Instance:
         assert self.head is not None
         if self._barriers:
             return True
-        wake_ns = self.head.wake_ns()
+        due_ns = self.head.linger_ns()
+        return self._may_poll(self.head, now_ns) or (due_ns is not None and due_ns <= now_ns)
+
+    def _may_poll(self, head: SourceHead, now_ns: int) -> bool:
+        wake_ns = head.wake_ns()
         if wake_ns is None or wake_ns > now_ns:
             return False
-        return self._alignment is None or self._alignment.may_read(self.head)
+        return self._alignment is None or self._alignment.may_read(head)
 
     def _next(self, idle: bool) -> Iterator[Output]:
         now_ns = self._clock.monotonic_ns()
@@ -125,10 +132,7 @@ class Instance:
         assert self.head is not None
         while self._barriers:
             yield from self._push(0, self._barriers.pop(0))
-        wake_ns = self.head.wake_ns()
-        if wake_ns is None or wake_ns > now_ns or (self._alignment and not self._alignment.may_read(self.head)):
-            return
-        for element in self.head.poll():
+        for element in self.head.poll() if self._may_poll(self.head, now_ns) else self.head.leave():
             yield from self._push(0, element)
 
     def _push(self, port: int, element: Element) -> Iterator[Output]:

@@ -42,9 +42,10 @@ def reachable(graph: JobGraph) -> JobGraph:
 
 
 def push_filters(graph: JobGraph) -> JobGraph:
-    """Move filters below projections that pass the filter's columns on, and join neighbouring filters.
+    """Move filters below projections that pass the filter's columns on.
 
-    A filter that needs a computed column stays: pushing it would compute the column twice.
+    A filter that needs a computed column stays: pushing it would compute the column twice. Neighbouring filters stay
+    apart: the first one may keep out rows for which the second has no answer.
     """
     while True:
         swap = next(filter(None, (_swappable(graph, node) for node in graph.operators.values())), None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from penstock.engine.optimiser import optimise
 from penstock.model.errors import PlanError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
-from penstock.model.expressions import Expr, column_name
+from penstock.model.expressions import Expr, col, column_name
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import (
     AggregateSpec,
@@ -38,7 +38,7 @@ def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
     Operators without parallelism of their own get ``parallelism``; aggregates without key get 1.
 
     Raises:
-        PlanError: there is no sink, or two operators share a name.
+        PlanError: there is no sink, two operators share a name, or an exchange would part what belongs together.
     """
     if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
         raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
@@ -48,6 +48,7 @@ def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
     edges: list[Edge] = []
     for node in optimised.operators.values():
         own = _parallelism(node, parallelism, placed)
+        _check_exchanges(node)
         incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
         edges.extend(incoming)
         placed[node.id] = _Placed(own, _partitioning(node, incoming, placed))
@@ -70,8 +71,24 @@ def check_names(graph: JobGraph) -> None:
         seen[node.name] = node
 
 
+def _check_exchanges(node: OperatorNode) -> None:
+    """Refuse an exchange of the user's that would send rows of one key to several instances, or a row to two."""
+    chosen = [edge.exchange for edge in node.inputs if edge.exchange is not None]
+    if not chosen or not _keys(node, 0):
+        return
+    if isinstance(node.spec, JoinSpec) and chosen.count("broadcast") == 1:
+        return
+    remedy = "broadcast() one side only" if isinstance(node.spec, JoinSpec) else "leave it out, rows go by their key"
+    raise PlanError(f"{node.name!r} at {node.where} needs rows of one key together, so {chosen[0]}() cannot feed it; {remedy}")
+
+
 def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Placed]) -> int:
     if node.inputs and _keys(node, 0) == ():
+        if node.parallelism not in (None, 1):
+            raise PlanError(
+                f"{node.name!r} at {node.where} has no key, so it runs in one instance, not {node.parallelism}; "
+                "add key_by(...) or leave out parallelism()"
+            )
         return 1
     if node.parallelism is not None:
         return node.parallelism
@@ -90,7 +107,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
         exchange = "forward" if own == producer.parallelism else "rebalance"
     elif own == 1:
         exchange = "forward" if producer.parallelism == 1 else "rebalance"
-    elif own == producer.parallelism and _names(keys) is not None and _names(keys) == producer.partitioned_by:
+    elif own == producer.parallelism and _is_partitioned(node, keys, producer.partitioned_by):
         exchange = "forward"
     else:
         exchange = "hash"
@@ -110,7 +127,17 @@ def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
         return tuple(expression for _, expression in spec.keys)
     if isinstance(spec, JoinSpec):
         return spec.right_keys if port else spec.left_keys
+    if isinstance(spec, SinkSpec) and spec.mode == "upsert":
+        return tuple(col(name) for name in spec.key)
     return node.inputs[port].keys
+
+
+def _is_partitioned(node: OperatorNode, keys: tuple[Expr, ...], by: Keys | None) -> bool:
+    names = _names(keys)
+    if names is None or by is None:
+        return False
+    # Equal keys lie together if the rows are partitioned by some of them, but state has to be where its hash says.
+    return set(by) <= set(names) if isinstance(node.spec, SinkSpec) else names == by
 
 
 def _names(keys: tuple[Expr, ...]) -> Keys | None:

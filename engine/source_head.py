@@ -20,17 +20,21 @@ from penstock.engine.elements import (
     Idle,
     Watermark,
 )
-from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters
+from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters, chunks
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.watermark import WatermarkMerge
-from penstock.model.connectors import Reader, Source
+from penstock.model.connectors import NOTHING, Read, Reader, Source
+from penstock.model.errors import RetryableError
 from penstock.model.schema import TimeColumn
 
 SMALL_FRACTION = 8
 """Reads below 1/8 of a batch are gathered, larger ones leave at once (joining them would copy more than it saves)."""
 
 RETRY_NS = 1_000_000
-"""How long a source that had nothing is left alone."""
+"""How long a source that had nothing is left alone; one that failed for the n-th time in a row, 2**n times as long."""
+
+RETRIES = 10
+"""How often in a row a reader may raise a `RetryableError` before it ends the job."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,7 @@ class Partition:
     idle: bool = False
     nothing_since_ns: int | None = None
     retry_ns: int = 0
+    failures: int = 0
 
 
 @dataclass(slots=True)
@@ -87,11 +92,18 @@ class SourceHead:
         self._idle_timeout_ns = idle_timeout_ns
         self._normaliser = Normaliser(source.schema, time.name if time else None)
         known = positions or {}
-        self._partitions = [Partition(item, source.open(item, known.get(item))) for item in partitions]
+        self._partitions: list[Partition] = []
+        try:
+            for item in partitions:
+                self._partitions.append(Partition(item, source.open(item, known.get(item))))
+        except BaseException:
+            self.close()
+            raise
         self._merge = WatermarkMerge(len(self._partitions))
         self._gathered = Gathered()
         self._said_idle = False
         self._stopping: EndOfStream | None = None
+        self._closed = False
         self.ended = False
 
     @property
@@ -125,6 +137,10 @@ class SourceHead:
             return 0
         return min(item.retry_ns for item in open_partitions)
 
+    def linger_ns(self) -> int | None:
+        """Return when rows that wait for more of them have waited long enough, None when there are none."""
+        return self._gathered.since_ns + self._linger_ns if self._gathered.rows else None
+
     def positions(self) -> dict[str, Any]:
         """Return where every partition continues."""
         return {item.name: item.reader.position() for item in self._partitions}
@@ -141,13 +157,35 @@ class SourceHead:
         if all(item.ended for item in self._partitions):
             yield from self._finish(EndOfStream())
 
+    def leave(self) -> Iterator[Element]:
+        """Let the rows that have waited long enough go, without reading."""
+        now_ns = self._clock.monotonic_ns()
+        yield from self._flush(now_ns, force=False)
+        if not self._gathered.rows:
+            yield from self._watermark(now_ns)
+
     def close(self) -> None:
-        """Close every reader."""
-        for item in self._partitions:
+        """Close every reader; a second call does nothing."""
+        partitions = [] if self._closed else self._partitions
+        self._closed = True
+        for item in partitions:
             item.reader.close()
 
+    def _ask(self, partition: Partition, now_ns: int) -> Read:
+        """Read from a partition; a failure that may pass is as if nothing were there, for a while."""
+        try:
+            read = partition.reader.read(self._batch_rows - self._gathered.rows)
+        except RetryableError:
+            partition.failures += 1
+            if partition.failures > RETRIES:
+                raise
+            partition.retry_ns = now_ns + (RETRY_NS << partition.failures)
+            return NOTHING
+        partition.failures = 0
+        return read
+
     def _read(self, partition: Partition, now_ns: int) -> Iterator[Element]:
-        read = partition.reader.read(self._batch_rows)
+        read = self._ask(partition, now_ns)
         rows = 0
         if read.rows is not None and read.rows.num_rows:
             rows = read.rows.num_rows
@@ -172,16 +210,17 @@ class SourceHead:
                 partition.latest_us = max(partition.latest_us, read.skipped_time_us)
         nothing = not (rows or read.rejected or read.skipped or read.ended)
         if nothing:
-            partition.retry_ns = now_ns + RETRY_NS
-            if partition.nothing_since_ns is None:
+            partition.retry_ns = max(partition.retry_ns, now_ns + RETRY_NS)
+            if partition.nothing_since_ns is None and not partition.failures:
                 partition.nothing_since_ns = now_ns
         else:
             partition.nothing_since_ns = None
             partition.idle = False
         partition.ended = read.ended
-        yield from self._flush(now_ns, force=nothing or read.ended)
+        quiet = all(item.ended or item.failures or item.nothing_since_ns is not None for item in self._partitions)
+        yield from self._flush(now_ns, force=quiet)
         if not self._gathered.rows:
-            yield from self._watermark(partition, now_ns)
+            yield from self._watermark(now_ns)
 
     def _gather(self, rows: pa.RecordBatch, now_ns: int) -> None:
         if not self._gathered.rows:
@@ -201,9 +240,10 @@ class SourceHead:
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         self.counters.rows_out += rows.num_rows
         self._said_idle = False
-        yield Batch(rows, ingest_ns=ingest_ns)
+        for chunk in chunks(rows, self._batch_rows):
+            yield Batch(chunk, ingest_ns=ingest_ns)
 
-    def _watermark(self, partition: Partition, now_ns: int) -> Iterator[Element]:
+    def _watermark(self, now_ns: int) -> Iterator[Element]:
         """Advance the merged watermark: every partition's row was gathered and has left before it."""
         if self._time is None:
             return

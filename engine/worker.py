@@ -113,7 +113,7 @@ class Worker:
             if activity is Activity.CORE_WAIT and key not in self._in_ready:
                 self._in_ready.add(key)
                 self._ready.append(instance)
-            wake_ns = instance.wake_ns()
+            wake_ns = instance.wake_ns(now_ns)
             if wake_ns is None:
                 self._wake_ns.pop(key, None)
             else:

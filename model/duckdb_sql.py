@@ -58,7 +58,11 @@ class _Writer:
             return self._call(node)
         if type(node) in _BINARY:
             return self._binary(node)
-        return _WRITERS[type(node)](self, node)
+        text = _WRITERS[type(node)](self, node)
+        kind = self._kind(node)
+        if kind is not None and pt.is_integer(kind) and type(node) in _UNITING:
+            return f"CAST({text} AS {_type_name(kind)})"
+        return text
 
     def _kind(self, node: exp.Expr) -> pa.DataType | None:
         while isinstance(node, exp.Paren | exp.Alias):
@@ -67,6 +71,10 @@ class _Writer:
 
     def _binary(self, node: exp.Expr) -> str:
         left, right = self._numbers(node, node.this, node.expression)
+        kind = self._kind(node.this)
+        if isinstance(node, exp.Mul) and kind is not None and pt.is_decimal(kind):
+            # A product of decimals of up to 18 digits overflows 64 bits in DuckDB.
+            left = f"CAST({left} AS DECIMAL({max(kind.precision, 19)}, {kind.scale}))"
         return f"({left} {_BINARY[type(node)]} {right})"
 
     def _numbers(self, node: exp.Expr, *sides: exp.Expr) -> list[str]:
@@ -215,6 +223,7 @@ _WRITERS: dict[type[exp.Expr], Callable[[_Writer, exp.Expr], str]] = {
     exp.Cast: _Writer._cast,
     exp.TryCast: _Writer._cast,
 }
+_UNITING = (exp.Case, exp.If, exp.Coalesce)
 _EPOCHS = {
     "s": "make_timestamp({} * 1000000)",
     "ms": "make_timestamp({} * 1000)",

@@ -19,10 +19,12 @@ Ids = NDArray[np.int64]
 
 # Chunks at the end that are smaller than a tier become one when there are so many: each row is copied a few times.
 _RUN_CHUNKS = 8
-_TIERS_ROWS = (64, 512, 4_096, 32_768)
+_TIERS_ROWS = (64, 512, 4_096)
 # Removals leave small chunks anywhere; with too many of them neighbours are merged up to this size.
 _MERGED_ROWS = 65_536
 _SPARE_CHUNKS = 64
+# Removing so few ranges of ids cuts chunks instead of marking rows.
+_FEW_RANGES = 16
 # A batch that keeps this much more memory alive than it needs (a slice of a larger one) is copied.
 _TOLERATED_BYTES = 65_536
 
@@ -107,7 +109,7 @@ class MemoryRowLog(RowLog):
 
     def remove(self, ids: Ids) -> None:
         """Forget rows, each once; a chunk goes with its last row and is packed when over half of it is gone."""
-        if len(ids) == 0:
+        if len(ids) == 0 or self._cut(ids):
             return
         chunks, rows = self._find(ids)
         order = np.argsort(chunks, kind="stable")
@@ -136,6 +138,30 @@ class MemoryRowLog(RowLog):
     def bytes_used(self) -> int:
         """Return the bytes held."""
         return self._account.used_bytes
+
+    def _cut(self, ids: Ids) -> bool:
+        """Remove ids that are a few ascending ranges by cutting whole chunks; return whether that could be done."""
+        breaks = np.flatnonzero(np.diff(ids) != 1) + 1
+        if len(breaks) >= _FEW_RANGES:
+            return False
+        starts = ids[np.concatenate([[0], breaks])]
+        ends = ids[np.concatenate([breaks - 1, [len(ids) - 1]])] + 1
+        if (starts[1:] < ends[:-1]).any():
+            return False
+        left: list[_Chunk] = []
+        gone = 0
+        for chunk in self._chunks:
+            pieces = _pieces(chunk, starts, ends)
+            if pieces is None:
+                return False
+            left.extend(pieces)
+            gone += chunk.rows.num_rows - sum(piece.rows.num_rows for piece in pieces)
+        if gone != len(ids):
+            raise BugError(f"{len(ids) - gone} rows were removed that are not kept.")
+        self._account.charge(sum(chunk.bytes for chunk in left) - sum(chunk.bytes for chunk in self._chunks))
+        self._live -= gone
+        self._replace(0, left)
+        return True
 
     def _find(self, ids: Ids) -> tuple[Ids, Ids]:
         """Return the chunk of each id and its row there."""
@@ -173,6 +199,27 @@ class MemoryRowLog(RowLog):
             self._entries = entries
         for index in range(start, end):
             self._entries[index] = self._chunks[index].entry()
+
+
+def _pieces(chunk: _Chunk, starts: Ids, ends: Ids) -> list[_Chunk] | None:
+    """Return what is left of a chunk without the ranges: itself, one piece, nothing, or None if it is not so simple."""
+    first, end = chunk.first, chunk.first + chunk.rows.num_rows
+    if chunk.ids is not None or chunk.alive is not None:
+        # Ids of a packed chunk lie anywhere behind its first.
+        last = int(chunk.ids[-1]) if chunk.ids is not None else end - 1
+        return [chunk] if bool(((ends <= first) | (starts > last)).all()) else None
+    touched = np.flatnonzero((starts < end) & (ends > first))
+    if not len(touched):
+        return [chunk]
+    if len(touched) > 1:
+        return None
+    cut_from, cut_to = max(first, int(starts[touched[0]])), min(end, int(ends[touched[0]]))
+    if cut_from > first and cut_to < end:
+        return None
+    kept_from, kept_to = (cut_to, end) if cut_from == first else (first, cut_from)
+    if kept_from == kept_to:
+        return []
+    return [_Chunk(_unshared(chunk.rows.slice(kept_from - first, kept_to - kept_from)), kept_from)]
 
 
 def _forget(chunk: _Chunk, rows: Ids) -> None:

@@ -1,4 +1,7 @@
-"""Anything with the Arrow PyCapsule interface as record batches in normal types. Called by memory and iterable sources."""
+"""Anything with the Arrow PyCapsule interface as record batches in normal types.
+
+Called by the memory and iterable sources.
+"""
 
 from collections.abc import Iterator
 from typing import Any

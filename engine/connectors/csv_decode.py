@@ -40,7 +40,9 @@ class CsvDecoder(LineDecoder):
         self._delimiter = delimiter
         nested = [field for field in schema if pa.types.is_nested(field.type)]
         if nested:
-            raise SchemaError(f"column {nested[0].name!r}: {nested[0].type} cannot be read from CSV; use JSON or Parquet")
+            raise SchemaError(
+                f"column {nested[0].name!r}: {nested[0].type} cannot be read from CSV; use JSON or Parquet"
+            )
         wire = [wire_field(field) for field in schema]
         self._convert = pa.csv.ConvertOptions(
             column_types={field.name: field.type for field in wire},
@@ -102,9 +104,7 @@ class CsvDecoder(LineDecoder):
         try:
             table = pa.csv.read_csv(
                 pa.BufferReader(block),
-                read_options=pa.csv.ReadOptions(
-                    use_threads=False, block_size=len(block) + 1, column_names=self._names
-                ),
+                read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=self._names),
                 parse_options=pa.csv.ParseOptions(delimiter=self._delimiter),
                 convert_options=self._convert,
             )

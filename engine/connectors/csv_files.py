@@ -1,4 +1,4 @@
-"""CSV as a source: one record per line, in files of any size. Section 10 of engine.md; built by the DSL's readers."""
+"""CSV as a source: one record per line, in files of any size. Built by the DSL's readers."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sinks that write Parquet, JSON lines and CSV. Section 10 of engine.md; built by the DSL's ``write_...`` methods.
+"""Sinks that write Parquet, JSON lines and CSV. Built by the DSL's ``write_...`` methods.
 
 Each instance writes one file, which appears under its name when the job has ended; a job that fails leaves none.
 """
@@ -136,7 +136,10 @@ class JsonLinesWriter(FileWriter):
 
 
 class CsvWriter(FileWriter):
-    """Writes a header and a line per row; nested values as JSON, bytes as base64. Text stands in quotes, so that empty is not null."""
+    """Writes a header and a line per row; nested values as JSON, bytes as base64.
+
+    Text stands in quotes, so that empty is not null.
+    """
 
     def __init__(self, file: FinishedFile, schema: pa.Schema) -> None:
         """Write the header."""

@@ -1,4 +1,4 @@
-"""JSON lines as a source: one object per line, in files of any size. Section 10 of engine.md; built by the DSL's readers."""
+"""JSON lines as a source: one object per line, in files of any size. Built by the DSL's readers."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

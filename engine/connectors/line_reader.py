@@ -111,7 +111,9 @@ class LineReader(Reader):
         wanted = (position["file"], position["chunk"])
         places = [(str(chunk.path), chunk.start) for chunk in self._chunks]
         if wanted not in places:
-            raise UserError(f"byte {wanted[1]} of {wanted[0]!r}, where reading stopped, is no longer there to go on from")
+            raise UserError(
+                f"byte {wanted[1]} of {wanted[0]!r}, where reading stopped, is no longer there to go on from"
+            )
         self._next = places.index(wanted)
         self._read = int(position["records"])
 

@@ -1,4 +1,4 @@
-"""The Nexmark generator as a source: persons, auctions or bids, bounded or endless. Built by the DSL and the benchmarks."""
+"""The Nexmark generator as a source: persons, auctions or bids, bounded or endless. Built by the DSL's readers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

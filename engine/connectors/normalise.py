@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.engine.connectors.layouts import plain_layout
 from penstock.engine.connectors.row_text import encode_rows
 from penstock.engine.connectors.time_range import raw_times, time_error, unusable_times
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import SchemaError
-from penstock.model.schema import normal_field, normal_type
+from penstock.model.schema import normal_field
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -78,8 +79,6 @@ def _column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
     column = rows.column(index)
     if column.type == field.type:
         return column
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
     try:
         return _convert(column, field)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -87,11 +86,8 @@ def _column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _convert(column: pa.Array, field: pa.Field) -> pa.Array:
-    kind = normal_type(column.type)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if column.type != kind:
-        column = column.cast(kind)
+    column = plain_layout(column)
+    kind = column.type
     if kind == field.type:
         return column
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(field.type):

@@ -1,6 +1,6 @@
 """Parquet as a source: only the wanted columns, without the row groups that a predicate rules out.
 
-Section 10 of engine.md; built by the DSL's readers and the benchmarks.
+Built by the DSL's readers.
 """
 
 import difflib
@@ -60,9 +60,7 @@ class ParquetSource(Source):
         """Open one partition."""
         number, count = partition_number(partition)
         time = None if self._time is None else self._full.field(self._time)
-        return ParquetReader(
-            self._files, self._schema, self._full, self._predicate, time, number, count, position
-        )
+        return ParquetReader(self._files, self._schema, self._full, self._predicate, time, number, count, position)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
         """Read only these columns, and no row groups whose statistics rule the predicate out."""

@@ -49,7 +49,6 @@ class ParquetReader(Reader):
         """
         self._files = files
         self._schema = schema
-        self._full = full
         self._filter = None if predicate is None else StatisticsFilter(predicate, full)
         self._time = time
         self._partition = partition
@@ -77,8 +76,8 @@ class ParquetReader(Reader):
                     return Read(ended=True, skipped=skipped, skipped_time_us=time_us)
             if self._groups[0].skipped:
                 group = self._groups.popleft()
+                skipped += group.rows - (self._row if group.number == self._group else 0)
                 self._group, self._row = group.number + 1, 0
-                skipped += group.rows
                 if group.time_us is not None:
                     time_us = group.time_us if time_us is None else max(time_us, group.time_us)
             else:
@@ -121,6 +120,7 @@ class ParquetReader(Reader):
             if (group + self._file_number) % self._partitions == self._partition
         ]
         groups = [RowGroup(group, metadata.row_group(group).num_rows) for group in mine]
+        groups = [group for group in groups if group.rows]
         if groups and self._filter is not None:
             self._leave_out(groups)
         self._groups = deque(groups)
@@ -130,8 +130,7 @@ class ParquetReader(Reader):
         """Mark the row groups that the predicate rules out."""
         assert self._file is not None and self._filter is not None
         metadata, numbers = self._file.metadata, [group.number for group in groups]
-        fields = [self._full.field(name) for name in self._filter.columns]
-        kept = self._filter.may_match(row_group_statistics(metadata, numbers, fields))
+        kept = self._filter.may_match(row_group_statistics(metadata, numbers, self._filter.fields))
         times = greatest_times_us(metadata, numbers, self._time) if self._time is not None else [None] * len(groups)
         for group, stays, time_us in zip(groups, kept, times, strict=True):
             group.skipped = not stays

@@ -16,7 +16,9 @@ _DICTIONARY_BYTES = 8
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
-def row_group_statistics(metadata: pq.FileMetaData, groups: Sequence[int], fields: Sequence[pa.Field]) -> PartStatistics:
+def row_group_statistics(
+    metadata: pq.FileMetaData, groups: Sequence[int], fields: Sequence[pa.Field]
+) -> PartStatistics:
     """Return the statistics of some columns in some row groups, in the types of ``fields``."""
     places = _column_places(metadata)
     least, greatest, nulls = [], [], {}
@@ -65,8 +67,8 @@ def dictionary_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Se
 
 def _column_places(metadata: pq.FileMetaData) -> dict[str, int]:
     """Return the leaf column number of every flat column."""
-    schema = metadata.schema
-    return {schema.column(index).path: index for index in range(metadata.num_columns) if "." not in schema.column(index).path}
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    return {path: index for index, path in enumerate(paths) if "." not in path}
 
 
 def _statistics(metadata: pq.FileMetaData, group: int, place: int | None) -> pq.Statistics | None:
@@ -86,19 +88,16 @@ def _values(found: Sequence[pq.Statistics | None], field: pa.Field, *, greatest:
     try:
         if pa.types.is_timestamp(field.type):
             return _times(found, known, field, greatest)
-        values = [
-            (item.max if greatest else item.min) if has else None for item, has in zip(found, known, strict=True)
-        ]
+        values = [(item.max if greatest else item.min) if has else None for item, has in zip(found, known, strict=True)]
         return pa.array(values, field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return pa.nulls(len(found), field.type)
 
 
-def _times(
-    found: Sequence[pq.Statistics | None], known: Sequence[bool], field: pa.Field, greatest: bool
-) -> pa.Array:
-    raw = [(item.max_raw if greatest else item.min_raw) if has else None for item, has in zip(found, known, strict=True)]
-    units = {_unit(item) for item, has in zip(found, known, strict=True) if has}
+def _times(found: Sequence[pq.Statistics | None], known: Sequence[bool], field: pa.Field, greatest: bool) -> pa.Array:
+    pairs = list(zip(found, known, strict=True))
+    raw = [(item.max_raw if greatest else item.min_raw) if has else None for item, has in pairs]
+    units = {_unit(item) for item, has in pairs if has}
     if not units:
         return pa.nulls(len(found), field.type)
     times = pa.array(raw, pa.int64()).view(pa.timestamp(units.pop()))

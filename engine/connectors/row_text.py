@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.connectors.layouts import plain_layout
 from penstock.engine.connectors.time_range import unusable_times
-from penstock.model.schema import normal_type
 
 _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 """Backslash comes first: the other escapes contain one."""
@@ -37,12 +37,12 @@ def encode_rows(rows: pa.RecordBatch) -> list[bytes]:
 
 def json_texts(column: pa.Array) -> pa.Array:
     """Return the JSON text of every value; no nulls."""
-    return _text(_plain_layout(column)).fill_null("null")
+    return _text(plain_layout(column)).fill_null("null")
 
 
 def plain_texts(column: pa.Array) -> pa.Array:
     """Return every value as people read it: like JSON, but text as it is, on one line; missing values are ``null``."""
-    column = _plain_layout(column)
+    column = plain_layout(column)
     texts = _escaped(column, keep=(0x22, 0x5C)) if pa.types.is_string(column.type) else _text(column)
     return texts.fill_null("null")
 
@@ -66,15 +66,6 @@ def _objects(names: list[str], columns: list[pa.Array], rows: int, end: str) -> 
         pieces.append(("," if pieces else "{") + _quoted(pa.array([name]))[0].as_py() + ":")
         pieces.append(json_texts(column))
     return join_texts(*pieces, "}" + end)
-
-
-def _plain_layout(column: pa.Array) -> pa.Array:
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = normal_type(column.type)
-    return column if column.type == kind else column.cast(kind)
 
 
 def _text(column: pa.Array) -> pa.Array:

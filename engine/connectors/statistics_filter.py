@@ -4,7 +4,7 @@ Pure; called by the Parquet source with the statistics of row groups. Comparison
 expressions as over rows, so that types and constants mean the same here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,12 +76,11 @@ class StatisticsFilter:
 
     def __init__(self, predicate: Expr, schema: pa.Schema) -> None:
         """Take a predicate over columns of ``schema``."""
-        self._schema = schema
+        self.fields = pa.schema([field for field in schema if field.name in columns_of(predicate)])
+        """The columns whose statistics `may_match` needs, in this order."""
         self._possible: Possible = _everywhere
         if all(isinstance(node, _HARMLESS) for node in _varying(predicate.tree)):
             self._possible = self._build(predicate.tree, True)
-        self.columns: Sequence[str] = [name for name in schema.names if name in columns_of(predicate)]
-        """The columns whose statistics are of use."""
 
     def may_match(self, statistics: PartStatistics) -> Mask:
         """Return for each part whether some row may fulfil the predicate."""
@@ -136,7 +135,7 @@ class StatisticsFilter:
 
     def _test(self, kind: type[exp.Expr], column: exp.Column, constant: exp.Expr) -> Possible:
         """Return whether some value between the least and the greatest compares like that."""
-        floating = pa.types.is_floating(self._schema.field(column.name).type)
+        floating = pa.types.is_floating(self.fields.field(column.name).type)
         if floating and kind in (exp.GT, exp.GTE, exp.NEQ):
             # NaN is the greatest number and not part of the statistics.
             return _everywhere
@@ -154,7 +153,7 @@ class StatisticsFilter:
     def _evaluated(self, kind: type[exp.Expr], column: exp.Column, constant: exp.Expr, *, greatest: bool) -> Possible:
         comparison = Expr(kind(this=column.copy(), expression=constant.copy()))
         try:
-            compiled = compile_predicate(comparison, pa.schema([self._schema.field(column.name)]), "statistics")
+            compiled = compile_predicate(comparison, pa.schema([self.fields.field(column.name)]), "statistics")
         except PenstockError:
             return _everywhere
 

@@ -1,6 +1,7 @@
-"""From the values that text formats can hold to columns of any type: times above all. Called by the JSON and CSV readers.
+"""From the values that text formats can hold to columns of any type: times above all.
 
 A *wire type* is what the format's own reader is asked for: text or epoch milliseconds for times, doubles for floats.
+Called by the JSON, CSV and iterable sources.
 """
 
 from collections.abc import Sequence
@@ -42,8 +43,8 @@ def from_wire(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
     if pa.types.is_list(kind):
         values = from_wire(column.values, kind.value_type)
-        offsets = column.offsets
-        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=column.is_null() if column.null_count else None)
+        mask = column.is_null() if column.null_count else None
+        return pa.ListArray.from_arrays(column.offsets, values, type=kind, mask=mask)
     if pa.types.is_duration(kind):
         return column.view(kind)
     return column.cast(kind)

@@ -39,9 +39,7 @@ def chain_heads(slots: Ints, heads: Ints) -> Ints:
 
 
 @jit
-def expand_chains(
-    heads: Ints, older: Ints, row: int, at: int, row_out: Ints, id_out: Ints
-) -> tuple[int, int, int]:
+def expand_chains(heads: Ints, older: Ints, row: int, at: int, row_out: Ints, id_out: Ints) -> tuple[int, int, int]:
     """Walk the chains that begin at heads[row], row by row, and write (row, id) pairs until the outputs are full.
 
     ``row`` and ``at`` say where to go on: (-1, -1) at first, then what the last call returned. The result is

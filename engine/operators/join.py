@@ -76,12 +76,10 @@ class InnerJoin(Operator):
             yield MAIN, batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=self._output.fields))
 
     def _pairs(self, heads: Ints, older: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Yield (position in the batch, id on the other side), ``batch_rows`` pairs at a time, in buffers that are reused."""
+        """Yield (position in the batch, id on the other side), ``batch_rows`` pairs at a time, in reused arrays."""
         row = at = -1
         while True:
-            filled, row, at = expand_chains(
-                read_only(heads), read_only(older), row, at, self._row_out, self._id_out
-            )
+            filled, row, at = expand_chains(read_only(heads), read_only(older), row, at, self._row_out, self._id_out)
             if filled:
                 yield self._row_out[:filled], self._id_out[:filled]
             if filled < self._row_out.size:

@@ -40,9 +40,7 @@ def join_output(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: s
     return StreamSchema(pa.schema(fields), TimeColumn(ends[0], -1) if ends else None)
 
 
-def key_types(
-    spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str
-) -> tuple[pa.DataType, ...]:
+def key_types(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> tuple[pa.DataType, ...]:
     """Return the type in which each pair of keys is compared.
 
     Raises:
@@ -66,9 +64,7 @@ def side_columns(spec: JoinSpec, side: int) -> list[str]:
     return list(dict.fromkeys(column for _, of, column in spec.output if of == side))
 
 
-def window_bounds_type(
-    windowing: Windowing, left: StreamSchema, right: StreamSchema, name: str
-) -> pa.TimestampType:
+def window_bounds_type(windowing: Windowing, left: StreamSchema, right: StreamSchema, name: str) -> pa.TimestampType:
     """Return the type of window_start and window_end.
 
     Raises:

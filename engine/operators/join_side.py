@@ -1,4 +1,4 @@
-"""What both joins do first with a batch: compute the keys, keep the columns that are needed, drop rows with null keys."""
+"""What both joins do first with a batch: compute the keys, keep the needed columns, drop rows with null keys."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -31,10 +31,10 @@ class JoinSide:
         """Compile the keys, which are compared as ``types``; ``columns`` are to be kept besides."""
         self.codec = KeyCodec(types)
         kept: list[tuple[str, Expr]] = [(column, col(column)) for column in columns]
-        names = []
+        names: list[str] = []
         for index, key in enumerate(keys):
             plain = column_name(key)
-            if plain in columns:
+            if plain is not None and plain in columns:
                 names.append(plain)
             else:
                 names.append(f"$key{index}")

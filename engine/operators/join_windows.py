@@ -66,7 +66,8 @@ def _ranges(starts: Ints, counts: Ints) -> Ints:
     """Return starts[0], starts[0] + 1, ... (counts[0] numbers), then the same for the next."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if ends.size else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    rows: Ints = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return rows
 
 
 def _within_int64(window: int) -> int:

@@ -126,12 +126,14 @@ def sort_keys(column: pa.Array) -> list[NDArray[np.int64]]:
 
 
 def _validity(column: pa.Array) -> Ints:
-    return column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+    valid: Ints = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+    return valid
 
 
 def _rank(column: pa.Array) -> Ints:
     ranks = pc.rank(column, tiebreaker="dense")
-    return ranks.to_numpy(zero_copy_only=False).astype(np.int64)
+    words: Ints = ranks.to_numpy(zero_copy_only=False).astype(np.int64)
+    return words
 
 
 def _encode_lists(column: pa.Array) -> pa.Array:
@@ -147,9 +149,7 @@ def _encode_lists(column: pa.Array) -> pa.Array:
         ranks[order] = _numbered([key[order] for key in keys])
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int64) * 8
     data = ranks.astype(">i8")
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(column), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+    return pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _numbered(keys: list[Ints]) -> Ints:

@@ -1,4 +1,4 @@
-"""Reduce: the rows of a key (and a window) folded with a user's function of two rows, in event-time order (engine.md 2).
+"""Reduce: the rows of a key (and a window) folded with a user's function of two rows (engine.md 2, "Order").
 
 Rows wait until the watermark, less the lateness, has passed them; what comes after that is late.
 """
@@ -86,7 +86,7 @@ class Reduce(Operator):
             yield from self._flush()
 
     def output_watermark(self, time_us: int) -> int:
-        """Hold back by the lateness, and by the microsecond that a window may be older than the watermark closing it."""
+        """Hold back by the lateness, and by the microsecond that a window may be older than what closes it."""
         passed_us = self._passed(time_us)
         return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
 
@@ -114,7 +114,7 @@ class Reduce(Operator):
         return () if self._output is None else self._output.emit()
 
     def _piece(self, ordered: pa.RecordBatch) -> Piece | None:
-        """Evaluate the keys of rows in order of time, and put rows of one key and time in the order of their columns."""
+        """Evaluate the keys of rows in order of time, and order rows of one key and time by their columns."""
         rows, key_columns = ordered, []
         if self._projection is not None:
             rows, projected = evaluate(self.context, self._projection, ordered)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.operators.python_rows import python_rows
 from penstock.model.errors import SchemaError
 from penstock.state.store import Fixed, KeyedTable, RowLog, Slots
 
@@ -47,17 +48,18 @@ class Folder:
             SchemaError: the function returned something else than a row of the fields.
             BadRecordError: the function raised and the policy is ``fail``.
         """
-        records = list(zip(*(rows.column(name).to_pylist() for name in self._names), strict=True))
-        function, names, expected = self._function, self._names, self._expected
+        records = python_rows(rows, self._names)
+        function, expected = self._function, self._expected
         failed: dict[int, str] = {}
+        shared = len(entries) > len(records)
         for index, cell in zip(entries.tolist(), cells.tolist(), strict=True):
-            row = dict(zip(names, records[index], strict=True))
             before = reduced[cell]
+            # Copies, because a function may change its arguments, and raise after that or see the row again.
+            row = records[index].copy() if shared else records[index]
             if before is None:
                 reduced[cell] = row
                 continue
             try:
-                # A copy, because a function may change its argument before it raises.
                 result = function(before.copy(), row)
             except Exception:
                 failed[index] = traceback.format_exc(limit=-3)
@@ -70,7 +72,7 @@ class Folder:
         if failed:
             context.counters.folded -= len(failed)
             context.counters.dead_lettered += len(failed)
-            bad = rows.select(names).take(pa.array(list(failed), pa.int64()))
+            bad = rows.select(self._names).take(pa.array(list(failed), pa.int64()))
             context.dead_letters.reject(context.name, bad, list(failed.values()))
         return self._to_batch(context.name, [row for row in reduced if row is not None])
 
@@ -99,10 +101,11 @@ class Folder:
 class ReducedRows:
     """The reduced row of each slot of a table: a row of a log, replaced when it changes."""
 
-    def __init__(self, table: KeyedTable, log: RowLog) -> None:
-        """The table has `ROW_COLUMN`, the log the reduced rows' fields."""
+    def __init__(self, table: KeyedTable, log: RowLog, names: list[str]) -> None:
+        """The table has `ROW_COLUMN`, the log columns of these names."""
         self._table = table
         self._log = log
+        self._names = names
 
     def has(self, slots: Slots) -> NDArray[np.bool_]:
         """Return which slots have a row."""
@@ -113,7 +116,8 @@ class ReducedRows:
         """Return the rows of these slots as the function takes them; None where there is none."""
         present = np.flatnonzero(self.has(slots))
         rows: list[Row | None] = [None] * len(slots)
-        for position, row in zip(present.tolist(), self.batch(slots[present]).to_pylist(), strict=True):
+        known = python_rows(self.batch(slots[present]), self._names)
+        for position, row in zip(present.tolist(), known, strict=True):
             rows[position] = row
         return rows
 

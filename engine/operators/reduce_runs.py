@@ -1,4 +1,4 @@
-"""Windows of a reduce that follow each other per key: count, session and global windows, of which one per key is open."""
+"""Windows of a reduce of which one per key is open: count, session and global windows."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -129,9 +129,7 @@ class GlobalRows(RunRows):
 class CountRows(RunRows):
     """Windows of a number of rows; the bounds are the times of the first and the last."""
 
-    def __init__(
-        self, context: OperatorContext, plan: ReducePlan, folder: Folder, window: Count
-    ) -> None:
+    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, window: Count) -> None:
         """Take the window."""
         super().__init__(context, plan, folder)
         self._size = window.rows
@@ -143,15 +141,14 @@ class CountRows(RunRows):
 
     def is_full(self, rows: Ints) -> NDArray[np.bool_]:
         """Return which windows have all their rows."""
-        return rows == self._size
+        full: NDArray[np.bool_] = rows == self._size
+        return full
 
 
 class SessionRows(RunRows):
     """Windows that end after a gap; a row exactly one gap after the last still joins."""
 
-    def __init__(
-        self, context: OperatorContext, plan: ReducePlan, folder: Folder, window: Session
-    ) -> None:
+    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, window: Session) -> None:
         """Take the window."""
         super().__init__(context, plan, folder)
         self._gap_us = window.gap_us
@@ -160,9 +157,7 @@ class SessionRows(RunRows):
         """Begin a session after every gap."""
         lasts_us = self.table.array("last_us")[slots]
         open_ = (self.table.array("rows")[slots] > 0).astype(np.int64)
-        return number_sessions(
-            read_only(piece.times_us), read_only(piece.groups), self._gap_us, lasts_us, open_
-        )
+        return number_sessions(read_only(piece.times_us), read_only(piece.groups), self._gap_us, lasts_us, open_)
 
     def over(self, passed_us: int) -> Slots:
         """Return the sessions that no row at or after the watermark can join."""

@@ -29,9 +29,7 @@ class ReducePlan:
     bounds: pa.TimestampType | None
     output: StreamSchema
 
-    def result(
-        self, keys: list[pa.Array], bounds: list[pa.Array], reduced: pa.RecordBatch
-    ) -> pa.RecordBatch:
+    def result(self, keys: list[pa.Array], bounds: list[pa.Array], reduced: pa.RecordBatch) -> pa.RecordBatch:
         """Put the parts of result rows together: keys by position, window_start and window_end if shown, fields.
 
         A key that is a column of the input replaces what the function made of it.
@@ -76,7 +74,7 @@ def plan_reduce(spec: ReduceSpec, schema: StreamSchema, name: str) -> ReducePlan
         key_types.append(infer_type(key, schema.fields, name))
         if column in schema.fields.names and column_name(key) != column:
             raise PlanError(
-                f"{name!r} has a key called {column!r}, but reduced rows have the input's column of that name; rename it"
+                f"{name!r} has a key called {column!r}, but reduced rows have the input's column of that name; rename"
             )
     KeyCodec(key_types)
     key_names = [column for column, _ in spec.keys]
@@ -101,7 +99,8 @@ def _check_emission(spec: ReduceSpec, name: str) -> None:
     if spec.windowing is None:
         if spec.emission.mode == "final":
             raise PlanError(
-                f"{name!r} has no window, so its result is never final; add .window(...), or leave the emission at updates"
+                f"{name!r} has no window, so its result is never final; add .window(...), or leave the emission "
+                "at updates"
             )
         return
     if spec.windowing.clock != "event":

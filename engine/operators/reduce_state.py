@@ -55,15 +55,14 @@ class ReduceState(ABC):
 
     def _open_rows(self, spec: TableSpec) -> None:
         self.table = self.context.state.table(spec)
-        self.reduced = ReducedRows(self.table, self.context.state.log("reduced", self.plan.fields))
+        log = self.context.state.log("reduced", self.plan.fields)
+        self.reduced = ReducedRows(self.table, log, self.plan.fields.names)
 
 
 class RunningRows(ReduceState):
     """The latest row of every key, shown by ``output`` as a changelog."""
 
-    def __init__(
-        self, context: OperatorContext, plan: ReducePlan, folder: Folder, interval_us: int
-    ) -> None:
+    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, interval_us: int) -> None:
         """Open the table of keys; ``interval_us`` is the least time between two emissions."""
         super().__init__(context, plan, folder)
         self._open_rows(TableSpec("keys", plan.key_types, ROW_COLUMN))
@@ -88,9 +87,7 @@ class RunningRows(ReduceState):
 class WindowedRows(ReduceState):
     """A row for every key and window of time, kept under the window's end."""
 
-    def __init__(
-        self, context: OperatorContext, plan: ReducePlan, folder: Folder, windows: AssignedWindows
-    ) -> None:
+    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, windows: AssignedWindows) -> None:
         """Open the table of windows."""
         super().__init__(context, plan, folder)
         self._windows = windows

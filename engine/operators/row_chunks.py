@@ -81,10 +81,6 @@ class RowChunks:
         ids = self._log.append(pa.RecordBatch.from_arrays([*rows.columns, places], schema=self._log_fields))
         self._add_chunk(self._beside(ids, rows, at))
 
-    def first(self) -> int | None:
-        """Return the smallest place, None when nothing waits."""
-        return min((chunk.low for chunk in self._chunks), default=None)
-
     def below(self, limit: int) -> list[Waiting]:
         """Return the rows whose place is < ``limit``, in parts."""
         return [part.rows for chunk in self._chunks if (part := _split(chunk, limit)[0]) is not None]

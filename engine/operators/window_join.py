@@ -112,7 +112,8 @@ class WindowJoin(Operator):
         """Emit the pairs of equal (window, keys): index the smaller side and look the other's rows up."""
         small = int(_count(sides[1]) < _count(sides[0]))
         index = WindowIndex(Waiting.concat(sides[small]), self.context.batch_rows)
-        pairs, count = [], 0
+        pairs: list[tuple[Ints, Ints, Ints]] = []
+        count = 0
         for part in sides[1 - small]:
             for positions, matches in index.match(part):
                 if count + len(matches) > self.context.batch_rows:

@@ -36,9 +36,7 @@ rows = st.lists(st.tuples(st.integers(0, 1), numbers, texts), max_size=40)
 sizes = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
-def batches_of(
-    rows: list[tuple[int, int | None, str | None]], sizes: list[int]
-) -> list[tuple[int, pa.RecordBatch]]:
+def batches_of(rows: list[tuple[int, int | None, str | None]], sizes: list[int]) -> list[tuple[int, pa.RecordBatch]]:
     """Cut a sequence of (side, number, text) rows into batches wherever the side or the next size ends."""
     batches: list[tuple[int, pa.RecordBatch]] = []
     pending: list[dict[str, Any]] = []
@@ -70,9 +68,7 @@ def feed(join: InnerJoin, batches: list[tuple[int, pa.RecordBatch]]) -> Collecte
         assert join.context.counters.balanced()
     collected.add(join.on_watermark(END_OF_TIME_US))
     collected.add(join.on_end())
-    assert all(
-        batch.num_rows <= join.context.batch_rows for batch in collected.batches.get(MAIN, [])
-    )
+    assert all(batch.num_rows <= join.context.batch_rows for batch in collected.batches.get(MAIN, []))
     return collected
 
 
@@ -92,14 +88,10 @@ def pairs_of(rows: list[tuple[int, int | None, str | None]], on: Any) -> Counter
 @given(rows, sizes, st.sampled_from([ON_NUMBER, ON_TEXT, ON_BOTH]), st.sampled_from([1, 3, 64]))
 def test_equals_nested_loops(rows: Any, sizes: list[int], on: Any, batch_rows: int) -> None:
     spec = JoinSpec(on[0], on[1], OUTPUT)
-    join = open_operator(
-        InnerJoin(spec, StreamSchema(LEFT), StreamSchema(RIGHT), "j"), batch_rows=batch_rows
-    )
+    join = open_operator(InnerJoin(spec, StreamSchema(LEFT), StreamSchema(RIGHT), "j"), batch_rows=batch_rows)
     out = feed(join, batches_of(rows, sizes)).rows()
     assert Counter((row["left_id"], row["right_id"]) for row in out) == pairs_of(rows, on)
-    assert all(
-        row["x"] == f"x{row['left_id']}" and row["y"] == row["right_id"] / 2 for row in out
-    )
+    assert all(row["x"] == f"x{row['left_id']}" and row["y"] == row["right_id"] / 2 for row in out)
     counters = join.context.counters
     nulls = sum(None in {ON_NUMBER: row[1:2], ON_TEXT: row[2:], ON_BOTH: row[1:]}[on] for row in rows)
     assert (counters.rows_in, counters.filtered, counters.folded) == (
@@ -111,10 +103,8 @@ def test_equals_nested_loops(rows: Any, sizes: list[int], on: Any, batch_rows: i
 
 def test_hot_key_comes_in_bounded_batches_one_at_a_time() -> None:
     spec = JoinSpec(*ON_NUMBER, OUTPUT)
-    join = open_operator(
-        InnerJoin(spec, StreamSchema(LEFT), StreamSchema(RIGHT), "j"), batch_rows=100
-    )
-    hot = [(0, 1, None)] * 300
+    join = open_operator(InnerJoin(spec, StreamSchema(LEFT), StreamSchema(RIGHT), "j"), batch_rows=100)
+    hot: list[tuple[int, int | None, str | None]] = [(0, 1, None)] * 300
     (left,) = batches_of(hot, [300])
     (right,) = batches_of([(1, 1, None)] * 70, [70])
     assert not list(join.process(0, Batch(left[1])))

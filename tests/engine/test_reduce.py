@@ -1,6 +1,7 @@
 """Reduce against sorting the rows of each key (and window) and folding them in a loop."""
 
 import functools
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.engine.elements import Batch
 from penstock.engine.operators.reduce import Reduce, reduce_output
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.expressions import Expr, col
@@ -125,7 +127,7 @@ def bounds_of(rows: list[Row], window: Window) -> list[tuple[int, int, list[Row]
         return [(part[0]["at"], part[-1]["at"], part) for part in parts]
     if isinstance(window, Session):
         cuts = [0, *(i for i in range(1, len(rows)) if times[i] > times[i - 1] + window.gap_us), len(rows)]
-        parts = [rows[start:stop] for start, stop in zip(cuts, cuts[1:], strict=False)]
+        parts = [rows[start:stop] for start, stop in itertools.pairwise(cuts)]
         return [(part[0]["at"], part[-1]["at"] + window.gap_us, part) for part in parts]
     if isinstance(window, WindowAssigner):
         owners, starts, ends = window.assign(np.array(times, np.int64))
@@ -160,9 +162,7 @@ def found(collected: Collected) -> Counter[tuple[Any, ...]]:
             if name in batch.schema.names
         ]
         tags = [None if item is None else tuple(item) for item in batch.column("tags").to_pylist()]
-        results.update(
-            zip(batch.column("k").to_pylist(), *bounds, batch.column("v").to_pylist(), tags, strict=True)
-        )
+        results.update(zip(batch.column("k").to_pylist(), *bounds, batch.column("v").to_pylist(), tags, strict=True))
     return results
 
 
@@ -193,19 +193,14 @@ def test_running_rows_are_a_changelog(rows: list[Row], batch_rows: int, idle: bo
         if idle and operator.has_pending():
             part.add(operator.on_timer(clock.monotonic_ns()))
         for batch in part.batches.get(MAIN, []):
-            collected.add([(MAIN, _Batch(batch))])
-    collected.add((MAIN, _Batch(batch)) for batch in collect(operator, []).batches.get(MAIN, []))
+            collected.add([(MAIN, Batch(batch))])
+    collected.add((MAIN, Batch(batch)) for batch in collect(operator, []).batches.get(MAIN, []))
     shown: Counter[tuple[Any, ...]] = Counter()
     for row in collected.rows():
         tags = None if row["tags"] is None else tuple(row["tags"])
         shown[(row["k"], row["v"], tags)] += row[WEIGHT]
         assert all(weight >= 0 for weight in shown.values())
     assert +shown == expected(rows, Global())
-
-
-@dataclass
-class _Batch:
-    rows: pa.RecordBatch
 
 
 def test_emission_waits_for_its_interval() -> None:
@@ -253,7 +248,9 @@ def test_keys_that_are_expressions_become_columns() -> None:
     operator = operator_of(Tumbling(10), keys=(("k", col("k")), ("odd", col("v") % 2)))
     rows = [{"at": at, "k": None, "v": at, "tags": None} for at in range(4)]
     collected = collect(operator, [batch_of(rows)])
-    output = reduce_output(ReduceSpec((("k", col("k")), ("odd", col("v") % 2)), chain, Windowing(Tumbling(10))), INPUT, "r")
+    output = reduce_output(
+        ReduceSpec((("k", col("k")), ("odd", col("v") % 2)), chain, Windowing(Tumbling(10))), INPUT, "r"
+    )
     assert output.fields.names == ["odd", "window_start", "window_end", "at", "k", "v", "tags"]
     assert output.time == TimeColumn("window_end", -1)
     assert collected.batches[MAIN][0].schema == output.physical

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
 from penstock.engine.operators import join_windows
+from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
 from penstock.engine.operators.window_join import WindowJoin
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
@@ -95,9 +95,7 @@ def run(join: WindowJoin, rows: list[Row], cut: random.Random) -> Collected:
 def windows_of(time: int, window: Tumbling | Hopping) -> set[int]:
     """The ends of the windows that contain a time."""
     hop = window.hop_us if isinstance(window, Hopping) else window.size_us
-    starts = [
-        j * hop + window.offset_us for j in range(-100, 101)
-    ]
+    starts = [j * hop + window.offset_us for j in range(-100, 101)]
     return {start + window.size_us for start in starts if start <= time < start + window.size_us}
 
 
@@ -188,9 +186,7 @@ def test_pairs_leave_as_soon_as_their_window_is_over() -> None:
 
 
 def test_hot_key_comes_in_bounded_batches_one_at_a_time() -> None:
-    join = open_operator(
-        WindowJoin(spec_of("text", Windowing(Tumbling(1000))), LEFT, RIGHT, "j"), batch_rows=50
-    )
+    join = open_operator(WindowJoin(spec_of("text", Windowing(Tumbling(1000))), LEFT, RIGHT, "j"), batch_rows=50)
     left: list[tuple[int, Row]] = [(i, (0, i, 1, "k")) for i in range(120)]
     list(join.process(0, Batch(batch_of(left, 0))))
     list(join.process(1, Batch(batch_of(left, 1))))
@@ -232,8 +228,12 @@ def test_schema() -> None:
     output = join_output(spec_of("number", Windowing(Tumbling(10))), LEFT, RIGHT, "j")
     assert output.time == TimeColumn("window_end", -1)
     assert output.fields.field("window_end").type == pa.timestamp("us")
-    millis = StreamSchema(pa.schema([("at", pa.timestamp("ms", "UTC")), ("id", pa.int64()), ("a", pa.int64())]), TimeColumn("at"))
-    spec = JoinSpec(KEYS["number"], KEYS["number"], (("e", -1, "window_end"), ("at", 0, "at")), Windowing(Tumbling(10_000)))
+    millis = StreamSchema(
+        pa.schema([("at", pa.timestamp("ms", "UTC")), ("id", pa.int64()), ("a", pa.int64())]), TimeColumn("at")
+    )
+    spec = JoinSpec(
+        KEYS["number"], KEYS["number"], (("e", -1, "window_end"), ("at", 0, "at")), Windowing(Tumbling(10_000))
+    )
     output = join_output(spec, millis, RIGHT, "j")
     assert output.time == TimeColumn("e", -1)
     assert output.fields.field("e").type == pa.timestamp("ms", "UTC")

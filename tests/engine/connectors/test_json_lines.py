@@ -33,7 +33,25 @@ GOOD = [
     b'{"s":"\\u00e9\\ud83d\\ude00 \xc3\xa9"}',
     b'{"n":{"u":null},"d":1.5}',
 ]
-BROKEN = [b"{", b"}", b"[", b'"', b":", b",", b"null", b"1", b"-", b"\\", b"NaN", b"\x00", b"\xff", b" ", b"\t", b"{}", b"9" * 20]
+BROKEN = [
+    b"{",
+    b"}",
+    b"[",
+    b'"',
+    b":",
+    b",",
+    b"null",
+    b"1",
+    b"-",
+    b"\\",
+    b"NaN",
+    b"\x00",
+    b"\xff",
+    b" ",
+    b"\t",
+    b"{}",
+    b"9" * 20,
+]
 
 
 def source(tmp_path: Path, content: bytes, schema: pa.Schema | None = BID) -> JsonLinesSource:
@@ -49,7 +67,8 @@ def test_objects_become_rows(tmp_path: Path) -> None:
     assert got.column("s") == ["x", None, None, None, None, "é😀 é", None]
     assert got.column("n")[0] == {"u": [1, 2], "q": "z"}
     assert got.column("d")[1] == decimal.Decimal("1.25")
-    assert got.column("t") == [datetime.datetime(2020, 1, 1), None, None, None, datetime.datetime(2020, 1, 1), None, None]
+    new_year = datetime.datetime(2020, 1, 1)
+    assert got.column("t") == [new_year, None, None, None, new_year, None, None]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +139,7 @@ def test_blank_lines_and_a_missing_last_line_end_count_for_nothing(tmp_path: Pat
     assert positions(got.rejected) == [5]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_every_line_is_a_row_or_a_raw_record_whatever_stands_around_it(tmp_path: Path, data: st.DataObject) -> None:
     content = data.draw(st.lists(mutated_lines(), min_size=1, max_size=12))
@@ -133,7 +152,7 @@ def test_every_line_is_a_row_or_a_raw_record_whatever_stands_around_it(tmp_path:
         expected_rows += alone.rows
         expected_raw += [(record.raw, number) for record in alone.rejected]
     assert repr(got.rows) == repr(expected_rows)
-    assert [(record.raw, number) for record, number in zip(got.rejected, positions(got.rejected), strict=True)] == expected_raw
+    assert list(zip([record.raw for record in got.rejected], positions(got.rejected), strict=True)) == expected_raw
 
 
 def mutated_lines() -> st.SearchStrategy[bytes]:

@@ -37,7 +37,9 @@ def test_ways_to_write_a_time(text: str) -> None:
     assert parsed(text, pa.timestamp("s")) == FIRST_OF_2020 // 1_000_000
 
 
-@pytest.mark.parametrize("text", ["", "now", "2020-02-30", "2020-01-01T25:00:00", "1e3", "2020-01-01T00:00:00 CET", " 2020-01-01"])
+@pytest.mark.parametrize(
+    "text", ["", "now", "2020-02-30", "2020-01-01T25:00:00", "1e3", "2020-01-01T00:00:00 CET", " 2020-01-01"]
+)
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(pa.ArrowInvalid):
         parsed(text)

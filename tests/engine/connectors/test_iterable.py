@@ -1,0 +1,113 @@
+import dataclasses
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.connectors.iterable import IterableSource
+from penstock.model.errors import SchemaError, UserError
+from tests.engine.connectors.reading import read_all
+
+SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
+
+
+@dataclasses.dataclass
+class Item:
+    a: int
+    s: str = "item"
+
+
+def test_mappings_dataclasses_and_batches() -> None:
+    batch = pa.table({"a": [3, 4], "s": ["x", "y"], "t": pa.nulls(2, pa.timestamp("us"))})
+    items = [{"a": 1, "zz": 5}, Item(2), batch, {"t": 0}]
+    got = read_all(IterableSource(items, SCHEMA))
+    assert got.column("a") == [1, 2, 3, 4, None]
+    assert got.column("s") == [None, "item", "x", "y", None]
+    assert got.column("t")[-1] == datetime.datetime(1970, 1, 1)
+    assert read_all(IterableSource(items, SCHEMA).restrict(["s"], None)).rows[1] == {"s": "item"}
+
+
+@pytest.mark.parametrize(
+    ("item", "raw"),
+    [
+        ({"a": "x"}, b'{"a":"x"}'),
+        ({"a": 1.5}, b'{"a":1.5}'),
+        ({"a": 2**70}, b'{"a":%d}' % 2**70),
+        ({"s": 5}, b'{"s":5}'),
+        ({"s": b"\xff"}, b'{"s":"/w=="}'),
+        ({"s": "\ud800"}, b"{'s': '\\ud800'}"),
+        ({"t": "soon"}, b'{"t":"soon"}'),
+        (7, b"7"),
+    ],
+)
+def test_an_item_that_does_not_fit_is_a_raw_record(item: Any, raw: bytes) -> None:
+    got = read_all(IterableSource([{"a": 1}, item, {"a": 2}], SCHEMA))
+    assert got.column("a") == [1, 2]
+    assert [(record.raw, record.position) for record in got.rejected] == [(raw, "item 2")]
+
+
+def test_batches_that_do_not_fit_end_the_job() -> None:
+    with pytest.raises(SchemaError, match="'s' is missing"):
+        read_all(IterableSource([pa.table({"a": [1]})], SCHEMA))
+
+
+def test_an_exception_in_the_iterator_ends_the_job() -> None:
+    def failing() -> Iterator[dict[str, int]]:
+        yield {"a": 1}
+        raise ValueError("no more")
+
+    with pytest.raises(UserError, match="items of failing raised ValueError after 1 items: no more"):
+        read_all(IterableSource(failing, SCHEMA))
+    with pytest.raises(UserError, match="items of int cannot be iterated over"):
+        IterableSource(5, SCHEMA).open("0/1", None)  # type: ignore[arg-type]
+
+
+def test_a_slow_iterator_is_not_waited_for_beyond_the_linger_time() -> None:
+    now_ns = 0
+
+    def slow() -> Iterator[dict[str, int]]:
+        nonlocal now_ns
+        for number in range(10):
+            now_ns += 4_000_000
+            yield {"a": number}
+
+    source = IterableSource(slow, SCHEMA, bounded=False, linger_ms=10, monotonic_ns=lambda: now_ns)
+    assert not source.bounded
+    reader = source.open("0/1", None)
+    sizes = []
+    while not (read := reader.read(1000)).ended:
+        assert read.rows is not None
+        sizes.append(read.rows.num_rows)
+    assert sizes == [3, 3, 3]
+    assert read.rows is not None and read.rows.num_rows == 1
+
+
+def test_none_means_nothing_now() -> None:
+    reader = IterableSource([{"a": 1}, None, None, {"a": 2}], SCHEMA).open("0/1", None)
+    reads = [reader.read(10) for _ in range(3)]
+    assert [None if read.rows is None else read.rows.num_rows for read in reads] == [1, None, 1]
+    assert [read.ended for read in reads] == [False, False, True]
+
+
+@given(st.integers(1, 9), st.integers(1, 3))
+def test_a_restartable_iterable_goes_on_from_any_position(max_rows: int, stop_after: int) -> None:
+    def items() -> Iterator[Any]:
+        for number in range(0, 40, 8):
+            yield {"a": number}
+            yield pa.table({"a": range(number + 1, number + 6), "s": ["x"] * 5, "t": pa.nulls(5, pa.timestamp("us"))})
+            yield {"a": "bad"}
+            yield {"a": number + 6}
+            yield {"a": number + 7}
+
+    got = read_all(IterableSource(items, SCHEMA), max_rows, 1, stop_after)
+    assert got.column("a") == list(range(40))
+    assert len(got.rejected) == 5
+
+
+def test_arrow_items_without_rows_are_passed_over() -> None:
+    empty = SCHEMA.empty_table()
+    assert read_all(IterableSource([empty, empty, {"a": 1}, empty], SCHEMA)).column("a") == [1]
