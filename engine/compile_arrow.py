@@ -52,6 +52,7 @@ class Compiled:
         self._program = _Bound([typed], operator, None)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the values of the batch's rows."""
         return self._program(batch)[0]
 
 
@@ -66,6 +67,7 @@ class CompiledProjection:
         self._program = _Bound(outputs, operator, where)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of the batch's rows, of those that pass if there is a condition."""
         return pa.RecordBatch.from_arrays(self._program(batch), schema=self.schema)
 
 
@@ -73,8 +75,8 @@ class CompiledProjection:
 class Isolated(Generic[Result]):
     """What a function gave for the rows it could be called with.
 
-    ``result`` is its result over the ``good`` rows (None when there are none, or when no row was bad and the batch was
-    empty of rows to fail); ``good`` are their indices (int64, ascending); ``errors`` are (index, text) of all others.
+    ``good`` are the indices of these rows (int64, ascending), ``result`` is the function's result over them (None if
+    every row failed), ``errors`` are (index, text) of all others, ascending.
     """
 
     result: Result | None

@@ -16,10 +16,13 @@ import pyarrow.compute as pc
 from penstock.engine.expression_values import (
     Kernel,
     arrow,
+    bitmap,
     bits,
     booleans,
     fixed,
+    numbers,
     text_parts,
+    valid,
     validity,
 )
 from penstock.engine.kernels import text as kernels
@@ -82,34 +85,37 @@ def substring(typed: Typed) -> Kernel:
 
 
 class Parts:
-    """Where the parts of each row begin: int64[rows, parts + 1], see `kernels.text.split`."""
+    """Where the parts of each row begin in ``data``: int64[parts + 1, rows], see `kernels.text.split`."""
 
-    def __init__(self, starts: npt.NDArray[np.int64]) -> None:
+    def __init__(self, starts: npt.NDArray[np.int64], data: Bytes) -> None:
         self.starts = starts
+        self.data = data
 
     def filter(self, mask: pa.Array) -> "Parts":
         """Keep the rows for which the mask is true."""
-        return Parts(self.starts[bits(mask)])
+        return Parts(self.starts[:, bits(mask)], self.data)
+
+    def take(self, indices: pa.Array) -> "Parts":
+        """Keep these rows."""
+        return Parts(self.starts[:, numbers(indices)], self.data)
 
     def part(self, text: pa.Array, index: int, separator_size: int) -> pa.Array:
-        """Return part ``index`` (from 1) of every row, null where there is none."""
-        begins, nexts = self.starts[:, index - 1], self.starts[:, index]
-        missing = nexts < 0
-        nulls = validity(text)
+        """Return part ``index`` (from 1) of every row of ``text``, null where there is none."""
+        begins, nexts = self.starts[index - 1], self.starts[index]
         sizes = nexts - begins - separator_size
-        if missing.any():
-            there = pc.is_valid(text).to_numpy(zero_copy_only=False) & ~missing
-            nulls = pa.py_buffer(np.packbits(there, bitorder="little"))
-            begins, sizes = np.where(missing, 0, begins), np.where(missing, 0, sizes)
-        return cut(text_parts(text)[1], begins, sizes, nulls)
+        missing = nexts < 0
+        if not missing.any():
+            return cut(self.data, begins, sizes, validity(text))
+        there = valid(text) & ~missing
+        return cut(self.data, np.where(missing, 0, begins), np.where(missing, 0, sizes), bitmap(there))
 
 
 def split_text(text: pa.Array, separator: str, parts: int) -> Parts:
     """Find the first parts of every row."""
     offsets, data = text_parts(text)
-    starts = np.empty((len(text), parts + 1), np.int64)
+    starts = np.empty((parts + 1, len(text)), np.int64)
     kernels.split(read_only(offsets), read_only(data), _bytes(separator), starts)
-    return Parts(starts)
+    return Parts(starts, data)
 
 
 def split_part(typed: Typed) -> Kernel:

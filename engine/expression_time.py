@@ -1,6 +1,6 @@
 """Kernels of dates and timestamps (engine.md section 3). Without a zone a timestamp is UTC; parts are int64.
 
-`expression_kernels` looks them up. In UTC they are integer arithmetic; in any other zone Arrow's calendar does the work.
+`expression_kernels` looks them up. In UTC they are integer arithmetic; in any other zone Arrow's calendar does it.
 """
 
 import numpy as np

@@ -21,6 +21,27 @@ Kernel = Callable[..., Any]
 Mask = npt.NDArray[np.bool_]
 
 
+_MEMORY: dict[int, tuple[np.dtype[Any], int]] = {
+    kind.id: (np.dtype(dtype), width)
+    for dtype, width, kinds in (
+        ("i1", 1, [pa.int8()]),
+        ("i2", 1, [pa.int16()]),
+        ("i4", 1, [pa.int32(), pa.date32(), pa.time32("s")]),
+        ("i8", 1, [pa.int64(), pa.timestamp("us"), pa.duration("us"), pa.date64(), pa.time64("us")]),
+        ("u1", 1, [pa.uint8()]),
+        ("u2", 1, [pa.uint16()]),
+        ("u4", 1, [pa.uint32()]),
+        ("u8", 1, [pa.uint64()]),
+        ("f2", 1, [pa.float16()]),
+        ("f4", 1, [pa.float32()]),
+        ("f8", 1, [pa.float64()]),
+        ("i8", 2, [pa.decimal128(1, 0)]),
+    )
+    for kind in kinds
+}
+"""How fixed-width types lie in memory, by their id: the numpy type and how many of it make one value."""
+
+
 class RowError(Exception):
     """Some row of the batch has no result; the text is the reason."""
 
@@ -71,6 +92,11 @@ class Encoded:
         kept = None if self._plain is None else self._plain.filter(mask)
         return Encoded(self.indices.filter(mask), self.dictionary, kept)
 
+    def take(self, rows: pa.Array) -> "Encoded":
+        """Keep these rows."""
+        kept = None if self._plain is None else self._plain.take(rows)
+        return Encoded(self.indices.take(rows), self.dictionary, kept)
+
 
 def plain(value: Any) -> Any:
     """Return a value as kernels know it: an array or a scalar."""
@@ -79,31 +105,28 @@ def plain(value: Any) -> Any:
 
 def load(array: pa.Array) -> pa.Array:
     """Return a column in the one layout of its logical type."""
+    if array.type.id in _MEMORY:
+        return array
     kind = normal_type(array.type)
     return array if array.type == kind else array.cast(kind)
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
     """Return the memory of a fixed-width array: one number per row, decimals as int64 pairs (low, high)."""
-    kind = array.type
-    if pt.is_decimal(kind):
-        dtype, width = np.dtype(np.int64), 2
-    else:
-        dtype, width = dtype_of(kind), 1
+    dtype, width = _MEMORY[array.type.id]
+    rows = len(array)
     buffer = array.buffers()[1]
-    if buffer is None or not len(array):
-        data = np.zeros(len(array) * width, dtype)
+    if buffer is None or not rows:
+        data = np.zeros(rows * width, dtype)
     else:
         start = array.offset * width * dtype.itemsize
-        data = np.frombuffer(buffer, dtype, count=len(array) * width, offset=start)
-    return data.reshape(-1, 2) if width == 2 else data
+        data = np.frombuffer(buffer, dtype, count=rows * width, offset=start)
+    return data if width == 1 else data.reshape(-1, width)
 
 
 def dtype_of(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of a fixed-width type's memory; times are integers."""
-    if pt.is_integer(kind) or pt.is_floating(kind):
-        return np.dtype(str(kind.to_pandas_dtype().__name__))
-    return np.dtype(np.int32 if kind.bit_width == 32 else np.int64)
+    return _MEMORY[kind.id][0]
 
 
 def constant(scalar: pa.Scalar) -> Any:

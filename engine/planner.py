@@ -33,26 +33,34 @@ class _Placed:
 
 
 def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
-    """Optimise a job graph and cut it into tasks.
-
-    Operators without parallelism of their own get ``parallelism``; aggregates without key get 1.
+    """Optimise a job graph and `cut` it into tasks.
 
     Raises:
         PlanError: there is no sink, two operators share a name, or an exchange would part what belongs together.
     """
     if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
         raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
-    optimised = optimise(graph)
-    check_names(optimised)
+    return cut(optimise(graph), parallelism)
+
+
+def cut(graph: JobGraph, parallelism: int) -> ExecutionGraph:
+    """Cut a job graph into tasks as it is.
+
+    Operators without parallelism of their own get ``parallelism``; aggregates without key get 1.
+
+    Raises:
+        PlanError: two operators share a name, or an exchange would part what belongs together.
+    """
+    check_names(graph)
     placed: dict[OperatorId, _Placed] = {}
     edges: list[Edge] = []
-    for node in optimised.operators.values():
+    for node in graph.operators.values():
         own = _parallelism(node, parallelism, placed)
         _check_exchanges(node)
         incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
         edges.extend(incoming)
         placed[node.id] = _Placed(own, _partitioning(node, incoming, placed))
-    return ExecutionGraph(optimised, _tasks(optimised, edges, placed), tuple(edges))
+    return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges))
 
 
 def check_names(graph: JobGraph) -> None:
@@ -79,7 +87,9 @@ def _check_exchanges(node: OperatorNode) -> None:
     if isinstance(node.spec, JoinSpec) and chosen.count("broadcast") == 1:
         return
     remedy = "broadcast() one side only" if isinstance(node.spec, JoinSpec) else "leave it out, rows go by their key"
-    raise PlanError(f"{node.name!r} at {node.where} needs rows of one key together, so {chosen[0]}() cannot feed it; {remedy}")
+    raise PlanError(
+        f"{node.name!r} at {node.where} needs rows of one key together, so {chosen[0]}() cannot feed it; {remedy}"
+    )
 
 
 def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Placed]) -> int:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.engine.compile_arrow import infer_type
 from penstock.engine.operators.aggregate_schema import aggregate_output
+from penstock.engine.operators.event_time import kept_time
 from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
 from penstock.engine.operators.reduce_schema import reduce_output
 from penstock.model.errors import ExpressionError, PlanError
@@ -29,7 +30,7 @@ from penstock.model.job_graph import (
     SplitSpec,
     UnionSpec,
 )
-from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.schema import StreamSchema, TimeColumn, check_names
 
 def output_schemas(
     spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str, source_time: TimeColumn | None = None
@@ -49,14 +50,14 @@ def output_schemas(
     if isinstance(spec, RowFunctionSpec):
         if spec.kind == "filter":
             return {MAIN: inputs[0]}
-        return {MAIN: StreamSchema(spec.fields, _kept_time(inputs[0], spec.fields), inputs[0].changelog)}
+        return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields), inputs[0].changelog)}
     if isinstance(spec, BatchFunctionSpec):
         if inputs[0].changelog:
             raise PlanError(
                 f"{name!r} calls a batch function on an updating stream, which it could not retract; "
                 "use a final window, or map row by row"
             )
-        return {MAIN: StreamSchema(spec.fields, _kept_time(inputs[0], spec.fields))}
+        return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
     if isinstance(spec, UnionSpec):
         return {MAIN: _union(inputs, name)}
     if isinstance(spec, SplitSpec):
@@ -92,14 +93,6 @@ def _project(spec: ProjectSpec, schema: StreamSchema, name: str) -> StreamSchema
     return StreamSchema(pa.schema(fields), time, schema.changelog)
 
 
-def _kept_time(schema: StreamSchema, fields: pa.Schema) -> TimeColumn | None:
-    """A user function keeps the event time if it keeps its column with its type."""
-    time = schema.time
-    if time is None or time.name not in fields.names:
-        return None
-    return time if fields.field(time.name).type == schema.fields.field(time.name).type else None
-
-
 def _union(inputs: Sequence[StreamSchema], name: str) -> StreamSchema:
     first = inputs[0]
     for other in inputs[1:]:
@@ -125,9 +118,7 @@ def _sink(spec: SinkSpec, schema: StreamSchema, name: str) -> Mapping[str, Strea
         )
     if spec.mode == "upsert" and not spec.key:
         raise PlanError(f"sink {name!r} has mode='upsert' and needs key=[...] to know which row replaces which")
-    missing = [key for key in spec.key if key not in schema.fields.names]
-    if missing:
-        raise PlanError(f"key {missing[0]!r} of sink {name!r} is not among its columns {', '.join(schema.fields.names)}")
+    check_names(spec.key, schema.fields.names, f"the key of sink {name!r}")
     added = {"changelog": "weight", "upsert": "deleted"}.get(spec.mode)
     if added in schema.fields.names:
         raise PlanError(f"sink {name!r} adds a column {added!r} in mode {spec.mode!r}; rename yours")

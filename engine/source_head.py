@@ -93,6 +93,7 @@ class SourceHead:
         self._normaliser = Normaliser(source.schema, time.name if time else None)
         known = positions or {}
         self._partitions: list[Partition] = []
+        self._closed = False
         try:
             for item in partitions:
                 self._partitions.append(Partition(item, source.open(item, known.get(item))))
@@ -103,7 +104,6 @@ class SourceHead:
         self._gathered = Gathered()
         self._said_idle = False
         self._stopping: EndOfStream | None = None
-        self._closed = False
         self.ended = False
 
     @property
@@ -251,12 +251,13 @@ class SourceHead:
         for index, item in enumerate(self._partitions):
             if item.ended:
                 advanced |= self._merge.advance(index, END_OF_TIME_US)
-            elif item.nothing_since_ns is not None and not self._source.bounded:
+                continue
+            if item.latest_us != START_OF_TIME_US:
+                advanced |= self._merge.advance(index, item.latest_us - self._delay_us)
+            if item.nothing_since_ns is not None and not self._source.bounded:
                 if now_ns - item.nothing_since_ns >= self._idle_timeout_ns:
                     item.idle = True
                     advanced |= self._merge.set_idle(index)
-            elif item.latest_us != START_OF_TIME_US:
-                advanced |= self._merge.advance(index, item.latest_us - self._delay_us)
         if advanced and self._merge.time_us != END_OF_TIME_US:
             yield Watermark(self._merge.time_us)
         if self._merge.idle and not self._said_idle:
@@ -282,8 +283,8 @@ class SourceAlignment:
             self._heads.append(head)
 
     def may_read(self, head: SourceHead) -> bool:
-        """Return whether no other source is behind this one."""
-        if not head.ordered or head.ended:
-            return True
+        """Return whether no other source is behind this one; one that is idle or at its end is ahead of nobody."""
         progress_us = head.progress_us
+        if not head.ordered or progress_us == END_OF_TIME_US:
+            return True
         return all(progress_us <= other.progress_us for other in self._heads if not other.ended)

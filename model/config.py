@@ -1,6 +1,7 @@
 """Options: one frozen class a noun, units in the names, checks where they are made."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.model.errors import OptionError
 
@@ -18,7 +19,7 @@ class LoopOptions:
     for life. ``state_bytes``: byte budget of keyed state per operator instance (None: unbounded).
     """
 
-    batch_rows: int = 32_768
+    batch_rows: int = 65_536
     linger_ms: int = 10
     channel_bytes: int = 8 << 20
     idle_timeout_ms: int = 30_000
@@ -28,10 +29,20 @@ class LoopOptions:
 
     def __post_init__(self) -> None:
         for name in ("batch_rows", "channel_bytes", "idle_timeout_ms", "key_groups"):
-            if getattr(self, name) <= 0:
-                raise OptionError(f"{name} must be above zero, got {getattr(self, name)}")
-        if self.linger_ms < 0:
-            raise OptionError(f"linger_ms must not be negative, got {self.linger_ms}")
+            check_count(name, getattr(self, name))
+        if self.state_bytes is not None:
+            check_count("state_bytes", self.state_bytes)
+        check_count("linger_ms", self.linger_ms, least=0)
+
+
+def check_count(option: str, value: Any, least: int = 1) -> None:
+    """Check that an option is a whole number.
+
+    Raises:
+        OptionError: it is not, or it is below ``least``.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise OptionError(f"{option} must be a whole number of at least {least}, not {value!r}")
 
 
 def check_on_error(policy: str, where: str) -> str:

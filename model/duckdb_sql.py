@@ -185,7 +185,7 @@ class _Writer:
             return f"power(CAST({text} AS DOUBLE), CAST({self.write(others[0])} AS DOUBLE))"
         if name in ("sqrt", "exp", "ln"):
             return f"{name}(CAST({text} AS DOUBLE))"
-        if name in ("abs", "round", "floor", "ceil") and self._kind(subject) is not None:
+        if name in ("abs", "sign", "round", "floor", "ceil") and self._kind(subject) is not None:
             text = self._numbers(node, subject)[0]
         if name in _TEMPLATES:
             return _TEMPLATES[name](text, *values)

@@ -37,7 +37,7 @@ def only_group(pattern: str, group: int) -> str:
         pieces.append(token)
         position = end
     if group > groups:
-        raise ValueError(f"it has {groups} groups, not {group}")
+        raise ValueError(f"there is no group {group}")
     text = "".join(pieces)
     return text if group else f"(?P<{GROUP}>{text})"
 

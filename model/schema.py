@@ -6,14 +6,16 @@ Every operator of the job graph carries the schema of each of its outputs; the D
 import dataclasses
 import datetime
 import decimal
+import difflib
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from penstock.model.errors import SchemaError
+from penstock.model.source_location import user_location
 
 WEIGHT = "$weight"
 """The int8 column of a changelog: +1 inserts the row, -1 retracts it."""
@@ -54,6 +56,19 @@ class StreamSchema:
         if not self.changelog:
             return self.fields
         return self.fields.append(pa.field(WEIGHT, pa.int8(), nullable=False))
+
+
+def check_names(names: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Check that columns exist; ``what`` says who names them.
+
+    Raises:
+        SchemaError: naming the first unknown one, the user's file and line, and close matches.
+    """
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(known)}"
+            raise SchemaError(f"{what} at {user_location()} names the unknown column {name!r}: {hint}")
 
 
 Fields: TypeAlias = pa.Schema | Mapping[str, Any] | type[Any]

@@ -18,7 +18,7 @@ from penstock.engine.embedded import EmbeddedJob, Progress
 from penstock.engine.metrics import JobMetrics
 from penstock.engine.planner import plan
 from penstock.engine.schemas import output_schemas
-from penstock.model.config import LoopOptions
+from penstock.model.config import LoopOptions, check_count
 from penstock.model.errors import OptionError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -37,8 +37,7 @@ class RunOptions:
     loop: LoopOptions = LoopOptions()
 
     def __post_init__(self) -> None:
-        if self.parallelism < 1:
-            raise OptionError(f"parallelism must be at least 1, got {self.parallelism}")
+        check_count("parallelism", self.parallelism)
 
     @property
     def job_directory(self) -> Path:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.engine.connectors.csv_files import CsvSource
 from penstock.engine.connectors.iterable import IterableSource
 from penstock.engine.connectors.json_lines import JsonLinesSource
@@ -17,7 +19,8 @@ from penstock.model.connectors import Source
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import SourceSpec
-from penstock.model.schema import Fields, TimeColumn, to_arrow_schema
+from penstock.model.schema import Fields, TimeColumn, check_names, to_arrow_schema
+from penstock.model.source_location import user_location
 from penstock.stream import Stream
 
 Path_ = str | Path
@@ -37,13 +40,17 @@ def read(
     one may come. ``on_error`` says what becomes of bad records: ``dead_letter``, ``skip`` (both counted) or ``fail``.
 
     Raises:
-        SchemaError: there is no such column.
+        SchemaError: there is no such column, or it is no timestamp.
     """
     column = None
     if time is not None:
-        if time not in source.schema.names:
-            names = ", ".join(source.schema.names)
-            raise SchemaError(f"time={time!r} is not a column of {source.describe()}; it has {names}")
+        check_names([time], source.schema.names, "time=")
+        kind = source.schema.field(time).type
+        if not pa.types.is_timestamp(kind):
+            raise SchemaError(
+                f"time={time!r} at {user_location()} must be a timestamp column, but it is {kind} in "
+                f"{source.describe()}; declare it as a timestamp with schema=..., or convert the data"
+            )
         column = TimeColumn(time)
         source = source.with_time(time)
     job = job or default_job()

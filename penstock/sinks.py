@@ -11,6 +11,7 @@ from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, Parque
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.print_sink import PrintSink
 from penstock.job import Job
+from penstock.model.config import check_count
 from penstock.model.connectors import FunctionSink, Sink
 from penstock.model.errors import OptionError
 from penstock.model.ids import OperatorId
@@ -33,7 +34,12 @@ class SinkHandle:
         return self
 
     def parallelism(self, instances: int) -> "SinkHandle":
-        """Write with this many instances."""
+        """Write with this many instances.
+
+        Raises:
+            OptionError: it is below 1.
+        """
+        check_count("parallelism", instances)
         self.job.change(self._operator, parallelism=instances)
         return self
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.job import Job
 from penstock.joins import join_spec
 from penstock.model.aggregates import AggregateCall
-from penstock.model.config import check_on_error
+from penstock.model.config import check_count, check_on_error
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.expressions import Expr, col, to_expr
@@ -27,7 +27,7 @@ from penstock.model.job_graph import (
     SplitSpec,
     UnionSpec,
 )
-from penstock.model.schema import Fields, StreamSchema, to_arrow_schema
+from penstock.model.schema import Fields, StreamSchema, check_names, to_arrow_schema
 from penstock.model.windows import Emission, Window, Windowing
 from penstock.sinks import Writes
 from penstock.pictures import Picture
@@ -68,10 +68,9 @@ class Stream(Writes, Picture):
         """Run the last operator in this many instances.
 
         Raises:
-            PlanError: it is below 1.
+            OptionError: it is below 1.
         """
-        if instances < 1:
-            raise PlanError(f"parallelism must be at least 1, got {instances}")
+        check_count("parallelism", instances)
         self.job.change(self._operator, parallelism=instances)
         return self
 
@@ -136,13 +135,13 @@ class Stream(Writes, Picture):
 
     def drop(self, *names: str) -> "Stream":
         """Remove columns."""
-        self._check_columns(names, "drop")
+        check_names(names, self.schema.names, "drop()")
         return self._project([(name, col(name)) for name in self.schema.names if name not in names], "drop")
 
     def rename(self, names: Mapping[str, str] | None = None, **named: str) -> "Stream":
         """Rename columns, old name to new name."""
         renamed = {**(names or {}), **named}
-        self._check_columns(renamed, "rename")
+        check_names(renamed, self.schema.names, "rename()")
         return self._project([(renamed.get(name, name), col(name)) for name in self.schema.names], "rename")
 
     def union(self, *others: "Stream") -> "Stream":
@@ -229,11 +228,6 @@ class Stream(Writes, Picture):
             f"function {getattr(function, '__name__', 'lambda')!r} takes ({', '.join(names)}); it must take the row as "
             f"one dict, or parameters named like columns: {', '.join(self.schema.names)}"
         )
-
-    def _check_columns(self, names: Sequence[str] | Mapping[str, str], method: str) -> None:
-        missing = [name for name in names if name not in self.schema.names]
-        if missing:
-            raise SchemaError(f"{method}() names {missing[0]!r}, but the columns are {', '.join(self.schema.names)}")
 
     def _project(self, columns: Sequence[tuple[str, Expr]], kind: str) -> "Stream":
         if not columns:

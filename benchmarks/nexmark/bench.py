@@ -17,6 +17,7 @@ from typing import Any
 from penstock.benchmarks.nexmark.chart import draw
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 from penstock.benchmarks.nexmark.queries import NAMES
+from penstock.benchmarks.nexmark.run import WARM_UP_EVENTS
 
 PEERS = ("duckdb", "polars", "datafusion")
 OURS = "penstock"
@@ -63,10 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     directory = arguments.directory / f"events-{arguments.events}"
     ensure_dataset(directory, arguments.events)
+    small = ensure_dataset(arguments.directory / "warm-up", WARM_UP_EVENTS)
     core = max(os.sched_getaffinity(0))
-    lines = [
-        _measure(query, directory, arguments.runs, core, arguments.events) for query in arguments.queries.split(",")
-    ]
+    lines = []
+    for query in arguments.queries.split(","):
+        runner = _Runner(query, directory, small, core)
+        lines.append(_measure(runner, arguments.runs, arguments.events))
     text = render(lines, arguments.runs)
     print(text)
     if arguments.write:
@@ -99,39 +102,55 @@ def render(lines: Sequence[Line], runs: int) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _measure(query: str, directory: Path, runs: int, core: int, events: int) -> Line:
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """Runs one query on any engine, in a process of its own on one core, after a few events to warm up."""
+
+    query: str
+    directory: Path
+    small: Path
+    core: int
+
+    def run(self, engine: str) -> dict[str, Any] | None:
+        """Return what the process reports; None when it failed."""
+        if engine == OURS:
+            request = {"query": self.query, "directory": str(self.directory), "events": None, "parallelism": 1}
+            request |= {"batch_rows": None, "out": None}
+            return self._process(engine, [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)])
+        module = "penstock.benchmarks.peers.runner"
+        command = [sys.executable, "-m", module, "--engine", engine, "--query", self.query]
+        command += ["--directory", str(self.directory), "--warm-up", str(self.small), "--json"]
+        return self._process(engine, command)
+
+    def _process(self, engine: str, command: Sequence[str]) -> dict[str, Any] | None:
+        ran = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: os.sched_setaffinity(0, {self.core}),
+        )
+        if ran.returncode:
+            print(f"{engine} {self.query} failed:\n{ran.stderr[-2000:]}", file=sys.stderr)
+            return None
+        result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+        return result
+
+
+def _measure(runner: _Runner, runs: int, events: int) -> Line:
     seconds: dict[str, list[float]] = {name: [] for name in (OURS, *PEERS)}
     peak = 0.0
     for _ in range(runs):
         for name in seconds:
-            result = _run(name, query, directory, core)
+            result = runner.run(name)
             if result is None:
                 continue
             seconds[name].append(result["seconds"])
             if name == OURS:
                 peak = max(peak, result["peak_rss_mb"])
     medians = {name: statistics.median(values) if values else None for name, values in seconds.items()}
-    print(query, {name: f"{value:.3f}s" if value else None for name, value in medians.items()}, file=sys.stderr)
-    return Line(query, events, medians, peak)
-
-
-def _run(name: str, query: str, directory: Path, core: int) -> dict[str, Any] | None:
-    if name == OURS:
-        request = {"query": query, "directory": str(directory), "events": None, "parallelism": 1}
-        request |= {"batch_rows": None, "out": None}
-        command = [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)]
-    else:
-        module = "penstock.benchmarks.peers.runner"
-        command = [sys.executable, "-m", module, "--engine", name, "--query", query]
-        command += ["--directory", str(directory), "--json"]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, check=False, preexec_fn=lambda: os.sched_setaffinity(0, {core})
-    )
-    if ran.returncode:
-        print(f"{name} {query} failed:\n{ran.stderr[-2000:]}", file=sys.stderr)
-        return None
-    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
-    return result
+    print(runner.query, {name: f"{value:.3f}s" if value else None for name, value in medians.items()}, file=sys.stderr)
+    return Line(runner.query, events, medians, peak)
 
 
 def _rates(line: Line) -> dict[str, float]:

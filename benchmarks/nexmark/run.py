@@ -7,14 +7,16 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.benchmarks.nexmark.events import Events, count_events
+from penstock.benchmarks.nexmark.events import KINDS, Events, count_events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
@@ -76,7 +78,8 @@ def run_query(
 ) -> QueryResult:
     """Warm up, run the query to the end of its input, and write the final result to ``out`` if given."""
     loop = LoopOptions() if batch_rows is None else LoopOptions(batch_rows=batch_rows)
-    _execute(name, NexmarkConfig(events=WARM_UP_EVENTS), CountingSink(), RunOptions(name, parallelism, None, loop))
+    with _small(source) as few:
+        _execute(name, few, CountingSink(), RunOptions(name, parallelism, None, loop))
     events = count_events(source)
     sink: CountingSink | MemorySink = CountingSink() if out is None else MemorySink()
     seconds = _execute(name, source, sink, RunOptions(name, parallelism, None, loop))
@@ -90,6 +93,21 @@ def run_query(
         rows = sink.rows
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return QueryResult(name, events, seconds, events / seconds, rows, round(peak_rss_mb, 1), parallelism)
+
+
+@contextmanager
+def _small(source: NexmarkConfig | Path) -> Iterator[NexmarkConfig | Path]:
+    """Give a few events of the same make: kernels are compiled for the types and layouts they meet."""
+    if isinstance(source, NexmarkConfig):
+        yield replace(source, events=WARM_UP_EVENTS)
+        return
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        for kind in KINDS:
+            file = pq.ParquetFile(source / f"{kind}.parquet")
+            rows = next(file.iter_batches(WARM_UP_EVENTS), None)
+            table = pa.Table.from_batches([] if rows is None else [rows], schema=file.schema_arrow)
+            pq.write_table(table, Path(folder) / f"{kind}.parquet", compression="none")
+        yield Path(folder)
 
 
 def _execute(name: str, source: NexmarkConfig | Path, sink: Sink, options: RunOptions) -> float:

@@ -94,14 +94,25 @@ def run_peer(
 
 
 def measure(
-    engine: str, query: str, directory: str | Path, runs: int = 1, core: int | None = None
+    engine: str,
+    query: str,
+    directory: str | Path,
+    runs: int = 1,
+    core: int | None = None,
+    warm_up: str | Path | None = None,
 ) -> PeerResult:
-    """Measure in this process, which is held to one core from here on; see ``run_peer``."""
+    """Measure in this process, which is held to one core from here on; see ``run_peer``.
+
+    ``warm_up`` is a small data set to answer the query over first, unmeasured.
+    """
     _keep_to_one_thread(core)
     peer = load(engine)
     _check_query(engine, peer, query)
     if runs < 1:
         raise OptionError(f"runs is {runs}; it must be above 0.")
+    if warm_up is not None:
+        for _ in peer.answer(peer.connect(Path(warm_up)), query):
+            pass
     session = peer.connect(Path(directory))
     seconds, rows = [], 0
     for _ in range(runs):
@@ -150,10 +161,11 @@ def _main() -> int:
     parser.add_argument("--directory", required=True, help="where the three Parquet files are")
     parser.add_argument("--runs", type=int, default=1, help="report the median of this many runs")
     parser.add_argument("--core", type=int, help="the core to keep to (Linux)")
+    parser.add_argument("--warm-up", help="a small data set to answer the query over first")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     given = parser.parse_args()
     try:
-        result = measure(given.engine, given.query, given.directory, given.runs, given.core)
+        result = measure(given.engine, given.query, given.directory, given.runs, given.core, given.warm_up)
     except OptionError as error:
         print(error, file=sys.stderr)
         return 2

@@ -31,7 +31,7 @@ class FileSink(Sink):
     """
 
     suffix: ClassVar[str]
-    writer: ClassVar[Callable[[FinishedFile, pa.Schema], "FileWriter"]]
+    writer: ClassVar[type["FileWriter"]]
 
     def __init__(self, path: str | Path) -> None:
         """Nothing is written yet."""
@@ -44,7 +44,7 @@ class FileSink(Sink):
             UserError: the file cannot be written.
         """
         target = output_path(self._path, self.suffix, instance, parallelism)
-        writer = type(self).writer(FinishedFile(target), schema)
+        writer = self.writer(FinishedFile(target), schema)
         if target != self._path and instance == 0:
             writer.committed = lambda: remove_other_parts(self._path, self.suffix, parallelism)
         return writer

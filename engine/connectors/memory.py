@@ -68,7 +68,7 @@ class _MemoryReader(Reader):
 
     def __init__(self, table: pa.Table, partition: int, partitions: int, position: int) -> None:
         self._table = table
-        self._rows = table.num_rows
+        self._rows = int(table.num_rows)
         share = -(-self._rows // (_TURNS * partitions))
         self._turn = self._rows if partitions == 1 else max(1, min(_TURN_ROWS, share))
         self._skip = self._turn * (partitions - 1)
@@ -83,7 +83,7 @@ class _MemoryReader(Reader):
         batches = self._table.slice(self._next, rows).to_batches()
         # A column over 2 GiB of text stays in several chunks, so the slice may be cut there.
         batch = batches[0]
-        self._next += batch.num_rows
+        self._next += int(batch.num_rows)
         if self._next == turn_end:
             self._next += self._skip
         return Read(batch, ended=self._next >= self._rows)

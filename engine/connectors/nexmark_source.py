@@ -78,7 +78,8 @@ class _NexmarkReader(Reader):
         self._partitions = partitions
         self._whole = partitions == 1
         self._total = rows_of_kind(config, kind)
-        self._turn, self._row = position if position is not None else (partition, 0)
+        self._turn: int = partition if position is None else position[0]
+        self._row: int = 0 if position is None else position[1]
         self._start_turn()
 
     def read(self, max_rows: int) -> Read:

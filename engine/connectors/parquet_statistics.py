@@ -1,6 +1,7 @@
 """The statistics of a Parquet file's row groups as columns, for `statistics_filter`. Called by the Parquet reader."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ def row_group_statistics(
     metadata: pq.FileMetaData, groups: Sequence[int], fields: Sequence[pa.Field]
 ) -> PartStatistics:
     """Return the statistics of some columns in some row groups, in the types of ``fields``."""
-    places = _column_places(metadata)
+    places = flat_columns(metadata)
     least, greatest, nulls = [], [], {}
     for field in fields:
         found = [_statistics(metadata, group, places.get(field.name)) for group in groups]
@@ -52,7 +53,7 @@ def dictionary_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Se
 
     That holds where a value takes few bytes in the file although it is text, so nearly all are dictionary indices.
     """
-    places = _column_places(metadata)
+    places = flat_columns(metadata)
     chosen = []
     for name in columns:
         place = places.get(name)
@@ -65,7 +66,7 @@ def dictionary_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Se
     return chosen
 
 
-def _column_places(metadata: pq.FileMetaData) -> dict[str, int]:
+def flat_columns(metadata: pq.FileMetaData) -> dict[str, int]:
     """Return the leaf column number of every flat column."""
     paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     return {path: index for index, path in enumerate(paths) if "." not in path}
@@ -88,7 +89,7 @@ def _values(found: Sequence[pq.Statistics | None], field: pa.Field, *, greatest:
     try:
         if pa.types.is_timestamp(field.type):
             return _times(found, known, field, greatest)
-        values = [(item.max if greatest else item.min) if has else None for item, has in zip(found, known, strict=True)]
+        values = [_bound(item, greatest) if has else None for item, has in zip(found, known, strict=True)]
         return pa.array(values, field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return pa.nulls(len(found), field.type)
@@ -96,13 +97,17 @@ def _values(found: Sequence[pq.Statistics | None], field: pa.Field, *, greatest:
 
 def _times(found: Sequence[pq.Statistics | None], known: Sequence[bool], field: pa.Field, greatest: bool) -> pa.Array:
     pairs = list(zip(found, known, strict=True))
-    raw = [(item.max_raw if greatest else item.min_raw) if has else None for item, has in pairs]
+    raw = [_bound(item, greatest, "_raw") if has else None for item, has in pairs]
     units = {_unit(item) for item, has in pairs if has}
     if not units:
         return pa.nulls(len(found), field.type)
     times = pa.array(raw, pa.int64()).view(pa.timestamp(units.pop()))
     rows = pa.RecordBatch.from_arrays([times], [field.name])
     return to_schema(rows, pa.schema([field])).column(0)
+
+
+def _bound(statistics: pq.Statistics, greatest: bool, suffix: str = "") -> Any:
+    return getattr(statistics, f"{'max' if greatest else 'min'}{suffix}")
 
 
 def _unit(statistics: pq.Statistics) -> str:

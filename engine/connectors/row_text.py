@@ -20,8 +20,9 @@ _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 def encode_lines(rows: pa.RecordBatch) -> pa.Buffer:
     """Return the rows as JSON objects, one a line, the last line ended too.
 
-    Missing values are ``null``, so are NaN and infinities; times are ISO 8601, in UTC with a ``Z`` if the column has
-    a zone (plain numbers outside the years 1 to 9999); durations are counts of their unit; bytes are base64; maps are lists of key and value.
+    Missing values are ``null``, so are NaN and infinities. Times are ISO 8601, in UTC with a ``Z`` if the column has a
+    zone (plain numbers outside the years 1 to 9999); durations are counts of their unit. Bytes are base64, maps are
+    lists of key and value.
     """
     lines = _objects(rows.schema.names, rows.columns, len(rows), "\n")
     if len(rows) == 0:

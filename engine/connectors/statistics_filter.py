@@ -51,7 +51,7 @@ _NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.NEQ,
     exp.NEQ: exp.EQ,
 }
-_HARMLESS = (
+_HARMLESS: tuple[type[exp.Expr], ...] = (
     exp.And,
     exp.Or,
     exp.Not,

@@ -13,7 +13,7 @@ from penstock.state.jit import jit
 @jit
 def assign_panes(
     times_us: NDArray[np.int64], hop_us: int, cut_us: int, offset_us: int, panes: NDArray[np.int64]
-) -> int:
+) -> np.int64:
     """Write the pane of every time and return the smallest.
 
     Hop q is [q * hop + offset, (q + 1) * hop + offset). With cut = 0 it is pane q; otherwise its first ``cut`` us

@@ -36,17 +36,17 @@ def first_rows(
         h = table_hash(hashes[row], prefix[row]) if prefix.size else hashes[row]
         known = np.int64(recent[h & mask])
         recent[h & mask] = row
-        same = known >= 0
+        same = bool(known >= 0)
         if same:
             for word in range(width):
-                same &= words[known, word] == words[row, word]
+                same &= bool(words[known, word] == words[row, word])
             if prefix.size:
-                same &= prefix[known] == prefix[row]
+                same &= bool(prefix[known] == prefix[row])
             if nulls.size:
-                same &= nulls[known] == nulls[row]
+                same &= bool(nulls[known] == nulls[row])
             if same and offsets.size:
                 length = offsets[row + 1] - offsets[row]
-                same = offsets[known + 1] - offsets[known] == length and same_bytes(
+                same = bool(offsets[known + 1] - offsets[known] == length) and same_bytes(
                     data_at + offsets[known], data_at + offsets[row], length
                 )
         if same:

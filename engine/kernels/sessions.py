@@ -5,10 +5,14 @@ lies between them). Slots are numbers of a table's rows; NONE ends a list. Sessi
 yet: the v-th has the provisional number ``base + v``, above every slot.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.jit import jit
+
+Number = int | np.int64
 
 NONE = -1
 """No session."""
@@ -17,15 +21,29 @@ NEW_FIRST, NEW_LAST, NEW_OLDER, NEW_NEWER, NEW_OWNER, NEW_ROW = range(6)
 """Rows of the array that describes the sessions a batch creates; NEW_ROW is the row that began the session."""
 
 
+class SessionLinks(NamedTuple):
+    """The session columns of a table, all of one length.
+
+    ``owner`` is the slot of the key in the table of keys; of a session merged away it is -1 - (the one it went to).
+    """
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    older: NDArray[np.int64]
+    newer: NDArray[np.int64]
+    owner: NDArray[np.int64]
+
+
 @jit
-def _get(column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: int) -> int:
+def _get(column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: Number) -> np.int64:
     base = len(column)
-    return column[session] if session < base else created[field, session - base]
+    value: np.int64 = column[session] if session < base else created[field, session - base]
+    return value
 
 
 @jit
 def _set(
-    column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: int, value: int
+    column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: Number, value: Number
 ) -> None:
     base = len(column)
     if session < base:
@@ -41,11 +59,7 @@ def assign_sessions(
     gap_us: int,
     late_before_us: int,
     head: NDArray[np.int64],
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
-    older: NDArray[np.int64],
-    newer: NDArray[np.int64],
-    owner: NDArray[np.int64],
+    links: SessionLinks,
     created: NDArray[np.int64],
     session_of_row: NDArray[np.int64],
     merged: NDArray[np.int64],
@@ -53,10 +67,11 @@ def assign_sessions(
     """Find every row's session and return (sessions created, sessions merged away, late rows).
 
     ``owners`` are the rows' slots in the table of keys, ``head`` is that table's newest session per key, plus one
-    (a fresh cell is zero: no session). The session columns have one length. ``created`` has six rows (NEW_...) and
-    a column per row of the batch. A row that joins no session and lies before ``late_before_us`` is late: NONE. A
-    session merged away has owner -1 - (the session it went to); ``merged`` lists those that had a slot.
+    (a fresh cell is zero: no session). ``created`` has six rows (NEW_...) and a column per row of the batch. A row
+    that joins no session and lies before ``late_before_us`` is late: NONE. ``merged`` receives the sessions merged
+    away that had a slot.
     """
+    first, last, older, newer, owner = links
     base = len(first)
     news = 0
     merges = 0
@@ -145,17 +160,14 @@ def link_sessions(
     news: int,
     slots: NDArray[np.int64],
     head: NDArray[np.int64],
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
-    older: NDArray[np.int64],
-    newer: NDArray[np.int64],
-    owner: NDArray[np.int64],
+    links: SessionLinks,
     slot_of_new: NDArray[np.int64],
 ) -> None:
     """Give the surviving created sessions their ``slots`` (in order) and put these in place of provisional numbers.
 
     ``slot_of_new`` receives the slot of every created session, NONE for those merged away.
     """
+    first, last, older, newer, owner = links
     count = 0
     for index in range(news):
         slot_of_new[index] = NONE
@@ -210,12 +222,11 @@ def settle_rows(
 def unlink_sessions(
     slots: NDArray[np.int64],
     head: NDArray[np.int64],
-    older: NDArray[np.int64],
-    newer: NDArray[np.int64],
-    owner: NDArray[np.int64],
+    links: SessionLinks,
     emptied: NDArray[np.int64],
 ) -> int:
     """Take sessions out of their keys' lists; write the keys left without any and return how many."""
+    _, _, older, newer, owner = links
     count = 0
     for index in range(len(slots)):
         slot = slots[index]

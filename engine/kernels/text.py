@@ -121,20 +121,20 @@ def contains(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[n
 
 @jit
 def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: npt.NDArray[np.int64]) -> None:
-    """Write where the first parts of each row begin: starts[row, k] for part k (0 is the row's own start).
+    """Write where the first parts of each row begin: starts[k, row] for part k (0 is the row's own start).
 
-    starts[row, parts] is the end of the row plus the separator's size, so that a part ends that much before the next
+    starts[parts, row] is the end of the row plus the separator's size, so that a part ends that much before the next
     one begins; behind it is -1.
     """
     base = address(data)
     other = address(separator)
     size = separator.size
     pattern = load8(other) * _ONES
-    most = starts.shape[1] - 1
-    for i in range(starts.shape[0]):
+    most = starts.shape[0] - 1
+    for i in range(starts.shape[1]):
         at = np.int64(offsets[i])
         end = np.int64(offsets[i + 1])
-        starts[i, 0] = at
+        starts[0, i] = at
         parts = 0
         free = at
         while at < end and parts < most:
@@ -149,12 +149,12 @@ def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: npt.NDArray[n
                         continue
                     free = candidate + size
                 parts += 1
-                starts[i, parts] = candidate + size
+                starts[parts, i] = candidate + size
             at += 8
         if parts < most:
-            starts[i, parts + 1] = end + size
+            starts[parts + 1, i] = end + size
             for k in range(parts + 2, most + 1):
-                starts[i, k] = -1
+                starts[k, i] = -1
 
 
 @jit

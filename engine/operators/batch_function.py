@@ -7,23 +7,29 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.connectors.normalise import to_schema
+from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.elements import Batch
 from penstock.engine.operators.contract import MAIN, Emission, Operator
-from penstock.model.errors import PlanError, SchemaError
+from penstock.engine.operators.event_time import kept_time
+from penstock.model.errors import BadRecordError, PlanError, SchemaError
 from penstock.model.job_graph import BatchFunctionSpec
-from penstock.model.schema import StreamSchema
+from penstock.model.schema import StreamSchema, TimeColumn
 
 FORMATS = ("pyarrow", "polars", "pandas", "numpy")
 """What a batch function may ask for."""
 
 
 class BatchFunction(Operator):
-    """Calls the user's function once per batch; if it raises, all rows of the batch become dead letters."""
+    """Calls the user's function once per batch; if it raises, all rows of the batch become dead letters.
+
+    So they do if the result does not fit the schema or lacks a usable event time in some row.
+    """
 
     def __init__(self, spec: BatchFunctionSpec, schema: StreamSchema, name: str) -> None:
         """Look up the format's library now, so that a missing one is a build-time error."""
         self._function = spec.function
         self._fields = spec.fields
+        self._time = kept_time(schema, spec.fields)
         self._convert = _converter(spec.format, name)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -32,6 +38,7 @@ class BatchFunction(Operator):
         counters.rows_in += batch.rows.num_rows
         try:
             rows = _to_rows(self._function(self._convert(batch.rows)), self._fields)
+            _check_times(rows, self._time)
         except Exception:
             text = traceback.format_exc(limit=-3)
             counters.dead_lettered += batch.rows.num_rows
@@ -77,3 +84,14 @@ def _to_rows(result: Any, fields: pa.Schema) -> pa.RecordBatch:
     combined = table.combine_chunks().to_batches()
     rows = combined[0] if combined else pa.RecordBatch.from_pylist([], schema=table.schema)
     return to_schema(rows, fields)
+
+
+def _check_times(rows: pa.RecordBatch, time: TimeColumn | None) -> None:
+    """Raise BadRecordError for the first row of a result without a usable event time."""
+    if time is None:
+        return
+    times = rows.column(time.name)
+    bad = unusable_times(times)
+    if bad is not None:
+        row = int(bad.argmax())
+        raise BadRecordError(f"in row {row + 1} of the result, {time_error(time.name, not times[row].is_valid)}")

@@ -62,14 +62,17 @@ def changes_between(
     """
     step = max(1, batch_rows // 2)
     gone = int(np.searchsorted(changes.shown_at, 0))
-    for start in range(0, gone, batch_rows):
-        assert changes.shown is not None
-        rows = changes.shown.slice(start, min(batch_rows, gone - start))
-        yield with_weights(rows, np.full(rows.num_rows, -1, np.int8))
+    if gone > step or not len(changes.touched):
+        for start in range(0, gone, batch_rows):
+            assert changes.shown is not None
+            rows = changes.shown.slice(start, min(batch_rows, gone - start))
+            yield with_weights(rows, np.full(rows.num_rows, -1, np.int8))
     for start in range(0, len(changes.touched), step):
         touched = changes.touched[start : start + step]
         living = alive[start : start + step]
         first, stop = np.searchsorted(changes.shown_at, (start, start + step))
+        if start == 0 and gone <= step:
+            first = 0
         inserts = rows_of(touched[living])
         if changes.shown is None or first == stop:
             parts = [inserts]
@@ -92,7 +95,7 @@ def changes_between(
 def same_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     """Return where two columns of one type have equal values; NaN equals itself and null equals null."""
     kind = one.type
-    if pt.is_nested(kind) or pt.is_floating(kind):
+    if _is_odd(kind) or pt.is_floating(kind):
         return _same_keys(sort_keys(pa.concat_arrays([one, other])), len(one))
     equal = pc.equal(one, other)
     if equal.null_count:
@@ -108,8 +111,8 @@ def _without_unchanged(
     living: NDArray[np.bool_],
     inserts: pa.RecordBatch,
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Leave out the shown rows, and the inserts of the same places ``at``, that are equal."""
-    compared = np.flatnonzero(living[at])
+    """Leave out the shown rows, and the inserts of the same places ``at`` (below 0: gone), that are equal."""
+    compared = np.flatnonzero((at >= 0) & living[at])
     insert_of = (np.cumsum(living) - 1)[at[compared]]
     same = np.ones(len(compared), np.bool_)
     before, now = shown.take(pa.array(compared)), inserts.take(pa.array(insert_of))
@@ -148,7 +151,11 @@ def _number_equal(columns: Sequence[pa.Array], rows: int) -> tuple[NDArray[np.in
 
 def _as_keys(column: pa.Array) -> list[pa.Array]:
     """Return columns that can be keys and that are equal where, and only where, this one is."""
-    kind = column.type
-    if pt.is_nested(kind) or pt.is_null(kind) or pt.is_interval(kind):
+    if _is_odd(column.type):
         return [pa.array(key) for key in sort_keys(column)]
     return [column]
+
+
+def _is_odd(kind: pa.DataType) -> bool:
+    """Whether neither Arrow nor a key compares values of this type."""
+    return bool(pt.is_nested(kind) or pt.is_null(kind) or pt.is_interval(kind))

@@ -66,6 +66,6 @@ def _hash_lists(column: pa.Array) -> Hashes:
     elements = (np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)).view(np.uint64)
     kernels.fold_hashes(elements, read_only(_hash(column.flatten())))
     totals = np.append(np.uint64(0), np.cumsum(elements))
-    hashes = lengths.astype(np.uint64)
+    hashes: Hashes = lengths.astype(np.uint64)
     kernels.fold_hashes(hashes, read_only(totals[ends] - totals[ends - lengths]))
     return hashes

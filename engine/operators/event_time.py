@@ -42,6 +42,14 @@ def time_array(times_us: NDArray[np.int64], kind: pa.TimestampType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(raw), [None, pa.py_buffer(raw)])
 
 
+def kept_time(schema: StreamSchema, fields: pa.Schema) -> TimeColumn | None:
+    """Return the event time of what a user function returns: the input's, if it keeps the column with its type."""
+    time = schema.time
+    if time is None or time.name not in fields.names:
+        return None
+    return time if fields.field(time.name).type == schema.fields.field(time.name).type else None
+
+
 def bounds_type(kind: pa.TimestampType, *durations_us: int | None) -> pa.TimestampType:
     """Return the type of window bounds: the time column's, or microseconds when its unit is too coarse.
 

@@ -21,9 +21,10 @@ from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
+from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
-from penstock.model.windows import Global
+from penstock.model.windows import Count, Global, Session
 from penstock.state.store import Slots, TableSpec
 
 
@@ -42,6 +43,8 @@ class GroupAggregate(Operator):
         self._interval_us = emission.interval_us
         self._windows: AssignedWindows | None = None
         if windowing is not None and not isinstance(windowing.window, Global):
+            if isinstance(windowing.window, Session | Count):
+                raise BugError(f"{windowing.window} windows have an operator of their own; please report it")
             self._windows = AssignedWindows(windowing.window, windowing.lateness_us, name)
         self._by_clock = windowing is not None and windowing.clock == "processing"
         leading = (pa.int64(),) if self._windows is not None and self._windows.keeps_starts else ()
@@ -127,10 +130,9 @@ class GroupAggregate(Operator):
     ) -> Iterator[Emission]:
         """Fold rows into every window of theirs that is not over, and let go of those that have none."""
         counters = self.context.counters
-        if self._by_clock:
+        at_us = None if self._by_clock else self._input.times_us(rows)
+        if at_us is None:
             at_us = np.full(rows.num_rows, self._watermark_us)
-        else:
-            at_us = self._input.times_us(rows)
         assigned = windows.assign(at_us, windows.over_until_us(self._watermark_us))
         late = 0 if assigned.late is None else int(np.count_nonzero(assigned.late))
         outside = 0 if assigned.outside is None else int(np.count_nonzero(assigned.outside))
@@ -202,10 +204,8 @@ class GroupAggregate(Operator):
         bounds = self._plan.bounds
         if self._windows is not None and bounds is not None:
             ends_us = self._table.prefixes(slots)
-            if self._windows.keeps_starts:
-                starts_us = columns.pop(0).to_numpy()
-            else:
-                starts_us = self._windows.starts_us(ends_us)
+            keeps_starts = self._windows.keeps_starts
+            starts_us = columns.pop(0).to_numpy() if keeps_starts else self._windows.starts_us(ends_us)
             columns += [time_array(starts_us, bounds), time_array(ends_us, bounds)]
         columns += self._cells.results(slots)
         return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)

@@ -64,14 +64,17 @@ class PaneState(WindowState):
         first = max(first, self._windows.first_window(oldest))
         if first >= end:
             return
-        needed_from = self._windows.first_pane(end)
-        if self._windows.per_window == 1:
-            over = self.table.slots_below(needed_from)
-            yield from self._panes(self.shown(over))
+        windows = self._windows
+        needed_from = windows.first_pane(end)
+        if windows.per_window == 1:
+            slots = self.table.slots_below(needed_from)
+            yield from self._panes(self.shown(slots))
+            self.table.remove(slots)
         else:
-            yield from self._merged(first, end)
-            over = self.table.slots_below(needed_from)
-        self.table.remove(over)
+            slots = self.table.slots_between(windows.first_pane(first), windows.end_pane(end - 1))
+            panes = self.table.prefixes(slots)
+            yield from self._merged(read_only(slots), read_only(panes), first, end)
+            self.table.remove(slots[: np.searchsorted(panes, needed_from)])
 
     def next_us(self) -> int | None:
         """Return when the earliest window with rows is over."""
@@ -92,16 +95,13 @@ class PaneState(WindowState):
             bounds_us = ends_us - self._windows.size_us, ends_us
             yield self.rows(self.table.key_columns(slots), bounds_us, self.cells.results(slots))
 
-    def _merged(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield windows first..end-1, each merged from its panes."""
-        windows = self._windows
-        slots = self.table.slots_between(windows.first_pane(first), windows.end_pane(end - 1))
-        panes, slots = read_only(self.table.prefixes(slots)), read_only(slots)
+    def _merged(self, slots: Slots, panes: Ints, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield windows first..end-1, each merged from its panes; slots come in the order of their panes."""
         keys = self._codec.encode(self.table.key_columns(slots), len(slots))
         groups, firsts = self._grouper.group(keys)
         groups = read_only(groups)
-        end = min(end, int(panes[-1]) // windows.per_hop + 1)
-        shape = windows.per_hop, windows.per_window
+        shape = self._windows.per_hop, self._windows.per_window
+        end = min(end, int(panes[-1]) // self._windows.per_hop + 1)
         seen, place = np.full(len(firsts), first - 1), np.empty(len(firsts), np.int64)
         while first < end:
             pairs, stop = count_pairs(panes, first, end - 1, *shape, _PAIRS_AT_ONCE)

@@ -39,9 +39,8 @@ class PaneWindows:
         """Return the pane of each time, and the smallest of them."""
         panes = np.empty(len(times_us), np.int64)
         cut_us = self.size_us % self.hop_us
-        return panes, assign_panes(
-            read_only(times_us), self.hop_us, cut_us, self.offset_us, panes
-        )
+        smallest = assign_panes(read_only(times_us), self.hop_us, cut_us, self.offset_us, panes)
+        return panes, int(smallest)
 
     def open_from(self, watermark_us: int) -> int:
         """Return the first window that is not over at this watermark."""

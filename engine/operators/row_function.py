@@ -11,23 +11,30 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.elements import Batch
 from penstock.engine.operators.contract import MAIN, Emission, Operator
+from penstock.engine.operators.event_time import kept_time
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import RowFunctionSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 
 
 class RowFunction(Operator):
-    """Calls the user's function once per row; a row for which it raises becomes a dead letter."""
+    """Calls the user's function once per row; a row for which it raises becomes a dead letter.
+
+    So does one whose result does not fit the schema or has no usable event time.
+    """
 
     def __init__(self, spec: RowFunctionSpec, schema: StreamSchema, name: str) -> None:
         """Take the spec; ``schema`` is the input's."""
         self._spec = spec
         self._names = schema.fields.names
         self._changelog = schema.changelog
+        self._time = kept_time(schema, spec.fields)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Call the function for every row of one batch."""
@@ -74,7 +81,7 @@ class RowFunction(Operator):
                 continue
             produced.extend(results)
             origin.extend([index] * len(results))
-        rows, origin, unfit = self._to_batch(produced, origin)
+        rows, origin, unfit = self._with_times(*self._to_batch(produced, origin))
         # A flat_map row is passed or rejected as a whole.
         failed.extend(unfit.items())
         self._reject(batch.rows, failed)
@@ -117,6 +124,21 @@ class RowFunction(Operator):
             kept = [(row, index) for row, index in zip(produced, origin, strict=True) if index not in unfit]
             rows = pa.RecordBatch.from_pylist([row for row, _ in kept], schema=fields)
             return rows, [index for _, index in kept], unfit
+
+    def _with_times(
+        self, rows: pa.RecordBatch, origin: list[int], unfit: dict[int, str]
+    ) -> tuple[pa.RecordBatch, list[int], dict[int, str]]:
+        """Take out the input rows of which some result has no usable event time."""
+        if self._time is None or not rows.num_rows:
+            return rows, origin, unfit
+        times = rows.column(self._time.name)
+        bad = unusable_times(times)
+        if bad is None:
+            return rows, origin, unfit
+        for row in np.flatnonzero(bad).tolist():
+            unfit[origin[row]] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
+        kept = [row for row, index in enumerate(origin) if index not in unfit]
+        return rows.take(pa.array(kept, pa.int64())), [origin[row] for row in kept], unfit
 
     def _reject(self, rows: pa.RecordBatch, failed: list[tuple[int, str]]) -> None:
         if not failed:

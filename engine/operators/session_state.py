@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.kernels.sessions import (
+    SessionLinks,
     assign_sessions,
     link_sessions,
     settle_rows,
@@ -28,7 +29,6 @@ from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStor
 Ints = NDArray[np.int64]
 
 _INTEGER = Fixed(np.dtype(np.int64))
-_LINKS = ("first", "last", "older", "newer", "owner")
 _NEAR_PARTS = 8
 _NONE: Slots = np.zeros(0, np.int64)
 
@@ -61,7 +61,7 @@ class SessionState:
         """Open the tables; ``columns`` are kept per session besides its links."""
         self._gap_us = gap_us
         self._lateness_us = lateness_us
-        links: dict[str, ColumnSpec] = dict.fromkeys(_LINKS, _INTEGER)
+        links: dict[str, ColumnSpec] = dict.fromkeys(SessionLinks._fields, _INTEGER)
         self._keys = store.table(TableSpec("session_keys", key_types, {"newest": _INTEGER}))
         self._lookup = KeyLookup(self._keys)
         # The prefix is the stretch of one gap in which the session began; a key cannot begin two in one stretch.
@@ -85,7 +85,7 @@ class SessionState:
         located = self._lookup.upsert(keys)
         newest = self._keys.array("newest")
         links = self._links()
-        base = len(links[0])
+        base = len(links.first)
         created = np.empty((6, rows), np.int64)
         sessions, merged = np.empty(rows, np.int64), np.empty(rows, np.int64)
         times = read_only(times_us)
@@ -95,7 +95,7 @@ class SessionState:
             self._gap_us,
             settled_before_us,
             newest,
-            *links,
+            links,
             created,
             sessions,
             merged,
@@ -145,10 +145,9 @@ class SessionState:
         """Forget sessions that are over."""
         if not len(slots):
             return
-        _, _, older, newer, owner = self._links()
         emptied = np.empty(len(slots), np.int64)
         newest = self._keys.array("newest")
-        count = unlink_sessions(read_only(slots), newest, older, newer, owner, emptied)
+        count = unlink_sessions(read_only(slots), newest, self._links(), emptied)
         self._keys.remove(emptied[:count])
         self.table.remove(slots)
 
@@ -171,10 +170,10 @@ class SessionState:
             raise BugError("a session began where its key has one already; please report it")
         slots = read_only(located.slots)
         newest = self._keys.array("newest")
-        link_sessions(base, created, news, slots, newest, *self._links(), slot_of_new)
+        link_sessions(base, created, news, slots, newest, self._links(), slot_of_new)
         if (near := slots[self.table.array("last")[slots] < self._near_before_us]).size:
             self._near.append(near)
         return located.fresh
 
-    def _links(self) -> list[Ints]:
-        return [self.table.array(name) for name in _LINKS]
+    def _links(self) -> SessionLinks:
+        return SessionLinks(*(self.table.array(name) for name in SessionLinks._fields))

@@ -62,6 +62,9 @@ class Rejected:
     def reject_raw(self, operator: str, records: Sequence[RawRecord]) -> None:
         self.raw += records
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 def open_operator(
     operator: Op,

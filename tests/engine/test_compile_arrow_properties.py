@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from penstock.engine.compile_arrow import compile_expression, compile_projection, evaluate_isolating
 from penstock.model.duckdb_sql import to_sql
@@ -84,7 +85,11 @@ def columns(*names: str) -> st.SearchStrategy[Expr]:
 
 
 def wholes(depth: int) -> st.SearchStrategy[Expr]:
-    leaves = pick(columns("i8", "i32", "i64", "i64", "u64"), columns("i32", "i64"), st.sampled_from([-3, 0, 2, 123, 2**40]).map(lit))
+    leaves = pick(
+        columns("i8", "i32", "i64", "i64", "u64"),
+        columns("i32", "i64"),
+        st.sampled_from([-3, 0, 2, 123, 2**40]).map(lit),
+    )
     if not depth:
         return leaves
     below = wholes(depth - 1)
@@ -138,7 +143,11 @@ def floats(depth: int) -> st.SearchStrategy[Expr]:
 
 
 def decimals(depth: int) -> st.SearchStrategy[Expr]:
-    leaves = pick(columns("dec", "wide"), columns("dec", "wide"), st.sampled_from(["0.908", "-1.5", "7", "0.00"]).map(lambda d: lit(Decimal(d))))
+    leaves = pick(
+        columns("dec", "wide"),
+        columns("dec", "wide"),
+        st.sampled_from(["0.908", "-1.5", "7", "0.00"]).map(lambda d: lit(Decimal(d))),
+    )
     if not depth:
         return leaves
     below, small = decimals(depth - 1), pick(columns("dec", "wide", "i8", "i32"), st.integers(-9, 9).map(lit))
@@ -168,7 +177,9 @@ def texts(depth: int) -> st.SearchStrategy[Expr]:
         st.builds(lambda a: a.str.upper(), below),
         st.builds(lambda a, s, n: a.str.substring(s, n), below, st.sampled_from([1, 2, 5, -1, -3]), st.integers(0, 4)),
         st.builds(lambda a, s: a.str.substring(s), below, st.sampled_from([1, 3, -2])),
-        st.builds(lambda a, s, i: a.str.split_part(s, i), below, st.sampled_from(["/", "//", "é", "b/"]), st.integers(1, 4)),
+        st.builds(
+            lambda a, s, i: a.str.split_part(s, i), below, st.sampled_from(["/", "//", "é", "b/"]), st.integers(1, 4)
+        ),
         st.builds(lambda a, b: concat(a, "-", b), below, below),
         st.builds(
             lambda a, p, g: a.str.regexp_extract(p, g),
@@ -181,7 +192,11 @@ def texts(depth: int) -> st.SearchStrategy[Expr]:
         st.builds(lambda a, c: a.str.ltrim(c), below, st.sampled_from(["a/", "é"])),
         st.builds(lambda a: a.str.rtrim("/1"), below),
         st.builds(lambda a: a.cast(str), wholes(depth - 1) | conditions(depth - 1) | columns("ms", "us", "day", "dec")),
-        st.builds(lambda t, f: t.dt.format(f), instants(depth - 1), st.sampled_from(["%Y-%m-%d", "%H:%M", "%j %T.%f %%Y", "%d.%m.%y"])),
+        st.builds(
+            lambda t, f: t.dt.format(f),
+            instants(depth - 1),
+            st.sampled_from(["%Y-%m-%d", "%H:%M", "%j %T.%f %%Y", "%d.%m.%y"]),
+        ),
         choices(below, depth),
     )
 
@@ -207,7 +222,9 @@ def conditions(depth: int) -> st.SearchStrategy[Expr]:
         st.builds(lambda a, v: a.is_in(v), wholes(depth - 1), st.lists(st.integers(-3, 300) | st.none(), max_size=10)),
         st.builds(lambda a, v: a.is_in(v), words, st.lists(TEXTS | st.none(), max_size=10)),
         st.builds(lambda a, v: a.is_in(v), floats(depth - 1), st.just([math.nan, 0.0])),
-        st.builds(lambda a, p: a.str.like(p), words, st.sampled_from(["a%", "%a", "%/%", "a_", "%", "", "_%b%", "a\\%"])),
+        st.builds(
+            lambda a, p: a.str.like(p), words, st.sampled_from(["a%", "%a", "%/%", "a_", "%", "", "_%b%", "a\\%"])
+        ),
         st.builds(lambda a, p: a.str.regexp_matches(p), words, st.sampled_from(["^a", "a.b", "[é-ß]$", "1+"])),
         st.builds(lambda a, p: a.str.starts_with(p), words, st.sampled_from(["", "a", "😀"])),
         st.builds(lambda a, p: a.str.ends_with(p), words, st.sampled_from(["", "a", "é"])),
@@ -228,7 +245,11 @@ def instants(depth: int) -> st.SearchStrategy[Expr]:
             st.sampled_from(["1s", "minute", "15m", "hour", "day", "week", "month", "quarter", "year", "500ms"]),
         ),
         st.builds(lambda a: a.cast("timestamp"), below | columns("day")),
-        st.builds(lambda a, d: a + d, below, st.sampled_from([datetime.timedelta(hours=1), datetime.timedelta(microseconds=-7)])),
+        st.builds(
+            lambda a, d: a + d,
+            below,
+            st.sampled_from([datetime.timedelta(hours=1), datetime.timedelta(microseconds=-7)]),
+        ),
         choices(below, depth),
     )
 
@@ -305,7 +326,9 @@ def test_arrow_means_what_duckdb_means(
         theirs = oracle(connection, text, good)
         pairs = [pair for pair in zip(ours, theirs, strict=True) if not same(*pair)]
         assert not pairs, (str(expression), text, pairs)
-    for index, _ in isolated.errors:
+    # DuckDB stops at the first side of a connector that decides; SQL leaves the order open.
+    short_circuits = expression.tree.find(exp.Connector, exp.Between, exp.In) is not None
+    for index, _ in [] if short_circuits else isolated.errors:
         with pytest.raises(duckdb.Error):
             value = oracle(connection, text, rows.slice(index, 1))
             pytest.fail(f"{text} gives {value}, but we raise {isolated.errors[0]}")
@@ -328,9 +351,9 @@ def test_projection_with_condition_is_filter_then_each_expression(
     parts = [evaluate_isolating(part, kept) for part in apart[1:]]
     if isolated.errors or any(part.errors for part in parts) or not kept.num_rows:
         return
-    assert together(rows).to_pylist() == pytest.approx(
-        [{"a": a, "b": b} for a, b in zip(*(part.result.to_pylist() for part in parts), strict=True)], nan_ok=True
-    )
+    result = together(rows)
+    for column, part in zip(result.columns, parts, strict=True):
+        assert identical(column, part.result)
 
 
 @settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
