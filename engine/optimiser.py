@@ -6,7 +6,7 @@ Pure functions from graph to graph, called by the planner; `explain` shows what 
 from dataclasses import replace
 
 from penstock.engine.pruning import prune_columns
-from penstock.model.expressions import Expr, column_name, columns_of, substitute
+from penstock.model.expressions import Expr, column_name, columns_of, size_of, substitute, uses_of
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
@@ -18,6 +18,10 @@ from penstock.model.job_graph import (
     SinkSpec,
     SourceSpec,
 )
+
+
+LARGEST_MERGED = 200
+"""Nodes of an expression beyond which projections are not merged, so that long pipelines make no bottomless trees."""
 
 
 def optimise(graph: JobGraph) -> JobGraph:
@@ -84,7 +88,10 @@ def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: E
 
 
 def merge_projections(graph: JobGraph) -> JobGraph:
-    """Compute neighbouring projections in one step, unless that would compute something twice."""
+    """Compute neighbouring projections in one step.
+
+    Not if that would put something computed in two places, or make an expression of more than `LARGEST_MERGED` nodes.
+    """
     for node in list(graph.operators.values()):
         if not isinstance(node.spec, ProjectSpec) or node.inputs[0].output != MAIN or node.inputs[0].exchange:
             continue
@@ -94,10 +101,12 @@ def merge_projections(graph: JobGraph) -> JobGraph:
         if below.named or node.parallelism != below.parallelism:
             continue
         mapping = dict(below.spec.columns)
-        uses = [name for _, expression in node.spec.columns for name in columns_of(expression)]
+        uses = [name for _, expression in node.spec.columns for name in uses_of(expression)]
         if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
             continue
         columns = tuple((name, substitute(expression, mapping)) for name, expression in node.spec.columns)
+        if any(size_of(expression) > LARGEST_MERGED for _, expression in columns):
+            continue
         merged = replace(node, spec=ProjectSpec(columns), inputs=below.inputs)
         operators = {
             key: merged if key == node.id else item for key, item in graph.operators.items() if key != below.id

@@ -58,11 +58,14 @@ class _Writer:
             return self._call(node)
         if type(node) in _BINARY:
             return self._binary(node)
-        text = _WRITERS[type(node)](self, node)
+        return self._fixed(node, _WRITERS[type(node)](self, node))
+
+    def _fixed(self, node: exp.Expr, text: str) -> str:
+        """Cast a result whose width or scale DuckDB chooses differently to our type."""
         kind = self._kind(node)
-        if kind is not None and pt.is_integer(kind) and type(node) in _UNITING:
-            return f"CAST({text} AS {_type_name(kind)})"
-        return text
+        if kind is None or not (pt.is_decimal(kind) or (pt.is_integer(kind) and type(node) in _UNITING)):
+            return text
+        return f"CAST({text} AS {_type_name(kind)})"
 
     def _kind(self, node: exp.Expr) -> pa.DataType | None:
         while isinstance(node, exp.Paren | exp.Alias):
@@ -75,7 +78,7 @@ class _Writer:
         if isinstance(node, exp.Mul) and kind is not None and pt.is_decimal(kind):
             # A product of decimals of up to 18 digits overflows 64 bits in DuckDB.
             left = f"CAST({left} AS DECIMAL({max(kind.precision, 19)}, {kind.scale}))"
-        return f"({left} {_BINARY[type(node)]} {right})"
+        return self._fixed(node, f"({left} {_BINARY[type(node)]} {right})")
 
     def _numbers(self, node: exp.Expr, *sides: exp.Expr) -> list[str]:
         """Write operands so that DuckDB computes in our types: doubles, or integers of 64 bits."""

@@ -266,7 +266,17 @@ def operand(value: Operand, wrap: bool = True) -> ast.Expr:
 
 def columns_of(expression: Expr) -> frozenset[str]:
     """Return the names of the columns an expression reads."""
-    return frozenset(column.name for column in expression.tree.find_all(ast.Column))
+    return frozenset(uses_of(expression))
+
+
+def uses_of(expression: Expr) -> list[str]:
+    """Return the name of the column at every place where an expression reads one."""
+    return [column.name for column in expression.tree.find_all(ast.Column)]
+
+
+def size_of(expression: Expr) -> int:
+    """Return how many nodes the expression has."""
+    return sum(1 for _ in expression.tree.walk())
 
 
 def column_name(expression: Expr) -> str | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_EVENTS = 1_000_000
+FIGURES_WIDTH = 74
+"""Characters that all columns but the question take."""
 
 
 def command(argv: Sequence[str]) -> int:
@@ -117,13 +119,13 @@ def _print_table(results: Iterator[tuple[dict[str, Any] | None, str]], total: in
                 measured.append(result)
                 progress.update(bar, description=f"Nexmark {result['query']}")
     if measured:
-        console.print(_table(measured))
+        console.print(_table(measured, console.width))
     for error in errors:
         print(error, file=sys.stderr)
     return 1 if errors else 0
 
 
-def _table(measured: Sequence[dict[str, Any]]) -> Any:
+def _table(measured: Sequence[dict[str, Any]], width: int) -> Any:
     from rich import box
     from rich.table import Table
 
@@ -134,11 +136,13 @@ def _table(measured: Sequence[dict[str, Any]]) -> Any:
         title=f"Nexmark, {first['events']:,} events, parallelism {first['parallelism']}, one core",
         box=box.SIMPLE_HEAD,
     )
-    for heading, justify in (
-        ("query", "left"), ("question", "left"), ("seconds", "right"), ("M events/s", "right"), ("", "left"),
-        ("rows", "right"), ("peak MB", "right"),
-    ):  # fmt: skip
-        table.add_column(heading, justify=justify, no_wrap=heading != "question")  # type: ignore[arg-type]
+    table.add_column("query", no_wrap=True, min_width=5)
+    table.add_column("question", no_wrap=True, overflow="ellipsis", max_width=max(16, width - FIGURES_WIDTH))
+    for heading in ("seconds", "M events/s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for heading in ("rows", "peak MB"):
+        table.add_column(heading, justify="right", no_wrap=True)
     fastest = max(result["events_per_s"] for result in measured)
     for result in measured:
         bar = "█" * max(1, round(12 * result["events_per_s"] / fastest))

@@ -27,8 +27,7 @@ SUFFIXES = (".parquet", ".pq")
 class ParquetSource(Source):
     """The rows of a file, a directory or a glob, in order of file name and row group.
 
-    With several partitions, row groups are dealt out in turn, so that the partitions advance together. Files are
-    mapped into memory: they must not be cut short while they are read.
+    With several partitions, row groups are dealt out in turn, so that the partitions advance together.
     """
 
     def __init__(self, path: str | Path, schema: pa.Schema | None = None) -> None:

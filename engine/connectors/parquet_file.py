@@ -1,6 +1,5 @@
-"""One Parquet file mapped into memory, read in batches of some columns. Called by `ParquetReader`."""
+"""One Parquet file, read in batches of some columns. Called by `ParquetReader`."""
 
-import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.connectors.normalise import to_schema
-from penstock.engine.connectors.parquet_chunk import ColumnChunk, DamagedError, supported
+from penstock.engine.connectors.parquet_chunk import ColumnChunk, stored_as_is, supported
+from penstock.engine.connectors.parquet_pages import DamagedError, Scratch
 from penstock.engine.connectors.parquet_statistics import dictionary_columns, flat_columns
 from penstock.model.errors import SchemaError, UserError
 
@@ -16,30 +16,26 @@ FEW_ROWS = 4096
 """Row groups with fewer rows, on average, are read several at a time by pyarrow."""
 
 
-class MappedFile:
-    """A file and its columns of interest. Pages that were read are given back, so memory use does not grow with it."""
+class OpenFile:
+    """A file and its columns of interest."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        """Map the file and read its footer.
+        """Open the file and read its footer.
 
         Raises:
             UserError: the file is gone, or it is not Parquet.
         """
         self._path = path
         self._schema = schema
+        self._scratch = Scratch()
         try:
-            with path.open("rb") as file:
-                self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._buffer = pa.py_buffer(self._mapping)
-            self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(self._buffer))
+            self._file = path.open("rb", buffering=0)
+            self.metadata: pq.FileMetaData = pq.read_metadata(path)
             dictionaries = dictionary_columns(self.metadata, schema, schema.names)
-            self._parquet = pq.ParquetFile(
-                pa.BufferReader(self._buffer), metadata=self.metadata, read_dictionary=dictionaries, pre_buffer=False
-            )
-            self._present: pa.Schema = self._parquet.schema_arrow
-            self._places = {name: place for name, place in flat_columns(self.metadata).items() if name in schema.names}
-        except (pa.ArrowException, OSError, ValueError) as error:
+            self._parquet = pq.ParquetFile(path, metadata=self.metadata, read_dictionary=dictionaries, pre_buffer=False)
+        except (pa.ArrowException, OSError) as error:
             raise UserError(f"{str(path)!r} cannot be read as Parquet: {error}") from None
+        self._direct = self._columns_decoded_here()
 
     def batches(self, groups: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of row groups in batches of ``batch_rows``; the last of a row group may have fewer.
@@ -59,18 +55,32 @@ class MappedFile:
         except (DamagedError, pa.ArrowException, OSError) as error:
             raise UserError(f"{str(self._path)!r} is damaged or cannot be read: {error}") from None
 
+    def close(self) -> None:
+        """Close the file."""
+        self._parquet.close()
+        self._file.close()
+
+    def _columns_decoded_here(self) -> dict[str, int]:
+        """Return the leaf column numbers of the wanted columns that need not go through pyarrow."""
+        present = self._parquet.schema_arrow
+        return {
+            name: place
+            for name, place in flat_columns(self.metadata).items()
+            if name in self._schema.names
+            and name in present.names
+            and stored_as_is(
+                self.metadata.schema.column(place), present.field(name).type, self._schema.field(name).type
+            )
+        }
+
     def _decoded(self, group: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield one row group: some columns are decoded here, pyarrow does the others."""
         row_group = self.metadata.row_group(group)
         chunks: dict[str, ColumnChunk] = {}
-        for name, place in self._places.items():
-            chunk, column, kind = (
-                row_group.column(place),
-                self.metadata.schema.column(place),
-                self._schema.field(name).type,
-            )
-            if supported(chunk, column, self._present.field(name).type, kind):
-                chunks[name] = ColumnChunk(self._buffer, chunk, column, kind)
+        for name, place in self._direct.items():
+            chunk, column = row_group.column(place), self.metadata.schema.column(place)
+            if supported(chunk, column):
+                chunks[name] = ColumnChunk(self._file, chunk, column, self._schema.field(name).type, self._scratch)
         rest = pa.schema([field for field in self._schema if field.name not in chunks])
         others = self._decoded_by_arrow([group], batch_rows, rest) if len(rest) else None
         if not chunks and others is not None:
@@ -85,6 +95,9 @@ class MappedFile:
                 for name in self._schema.names
             ]
             left -= count
+            if left == 0:
+                for column in chunks.values():
+                    column.close()
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _decoded_by_arrow(self, groups: Sequence[int], batch_rows: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -93,25 +106,3 @@ class MappedFile:
         )
         for batch in batches:
             yield to_schema(batch, schema)
-
-    def forget(self, group: int) -> None:
-        """Give back the memory of a row group's pages that were read."""
-        chunks = [self.metadata.row_group(group).column(index) for index in range(self.metadata.num_columns)]
-        wanted = set(self._schema.names)
-        for chunk in chunks:
-            if chunk.path_in_schema.partition(".")[0] in wanted:
-                first = chunk.data_page_offset
-                if chunk.dictionary_page_offset is not None:
-                    first = min(first, chunk.dictionary_page_offset)
-                self._give_back(first, first + chunk.total_compressed_size)
-
-    def close(self) -> None:
-        """Close the file; its mapping goes when no batch refers to it any more."""
-        self._parquet.close()
-
-    def _give_back(self, first: int, end: int) -> None:
-        """Drop whole pages only: those at the ends belong to neighbours too."""
-        first = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
-        size = min(end, len(self._mapping)) // mmap.PAGESIZE * mmap.PAGESIZE - first
-        if size > 0:
-            self._mapping.madvise(mmap.MADV_DONTNEED, first, size)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engine.connectors.parquet_file import MappedFile
+from penstock.engine.connectors.parquet_file import OpenFile
 from penstock.engine.connectors.parquet_statistics import greatest_times_us, row_group_statistics
 from penstock.engine.connectors.statistics_filter import StatisticsFilter
 from penstock.model.connectors import Read, Reader
@@ -54,7 +54,7 @@ class ParquetReader(Reader):
         self._partition = partition
         self._partitions = partitions
         self._file_number = -1
-        self._file: MappedFile | None = None
+        self._file: OpenFile | None = None
         self._groups: deque[RowGroup] = deque()
         self._run: deque[RowGroup] = deque()
         self._batches: Iterator[pa.RecordBatch] = iter(())
@@ -112,7 +112,7 @@ class ParquetReader(Reader):
         self.close()
         self._file_number += 1
         self._group, self._row = 0, 0
-        self._file = MappedFile(self._files[self._file_number], self._schema)
+        self._file = OpenFile(self._files[self._file_number], self._schema)
         metadata = self._file.metadata
         mine = [
             group
@@ -160,8 +160,6 @@ class ParquetReader(Reader):
         self._row += rows.num_rows
         while self._run and self._row >= self._run[0].rows:
             done = self._run.popleft()
-            assert self._file is not None
-            self._file.forget(done.number)
             self._row -= done.rows
             self._group = self._run[0].number if self._run else done.number + 1
         return rows

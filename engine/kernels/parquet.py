@@ -14,13 +14,15 @@ Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
-KIND, SIZE, PACKED_SIZE, VALUES, ENCODING, LEVEL_BYTES, PACKED, START = range(8)
-"""Columns of the page table that `scan_pages` fills.
+KIND, SIZE, PACKED_SIZE, VALUES, ENCODING, LEVEL_BYTES, PACKED = range(7)
+"""What `read_header` finds out about a page.
 
-Kind of page (0 data, 2 dictionary, 3 data of version 2), bytes before and after compression (headers not counted),
-values, encoding, bytes of levels that stand uncompressed before the data (version 2 only), whether the data is
-compressed, and where the page begins after its header.
+Its kind (0 data, 2 dictionary, 3 data of version 2), its bytes before and after compression (the header not counted),
+values, encoding, the bytes of levels that stand uncompressed before the data (version 2 only), and whether the data is
+compressed.
 """
+
+HEADER_FIELDS = 7
 
 
 @inlined
@@ -51,81 +53,72 @@ def _skip_value(source: Bytes, at: int, end: int, kind: int) -> int:
         return _varint(source, at, end)[1]
     if kind == 8:
         size, at = _varint(source, at, end)
-        return at + size if 0 <= at and size <= end - at else -1
+        return at + size if at >= 0 and size <= end - at else -1
     return -1
 
 
 @jit
-def scan_pages(source: Bytes, at: int, end: int, pages: NDArray[np.int64]) -> int:
-    """Read the headers of the pages in [at, end) of a file into ``pages`` and return how many there are.
+def read_header(source: Bytes, end: int, page: Ints) -> int:
+    """Read the page header at the beginning of ``source[:end]`` into ``page``; return where it ends.
 
-    Returns -1 if a header is not understood, a page reaches beyond ``end``, or there are more than ``pages`` has rows.
+    Returns -1 if it is not understood or does not end before ``end``.
     """
-    count = 0
-    while at < end:
-        if count == len(pages):
+    page[:] = 0
+    page[PACKED] = 1
+    at = 0
+    # The ids of the last field at each depth; field 5, 7 or 8 of the header holds what depends on the kind.
+    outer = 0
+    last = 0
+    depth = 0
+    while True:
+        if at >= end:
             return -1
-        page = pages[count]
-        page[:] = 0
-        page[PACKED] = 1
-        levels = 0
-        # The ids of the last field at each depth; field 5, 7 or 8 of the header holds what depends on the kind.
-        outer = 0
-        last = 0
-        depth = 0
-        while True:
-            if at >= end:
-                return -1
-            head = np.int64(source[at])
-            at += 1
-            kind = head & 15
-            if kind == 0:
-                if depth == 0:
-                    break
-                depth -= 1
-                last = outer
-                continue
-            if head >> 4:
-                field = last + (head >> 4)
-            else:
-                field, at = _varint(source, at, end)
-                if at < 0:
-                    return -1
-                field = (field >> 1) ^ -(field & 1)
-            last = field
-            if kind == 12:
-                if depth == 0:
-                    outer = field
-                depth += 1
-                last = 0
-                continue
-            value = np.int64(kind == 1)
-            if kind == 5:
-                value, at = _varint(source, at, end)
-                value = (value >> 1) ^ -(value & 1)
-            else:
-                at = _skip_value(source, at, end, kind)
+        head = np.int64(source[at])
+        at += 1
+        kind = head & 15
+        if kind == 0:
+            if depth == 0:
+                break
+            depth -= 1
+            last = outer
+            continue
+        if head >> 4:
+            field = last + (head >> 4)
+        else:
+            field, at = _varint(source, at, end)
             if at < 0:
                 return -1
-            if depth == 0 and field <= 3:
-                page[field - 1] = value
-            elif depth == 1 and field == 1:
-                page[VALUES] = value
-            elif depth == 1 and ((outer != 8 and field == 2) or (outer == 8 and field == 4)):
-                page[ENCODING] = value
-            elif depth == 1 and outer == 8 and (field == 5 or field == 6):
-                levels += value
-            elif depth == 1 and outer == 8 and field == 7:
-                page[PACKED] = value
-        page[LEVEL_BYTES] = levels
-        page[START] = at
-        at += page[PACKED_SIZE]
-        if page[PACKED_SIZE] < 0 or page[SIZE] < 0 or page[VALUES] < 0 or at > end:
+            field = (field >> 1) ^ -(field & 1)
+        last = field
+        if kind == 12:
+            if depth == 0:
+                outer = field
+            depth += 1
+            last = 0
+            continue
+        value = np.int64(kind == 1)
+        if kind == 5:
+            value, at = _varint(source, at, end)
+            value = (value >> 1) ^ -(value & 1)
+        else:
+            at = _skip_value(source, at, end, kind)
+        if at < 0:
             return -1
-        if levels < 0 or levels > page[PACKED_SIZE] or levels > page[SIZE]:
-            return -1
-        count += 1
-    return count
+        if depth == 0 and field <= 3:
+            page[field - 1] = value
+        elif depth == 1 and field == 1:
+            page[VALUES] = value
+        elif depth == 1 and field == (4 if outer == 8 else 2):
+            page[ENCODING] = value
+        elif depth == 1 and outer == 8 and (field == 5 or field == 6):
+            page[LEVEL_BYTES] += value
+        elif depth == 1 and outer == 8 and field == 7:
+            page[PACKED] = value
+    if min(page[PACKED_SIZE], page[SIZE], page[VALUES], page[LEVEL_BYTES]) < 0:
+        return -1
+    if page[LEVEL_BYTES] > min(page[PACKED_SIZE], page[SIZE]):
+        return -1
+    return at
 
 
 @jit
@@ -215,15 +208,36 @@ def gather_numbers(indices: Indices, first: int, count: int, dictionary: Ints, o
 
 
 @jit
-def text_bytes(indices: Indices, first: int, count: int, offsets: Indices) -> int:
+def text_starts(source: Bytes, at: int, end: int, starts: Indices) -> int:
+    """Find the texts of a dictionary, each after its length of four bytes; 0 or -1.
+
+    Text ``i`` is ``source[starts[i] : starts[i + 1] - 4]``, so ``starts`` has one item more than there are texts.
+    """
+    for place in range(starts.size):
+        starts[place] = at + 4
+        if place == starts.size - 1:
+            break
+        if at + 4 > end:
+            return -1
+        size = np.int64(source[at]) | np.int64(source[at + 1]) << 8
+        size |= np.int64(source[at + 2]) << 16 | np.int64(source[at + 3]) << 24
+        at += 4
+        if size > end - at:
+            return -1
+        at += size
+    return 0
+
+
+@jit
+def text_bytes(indices: Indices, first: int, count: int, starts: Indices) -> int:
     """Return how many bytes ``count`` dictionary texts take together, or -1."""
-    size = np.uint32(offsets.size - 1)
-    total = 0
+    size = np.uint32(starts.size - 1)
+    total = -4 * count
     for place in range(count):
         index = np.uint32(indices[first + place])
         if index >= size:
             return -1
-        total += np.int64(offsets[index + np.uint32(1)]) - np.int64(offsets[index])
+        total += np.int64(starts[index + np.uint32(1)]) - np.int64(starts[index])
     return total
 
 
@@ -232,7 +246,7 @@ def gather_text(
     indices: Indices,
     first: int,
     count: int,
-    dictionary_offsets: Indices,
+    starts: Indices,
     dictionary: Bytes,
     offsets: Indices,
     to: int,
@@ -247,8 +261,8 @@ def gather_text(
     from_limit, to_limit = dictionary.size - 64, data.size - 64
     for place in range(count):
         index = indices[first + place]
-        begin = np.int64(dictionary_offsets[index])
-        size = np.int64(dictionary_offsets[index + 1]) - begin
+        begin = np.int64(starts[index])
+        size = np.int64(starts[index + 1]) - 4 - begin
         if size <= 32 and begin <= from_limit and end <= to_limit:
             copy_bytes(data, end, dictionary, begin, 32)
         elif size <= 64 and begin <= from_limit and end <= to_limit:
@@ -260,14 +274,13 @@ def gather_text(
 
 
 @jit
-def plain_text(source: Bytes, at: int, count: int, offsets: Indices, to: int, data: Bytes) -> int:
-    """Append ``count`` texts, each after its length, to the text that ends at ``offsets[to]``.
+def plain_text(source: Bytes, at: int, limit: int, count: int, offsets: Indices, to: int, data: Bytes) -> int:
+    """Append the ``count`` texts in ``source[at:limit]``, each after its length, behind the end at ``offsets[to]``.
 
     Returns where the next text begins, or -1.
     """
     end = np.int64(offsets[to])
     begin = address(source)
-    limit = source.size
     for place in range(count):
         if at + 4 > limit:
             return -1
