@@ -50,9 +50,7 @@ class Ledger:
 
 def read_ledger(build: Build) -> Ledger:
     """Add up the counters of a running or ended job."""
-    operators = tuple(
-        _line(build.graph.node(operator).name, counters) for operator, counters in build.counters.items()
-    )
+    operators = tuple(_line(build.graph.node(operator).name, counters) for operator, counters in build.counters.items())
     edges = tuple(
         EdgeLine(
             f"{build.graph.node(edge.producer).name} -> {build.graph.node(edge.consumer).name}",
@@ -73,7 +71,9 @@ def check_ledger(ledger: Ledger, *, ended: bool) -> None:
     for line in ledger.operators:
         accounted = line.passed + line.folded + line.filtered + line.late + line.dead_lettered
         if line.rows_in != accounted:
-            raise BugError(f"ledger: operator {line.operator!r} took {line.rows_in} rows in and accounts for {accounted}: {line}")
+            raise BugError(
+                f"ledger: operator {line.operator!r} took {line.rows_in} rows in and accounts for {accounted}: {line}"
+            )
     for edge in ledger.edges:
         if edge.received > edge.sent or (ended and edge.received != edge.sent):
             raise BugError(f"ledger: edge {edge.edge!r} sent {edge.sent} rows and {edge.received} were received")

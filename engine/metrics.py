@@ -24,7 +24,8 @@ class InstanceMetrics:
 @dataclass(frozen=True, slots=True)
 class JobMetrics:
     """A job at one moment; ``elapsed_ns`` since it started, ``source_rows`` read by all
-    sources, ``state_bytes`` over all operators."""
+    sources, ``state_bytes`` over all operators.
+    """
 
     name: str
     elapsed_ns: int

@@ -19,7 +19,6 @@ from penstock.model.job_graph import (
     SourceSpec,
 )
 
-
 LARGEST_MERGED = 200
 """Nodes of an expression beyond which projections are not merged, so that long pipelines make no bottomless trees."""
 
@@ -143,9 +142,7 @@ def fuse_filters(graph: JobGraph) -> JobGraph:
         if above.parallelism != node.parallelism:
             continue
         fused = replace(above, spec=replace(above.spec, where=node.spec.predicate), inputs=node.inputs)
-        operators = {
-            key: fused if key == above.id else item for key, item in graph.operators.items() if key != node.id
-        }
+        operators = {key: fused if key == above.id else item for key, item in graph.operators.items() if key != node.id}
         return fuse_filters(JobGraph(operators))
     return graph
 

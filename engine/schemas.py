@@ -32,6 +32,7 @@ from penstock.model.job_graph import (
 )
 from penstock.model.schema import StreamSchema, TimeColumn, check_names
 
+
 def output_schemas(
     spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str, source_time: TimeColumn | None = None
 ) -> Mapping[str, StreamSchema]:

@@ -254,10 +254,10 @@ class SourceHead:
                 continue
             if item.latest_us != START_OF_TIME_US:
                 advanced |= self._merge.advance(index, item.latest_us - self._delay_us)
-            if item.nothing_since_ns is not None and not self._source.bounded:
-                if now_ns - item.nothing_since_ns >= self._idle_timeout_ns:
-                    item.idle = True
-                    advanced |= self._merge.set_idle(index)
+            silent_ns = 0 if item.nothing_since_ns is None else now_ns - item.nothing_since_ns
+            if silent_ns >= self._idle_timeout_ns and not self._source.bounded:
+                item.idle = True
+                advanced |= self._merge.set_idle(index)
         if advanced and self._merge.time_us != END_OF_TIME_US:
             yield Watermark(self._merge.time_us)
         if self._merge.idle and not self._said_idle:

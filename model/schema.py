@@ -92,9 +92,7 @@ def to_arrow_schema(fields: Fields) -> pa.Schema:
         return pa.schema([_field(item.name, hints[item.name]) for item in dataclasses.fields(fields)])
     if hasattr(fields, "__arrow_c_schema__"):
         return to_arrow_schema(pa.schema(fields))
-    raise SchemaError(
-        f"a schema is a dataclass, a mapping of names to types or a pyarrow.Schema, not {fields!r}"
-    )
+    raise SchemaError(f"a schema is a dataclass, a mapping of names to types or a pyarrow.Schema, not {fields!r}")
 
 
 def normal_field(field: pa.Field) -> pa.Field:

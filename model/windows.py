@@ -38,7 +38,9 @@ class Hopping:
 
     def __post_init__(self) -> None:
         if self.size_us <= 0 or self.hop_us <= 0:
-            raise OptionError(f"a hopping window needs size and hop above zero, got {self.size_us} and {self.hop_us} us")
+            raise OptionError(
+                f"a hopping window needs size and hop above zero, got {self.size_us} and {self.hop_us} us"
+            )
         if self.hop_us > self.size_us:
             raise OptionError("a hopping window's hop must not exceed its size: rows would fall between windows")
 

@@ -82,7 +82,7 @@ def read_csv(
     on_error: str = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
-    """Read CSV with a header: a file, a directory or a glob; types from ``schema`` or from the beginning of the file."""
+    """Read CSV with a header: a file, a directory or a glob; types from ``schema`` or from the file's beginning."""
     source = CsvSource(path, schema=_schema(schema))
     return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
 
@@ -124,14 +124,12 @@ def read_iterable(
     on_error: str = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
-    """Read dicts, dataclasses or Arrow batches from an iterable, or from a function that makes one; it may be endless."""
+    """Read dicts, dataclasses or Arrow batches from an iterable, or a function that makes one; it may be endless."""
     source = IterableSource(items, schema=to_arrow_schema(schema))
     return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
 
 
-def read_nexmark(
-    kind: str, config: NexmarkConfig, *, watermark: Duration = "4s", job: Job | None = None
-) -> Stream:
+def read_nexmark(kind: str, config: NexmarkConfig, *, watermark: Duration = "4s", job: Job | None = None) -> Stream:
     """Generate one of the three event types of the Nexmark benchmark: ``person``, ``auction`` or ``bid``."""
     return read(NexmarkSource(config, kind), time="dateTime", watermark=watermark, job=job)
 

@@ -10,7 +10,7 @@ from penstock.engine.connectors.print_sink import PrintSink
 from penstock.engine.embedded import EmbeddedJob, Progress
 from penstock.engine.ledger import OperatorLine
 from penstock.engine.metrics import JobMetrics
-from penstock.job import Handle, Job, RunOptions, interruptible, embed
+from penstock.job import Handle, Job, RunOptions, embed, interruptible
 from penstock.model.job_graph import SinkSpec
 from penstock.progress import showing, watched
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text

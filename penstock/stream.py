@@ -1,4 +1,7 @@
-"""Streams: what users chain methods on. Every method checks its arguments against the schema and returns a new stream."""
+"""Streams: what users chain methods on.
+
+Every method checks its arguments against the schema and returns a new stream.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +32,8 @@ from penstock.model.job_graph import (
 )
 from penstock.model.schema import Fields, StreamSchema, check_names, to_arrow_schema
 from penstock.model.windows import Emission, Window, Windowing
-from penstock.sinks import Writes
 from penstock.pictures import Picture
+from penstock.sinks import Writes
 
 Column = str | Expr
 
@@ -248,9 +251,7 @@ class Stream(Writes, Picture):
 class KeyedStream:
     """A stream grouped by key; aggregate it, reduce it or put it into windows."""
 
-    def __init__(
-        self, stream: Stream, keys: tuple[tuple[str, Expr], ...], emission: Emission | None = None
-    ) -> None:
+    def __init__(self, stream: Stream, keys: tuple[tuple[str, Expr], ...], emission: Emission | None = None) -> None:
         """Remember the keys; see `Stream.key_by`."""
         self._stream = stream
         self._keys = keys
@@ -287,14 +288,9 @@ class WindowedStream:
 
     def emit(self, mode: str = "updates", *, every: Duration | None = None) -> "WindowedStream":
         """Choose when results leave: ``"final"`` (default), ``"updates"``, or ``every="1s"`` of processing time."""
-        if every is not None:
-            emission = Emission("updates", to_microseconds(every, "every"))
-        else:
-            emission = Emission(mode)
+        emission = Emission(mode) if every is None else Emission("updates", to_microseconds(every, "every"))
         old = self._windowing
-        return WindowedStream(
-            self._stream, self._keys, Windowing(old.window, old.lateness_us, old.clock, emission)
-        )
+        return WindowedStream(self._stream, self._keys, Windowing(old.window, old.lateness_us, old.clock, emission))
 
     def allowed_lateness(self, lateness: Duration) -> "WindowedStream":
         """Let each window take rows for this long after its end."""

@@ -4,9 +4,7 @@ from penstock.model.durations import Duration, to_microseconds
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Windowing
 
 
-def tumbling(
-    size: Duration, *, offset: Duration = 0, lateness: Duration = 0, clock: str = "event"
-) -> Windowing:
+def tumbling(size: Duration, *, offset: Duration = 0, lateness: Duration = 0, clock: str = "event") -> Windowing:
     """Windows of one size, side by side, aligned to the epoch plus ``offset``.
 
     ``lateness`` is how long after its end a window still takes rows. ``clock="processing"`` groups by arrival.

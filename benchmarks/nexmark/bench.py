@@ -84,8 +84,8 @@ def render(lines: Sequence[Line], runs: int) -> str:
     """Write the table as Markdown."""
     heads = ["query", "penstock", *PEERS, "ratio to best", "floor", "goal", "peak MB"]
     rows = [
-        f"# Nexmark on one core\n\n{lines[0].events:,} events from Parquet, M events/s, medians of {runs} runs taken in "
-        "turns, every engine limited to one thread and pinned to one core.\n",
+        f"# Nexmark on one core\n\n{lines[0].events:,} events from Parquet, M events/s, medians of {runs} runs taken "
+        "in turns, every engine limited to one thread and pinned to one core.\n",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
     ]

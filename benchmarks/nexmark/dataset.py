@@ -45,8 +45,7 @@ def write_dataset(
     """
     if compression not in COMPRESSIONS:
         raise OptionError(
-            f"write_dataset: compression is {compression!r}; it must be one of "
-            f"{', '.join(COMPRESSIONS)}."
+            f"write_dataset: compression is {compression!r}; it must be one of {', '.join(COMPRESSIONS)}."
         )
     if row_group_rows < 1:
         raise OptionError(f"write_dataset: row_group_rows is {row_group_rows}; it must be above 0.")

@@ -60,5 +60,7 @@ def count_events(source: NexmarkConfig | Path) -> int:
         return source.events
     missing = [kind for kind in KINDS if not (source / f"{kind}.parquet").is_file()]
     if missing:
-        raise UserError(f"{source} has no {missing[0]}.parquet; a source directory holds person, auction and bid.parquet")
+        raise UserError(
+            f"{source} has no {missing[0]}.parquet; a source directory holds person, auction and bid.parquet"
+        )
     return sum(pq.read_metadata(source / f"{kind}.parquet").num_rows for kind in KINDS)

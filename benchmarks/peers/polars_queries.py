@@ -67,9 +67,7 @@ def q5_panes(events: Events) -> pl.LazyFrame:
     """The same, counted per 2 s first and then added up five by five."""
     panes = events.bid.group_by("auction", starts=_TIME.dt.truncate("2s")).agg(num=pl.len())
     counts = (
-        pl.concat(
-            [panes.with_columns(col("starts") - pl.duration(seconds=2 * hops)) for hops in range(5)]
-        )
+        pl.concat([panes.with_columns(col("starts") - pl.duration(seconds=2 * hops)) for hops in range(5)])
         .group_by("auction", "starts")
         .agg(col("num").sum())
     )
@@ -180,9 +178,7 @@ def q21(events: Events) -> pl.LazyFrame:
 
 def q22(events: Events) -> pl.LazyFrame:
     """Bids with the folders of their URL."""
-    return events.bid.select(
-        "auction", "bidder", "price", "channel", part=col("url").str.splitn("/", 7)
-    ).select(
+    return events.bid.select("auction", "bidder", "price", "channel", part=col("url").str.splitn("/", 7)).select(
         "auction",
         "bidder",
         "price",
@@ -211,9 +207,7 @@ QUERIES: dict[str, Callable[[Events], pl.LazyFrame]] = {
 
 def connect(directory: Path) -> Events:
     """The three files, to be scanned lazily."""
-    person, auction, bid = (
-        pl.scan_parquet(directory / f"{kind}.parquet") for kind in ("person", "auction", "bid")
-    )
+    person, auction, bid = (pl.scan_parquet(directory / f"{kind}.parquet") for kind in ("person", "auction", "bid"))
     return Events(person, auction, bid)
 
 

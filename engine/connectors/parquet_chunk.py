@@ -5,7 +5,8 @@ quarters of the time of pyarrow's decoder; `supported` says when, and `parquet_f
 """
 
 from dataclasses import dataclass
-from io import FileIO
+from functools import cache
+from io import BytesIO, FileIO
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,13 @@ from penstock.engine.kernels.parquet import (
     text_starts,
     unpack_indices,
 )
+from penstock.model.errors import UserError
 from penstock.model.schema import normal_type
 
 MOST_BYTES = 1 << 30
 """A column of a row group with more bytes is left to pyarrow, because the text of a batch could pass 2 GiB."""
+
+MOST_TEXT_BYTES = (1 << 31) - 1
 
 _ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 _PLAIN, _INDICES = 0, (2, 8)
@@ -82,13 +86,17 @@ class ColumnChunk:
 
     def __init__(
         self,
-        file: FileIO,
+        file: FileIO | BytesIO,
         chunk: pq.ColumnChunkMetaData,
         column: pq.ColumnSchema,
         kind: pa.DataType,
         scratch: Scratch,
     ) -> None:
-        """Read nothing yet; ``file`` stays the caller's."""
+        """Read nothing yet; ``file`` stays the caller's.
+
+        Raises:
+            DamagedError: the column cannot be in the file.
+        """
         self._kind = kind
         self._scratch = scratch
         self._is_text = column.physical_type == "BYTE_ARRAY"
@@ -104,6 +112,7 @@ class ColumnChunk:
 
         Raises:
             DamagedError: a page does not decode.
+            UserError: they have more text than one batch can hold.
         """
         return self._take_text(count) if self._is_text else self._take_numbers(count)
 
@@ -144,6 +153,8 @@ class ColumnChunk:
             room += self._text_room(page, size)
             page.left -= size
             done += size
+        if room >= MOST_TEXT_BYTES:
+            raise UserError(f"a batch of {count} rows holds more than 2 GiB of text; lower batch_rows")
         offset_buffer, buffer = pa.allocate_buffer(4 * (count + 1)), pa.allocate_buffer(room)
         offsets, data = np.frombuffer(offset_buffer, np.int32), np.frombuffer(buffer, np.uint8)
         offsets[0] = 0
@@ -218,3 +229,15 @@ class ColumnChunk:
             raise DamagedError("the indices of a page do not decode")
         self._scratch.give(unpacked)
         return _Page(count, Unpacked(unpacked.data[:0], 0, 0), 0, indices)
+
+
+@cache
+def warm_up() -> None:
+    """Compile the kernels, or load them, by decoding a tiny file; later calls do nothing."""
+    file = BytesIO()
+    table = pa.table({"n": [1], "d": pa.array([1], pa.int32()), "t": ["a"], "p": ["a"]})
+    pq.write_table(table, file, use_dictionary=["n", "d", "t"])
+    metadata = pq.read_metadata(file)
+    for place, field in enumerate(table.schema):
+        chunk, column = metadata.row_group(0).column(place), metadata.schema.column(place)
+        ColumnChunk(file, chunk, column, field.type, Scratch()).take(1)

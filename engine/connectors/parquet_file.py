@@ -29,10 +29,10 @@ class OpenFile:
         self._schema = schema
         self._scratch = Scratch()
         try:
-            self._file = path.open("rb", buffering=0)
             self.metadata: pq.FileMetaData = pq.read_metadata(path)
             dictionaries = dictionary_columns(self.metadata, schema, schema.names)
             self._parquet = pq.ParquetFile(path, metadata=self.metadata, read_dictionary=dictionaries, pre_buffer=False)
+            self._file = path.open("rb", buffering=0)
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{str(path)!r} cannot be read as Parquet: {error}") from None
         self._direct = self._columns_decoded_here()

@@ -1,7 +1,7 @@
 """The pages of a Parquet column chunk, one after the other, without compression. Called by `parquet_chunk`."""
 
 from dataclasses import dataclass
-from io import FileIO
+from io import BytesIO, FileIO
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from penstock.engine.kernels.snappy import SLACK, unpack_snappy
 _CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
 _HEADER_BYTES = 512
 _MOST_HEADER_BYTES = 4 << 20
+_LIMIT = 1 << 31
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 
 
@@ -67,8 +68,14 @@ class Scratch:
 class PageReader:
     """The pages of one column chunk."""
 
-    def __init__(self, file: FileIO, chunk: pq.ColumnChunkMetaData, has_levels: bool, scratch: Scratch) -> None:
-        """Read nothing yet; ``has_levels`` says whether values may be null."""
+    def __init__(
+        self, file: FileIO | BytesIO, chunk: pq.ColumnChunkMetaData, has_levels: bool, scratch: Scratch
+    ) -> None:
+        """Read nothing yet; ``has_levels`` says whether values may be null.
+
+        Raises:
+            DamagedError: the column cannot be in the file.
+        """
         self._file = file
         self._has_levels = has_levels
         self._scratch = scratch
@@ -76,6 +83,8 @@ class PageReader:
         self._at = chunk.data_page_offset
         if chunk.dictionary_page_offset is not None:
             self._at = min(self._at, chunk.dictionary_page_offset)
+        if self._at < 0:
+            raise DamagedError("a column begins before the file")
         self._end = self._at + chunk.total_compressed_size
         # The bytes from the next header on that were read along with the page before it.
         self._ahead = _read_only(np.empty(0, np.uint8))
@@ -110,8 +119,8 @@ class PageReader:
                 wanted *= 16
             header: list[int] = self._header.tolist()
             self._at += size
-            if header[PACKED_SIZE] > self._end - self._at:
-                raise DamagedError("a page reaches beyond its column")
+            if header[PACKED_SIZE] > self._end - self._at or max(header[SIZE], header[VALUES]) >= _LIMIT:
+                raise DamagedError("a page is larger than its column")
             if header[KIND] in (_DATA, _DATA_V2, _DICTIONARY) and header[VALUES]:
                 return header
             self._at += header[PACKED_SIZE]

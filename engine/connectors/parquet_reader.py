@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.engine.connectors.parquet_chunk import warm_up
 from penstock.engine.connectors.parquet_file import OpenFile
 from penstock.engine.connectors.parquet_statistics import greatest_times_us, row_group_statistics
 from penstock.engine.connectors.statistics_filter import StatisticsFilter
@@ -47,6 +48,7 @@ class ParquetReader(Reader):
         Raises:
             UserError: the file of the position is not there.
         """
+        warm_up()
         self._files = files
         self._schema = schema
         self._filter = None if predicate is None else StatisticsFilter(predicate, full)

@@ -120,7 +120,7 @@ def combine_panes(
         stop = window * panes_per_hop + panes_per_window
         index = low
         while index < cells and panes[index] < stop:
-            group = groups[index]
+            group = np.uint64(groups[index])
             if seen[group] != window:
                 seen[group] = window
                 place[group] = results

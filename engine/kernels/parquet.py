@@ -24,6 +24,8 @@ compressed.
 
 HEADER_FIELDS = 7
 
+_MOST_GROUPS = 1 << 32
+
 
 @inlined
 def _varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
@@ -104,7 +106,7 @@ def read_header(source: Bytes, end: int, page: Ints) -> int:
             at = _skip_value(source, at, end, kind)
         if at < 0:
             return -1
-        if depth == 0 and field <= 3:
+        if depth == 0 and 1 <= field <= 3:
             page[field - 1] = value
         elif depth == 1 and field == 1:
             page[VALUES] = value
@@ -173,6 +175,8 @@ def unpack_indices(source: Bytes, at: int, end: int, width: int, indices: Indice
             at += size
             continue
         groups = head >> 1
+        if groups > _MOST_GROUPS:
+            return -1
         # The last group may be cut off where the numbers it would hold are not needed.
         run = min(groups, (count - done + 7) // 8) * 8
         run = min(run, count - done)

@@ -14,7 +14,6 @@ from penstock.model.connectors import RawRecord
 from penstock.model.job_graph import LATE, MAIN
 from penstock.state.store import StateStore
 
-
 Emission = tuple[str, Batch]
 """An output's name (`MAIN`, `LATE` or a user's) and the rows that leave through it."""
 

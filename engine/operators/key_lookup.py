@@ -21,6 +21,9 @@ class KeyLookup:
         """Look up in this table."""
         self._table = table
         self._recent = np.empty(_RECENT_KEYS, np.int32)
+        # Kept, because fresh memory costs more than what is written to it.
+        self._entry_of_row = np.empty(0, np.int64)
+        self._rows = np.empty(0, np.int64)
         self._pause = 0
 
     def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
@@ -35,7 +38,9 @@ class KeyLookup:
         if self._pause:
             self._pause -= 1
             return self._table.upsert(keys, prefix)
-        entry_of_row, rows = np.empty(count, np.int64), np.empty(count, np.int64)
+        if len(self._rows) < count:
+            self._entry_of_row, self._rows = np.empty(count, np.int64), np.empty(count, np.int64)
+        entry_of_row, rows = self._entry_of_row[:count], self._rows
         prefixes = NO_INTEGERS if prefix is None else read_only(prefix)
         listed = first_rows(keys.arrays(), prefixes, self._recent, entry_of_row, rows)
         if listed > _WORTH_IT * count:
@@ -43,4 +48,4 @@ class KeyLookup:
             return self._table.upsert(keys, prefix)
         rows = rows[:listed]
         located = self._table.upsert(keys.take(rows), None if prefix is None else prefix[rows])
-        return Located(located.slots[entry_of_row], located.fresh)
+        return Located(located.slots.take(entry_of_row), located.fresh)

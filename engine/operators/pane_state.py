@@ -21,7 +21,7 @@ from penstock.state.grouping import KeyGrouper
 from penstock.state.keys import KeyCodec
 from penstock.state.store import Slots
 
-_PAIRS_AT_ONCE = 1 << 20
+_PAIRS_AT_ONCE = 1 << 16
 
 
 class PaneState(WindowState):
@@ -34,6 +34,8 @@ class PaneState(WindowState):
         self._codec = KeyCodec(plan.key_types)
         self._grouper = KeyGrouper()
         self._scratch = ScratchGroups(context.state, plan.aggregation)
+        # Kept, because fresh memory costs more than what is written to it.
+        self._pairs = np.empty((4, 0), np.int64)
 
     def fold(
         self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int
@@ -86,6 +88,7 @@ class PaneState(WindowState):
     def release(self) -> None:
         """Give back what only results needed."""
         self._scratch.release()
+        self._pairs = np.empty((4, 0), np.int64)
 
     def _panes(self, shown: Slots) -> Iterator[pa.RecordBatch]:
         """Yield panes that are windows."""
@@ -105,11 +108,13 @@ class PaneState(WindowState):
         seen, place = np.full(len(firsts), first - 1), np.empty(len(firsts), np.int64)
         while first < end:
             pairs, stop = count_pairs(panes, first, end - 1, *shape, _PAIRS_AT_ONCE)
-            into, merged, window, shown = (np.empty(pairs, np.int64) for _ in range(4))
+            if self._pairs.shape[1] < pairs:
+                self._pairs = np.empty((4, pairs), np.int64)
+            into, merged, window, shown = self._pairs
             results = combine_panes(
                 panes, slots, groups, first, stop, *shape, seen, place, into, merged, window, shown
             )
-            yield from self._merge(into, merged, window[:results], shown[:results])
+            yield from self._merge(into[:pairs], merged[:pairs], window[:results], shown[:results])
             first = stop
 
     def _merge(self, into: Ints, merged: Slots, window: Ints, slots: Slots) -> Iterator[pa.RecordBatch]:

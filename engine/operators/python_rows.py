@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 _TO_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -21,8 +22,16 @@ def python_rows(rows: pa.RecordBatch, names: list[str]) -> list[dict[str, Any]]:
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return the values as ``column.to_pylist()`` does, dates and times of day and year many times faster."""
+    """Return the values as ``column.to_pylist()`` does, dates and times of day and year many times faster.
+
+    Nanoseconds, which Python's times do not have, are floored.
+
+    Raises:
+        ValueError: a time is not of the years 1 to 9999 (or OverflowError).
+    """
     kind = column.type
+    if pt.is_timestamp(kind) and kind.unit == "ns":
+        return python_values(pc.floor_temporal(column, unit="microsecond").cast(pa.timestamp("us", kind.tz)))
     if pt.is_timestamp(kind) and kind.unit in _TO_MICROSECONDS:
         unit = _TO_MICROSECONDS[kind.unit]
         if _within(column, -(-_FIRST_US // unit), (_END_US - 1) // unit):

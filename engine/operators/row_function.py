@@ -18,6 +18,7 @@ from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.elements import Batch
 from penstock.engine.operators.contract import MAIN, Emission, Operator
 from penstock.engine.operators.event_time import kept_time
+from penstock.engine.operators.python_rows import python_rows, python_values
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import RowFunctionSpec
 from penstock.model.schema import WEIGHT, StreamSchema
@@ -46,13 +47,25 @@ class RowFunction(Operator):
 
     def _calls(self, rows: pa.RecordBatch) -> Iterator[Callable[[], Any]]:
         function = self._spec.function
+        try:
+            arguments = self._arguments(rows)
+        except (ValueError, OverflowError):
+            # Python has no value for something in these rows; the call of the row that holds it will say so.
+            for index in range(rows.num_rows):
+                yield partial(self._convert_and_call, rows.slice(index, 1))
+            return
+        for values in arguments:
+            yield partial(function, *values)
+
+    def _arguments(self, rows: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
+        """Return what the function takes, per row."""
         if self._spec.columns is None:
-            for row in rows.select(self._names).to_pylist():
-                yield partial(function, row)
-        else:
-            columns = [rows.column(name).to_pylist() for name in self._spec.columns]
-            for values in zip(*columns, strict=True):
-                yield partial(function, *values)
+            return zip(python_rows(rows, self._names), strict=True)
+        return zip(*[python_values(rows.column(name)) for name in self._spec.columns], strict=True)
+
+    def _convert_and_call(self, row: pa.RecordBatch) -> Any:
+        (values,) = self._arguments(row)
+        return self._spec.function(*values)
 
     def _filter(self, batch: Batch) -> Iterator[Emission]:
         kept: list[int] = []

@@ -68,6 +68,8 @@ class SessionState:
         self.table: KeyedTable = store.table(
             TableSpec("sessions", key_types, links | columns, prefixed=True)
         )
+        # Kept, because fresh memory costs more than what is written to it.
+        self._created = np.empty((6, 0), np.int64)
         self._near: list[Slots] = []
         self._near_before_us = START_OF_TIME_US
 
@@ -86,7 +88,9 @@ class SessionState:
         newest = self._keys.array("newest")
         links = self._links()
         base = len(links.first)
-        created = np.empty((6, rows), np.int64)
+        if self._created.shape[1] < rows:
+            self._created = np.empty((6, rows), np.int64)
+        created = self._created
         sessions, merged = np.empty(rows, np.int64), np.empty(rows, np.int64)
         times = read_only(times_us)
         news, merges, late = assign_sessions(

@@ -13,7 +13,16 @@ class Channel:
     Control elements always have room. ``on_put`` and ``on_take`` tell the loop whom to look at again.
     """
 
-    __slots__ = ("_capacity_bytes", "_queue", "name", "on_put", "on_take", "received_rows", "sent_rows", "waiting_bytes")
+    __slots__ = (
+        "_capacity_bytes",
+        "_queue",
+        "name",
+        "on_put",
+        "on_take",
+        "received_rows",
+        "sent_rows",
+        "waiting_bytes",
+    )
 
     def __init__(self, name: str, capacity_bytes: int) -> None:
         """Make an empty channel."""

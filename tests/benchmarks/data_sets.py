@@ -66,15 +66,11 @@ def coverage(directory: str | Path, rows: dict[str, int]) -> Coverage:
                     f'"dateTime") AS bucket FROM bid) WHERE bucket + INTERVAL 10 SECOND <= '
                     f"{watermark}"
                 ),
-                "q7": number(
-                    'SELECT count(DISTINCT time_bucket(INTERVAL 10 SECOND, "dateTime")) FROM q7'
-                ),
+                "q7": number('SELECT count(DISTINCT time_bucket(INTERVAL 10 SECOND, "dateTime")) FROM q7'),
                 "q8": number("SELECT count(DISTINCT stime) FROM q8"),
                 "q11": number("SELECT count(*) FROM q11"),
             },
-            broken_sessions=number(
-                "SELECT count(*) FROM (SELECT bidder FROM q11 GROUP BY bidder HAVING count(*) > 1)"
-            ),
+            broken_sessions=number("SELECT count(*) FROM (SELECT bidder FROM q11 GROUP BY bidder HAVING count(*) > 1)"),
             exact_gaps=number(
                 "SELECT count(*) FROM (SELECT bidder FROM bid "
                 'QUALIFY "dateTime" - lag("dateTime") OVER '

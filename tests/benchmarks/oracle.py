@@ -62,10 +62,7 @@ def expected(query: str, directory: str | Path, *, upto: ReadSoFar | None = None
         question = (Path(__file__).parent / "oracle" / f"{query}.sql").read_text()
         answer = con.sql(question).to_arrow_table()
     schema = pa.schema(
-        [
-            pa.field(f.name, pa.timestamp("ms") if pa.types.is_timestamp(f.type) else f.type)
-            for f in answer.schema
-        ]
+        [pa.field(f.name, pa.timestamp("ms") if pa.types.is_timestamp(f.type) else f.type) for f in answer.schema]
     )
     return answer.cast(schema)
 

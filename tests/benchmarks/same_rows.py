@@ -80,9 +80,7 @@ def _difference(actual: pa.Table, expected: pa.Table) -> tuple[list[Row], list[R
     return unexpected, missing
 
 
-def _beyond_tolerance(
-    unexpected: list[Row], missing: list[Row], schema: pa.Schema
-) -> tuple[list[Row], list[Row]]:
+def _beyond_tolerance(unexpected: list[Row], missing: list[Row], schema: pa.Schema) -> tuple[list[Row], list[Row]]:
     """What is left when rows with equal exact columns are paired in the order of their floats."""
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     exact = [name for name in schema.names if name not in floats]
@@ -100,9 +98,7 @@ def _beyond_tolerance(
     for key in {**ours, **theirs}:
         mine, wanted = ours.get(key, []), theirs.get(key, [])
         close = len(mine) == len(wanted) and all(
-            _is_close(a[name], b[name])
-            for a, b in zip(mine, wanted, strict=True)
-            for name in floats
+            _is_close(a[name], b[name]) for a, b in zip(mine, wanted, strict=True) for name in floats
         )
         if not close:
             left[0].extend(mine)

@@ -58,12 +58,7 @@ def test_files_hold_the_generated_rows(tmp_path: Path, compression: str) -> None
     for kind in KINDS:
         file = pq.ParquetFile(tmp_path / "new" / f"{kind}.parquet")
         assert file.schema_arrow.equals(SCHEMAS[kind])
-        assert (
-            file.read()
-            .combine_chunks()
-            .to_batches()[0]
-            .equals(generate(config, kind, 0, rows[kind]))
-        )
+        assert file.read().combine_chunks().to_batches()[0].equals(generate(config, kind, 0, rows[kind]))
 
 
 def test_bad_requests_are_named(tmp_path: Path) -> None:

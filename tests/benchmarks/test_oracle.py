@@ -55,14 +55,9 @@ class Case:
 
     def ask(self, query: str, upto: ReadSoFar | None = None) -> list[tuple[Any, ...]]:
         for kind, rows in self.rows.items():
-            pq.write_table(
-                pa.Table.from_pylist(rows, SCHEMAS[kind]), self.directory / f"{kind}.parquet"
-            )
+            pq.write_table(pa.Table.from_pylist(rows, SCHEMAS[kind]), self.directory / f"{kind}.parquet")
         answer = expected(query, self.directory, upto=upto)
-        plain = [
-            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-            for column in answer.columns
-        ]
+        plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in answer.columns]
         return sorted(zip(*(column.to_pylist() for column in plain), strict=True))
 
 
@@ -164,10 +159,7 @@ def test_times_of_day(case: Case) -> None:
     case.add("bid", price=55_066_080, extra="too high")
     answer = case.ask("q14")
     kinds = [row[3] for row in answer]
-    assert (
-        kinds
-        == ["nightTime"] * 7 + ["otherTime"] + ["dayTime"] * 11 + ["otherTime"] + ["nightTime"] * 4
-    )
+    assert kinds == ["nightTime"] * 7 + ["otherTime"] + ["dayTime"] * 11 + ["otherTime"] + ["nightTime"] * 4
     assert {(str(row[2]), row[6]) for row in answer} == {("1816000.000", 2)}
     minutes = [row[5:] for row in case.ask("q10")]
     assert (minutes[0], minutes[-1]) == (("1970-01-01", "00:00"), ("1970-01-01", "23:00"))

@@ -40,9 +40,7 @@ def test_a_layer_refuses_its_short_name(layer: str) -> None:
 
 
 def test_the_mapping_names_every_layer() -> None:
-    mapping = dict(
-        line.replace(" ", "").split("=") for line in config()["options"]["package_dir"].strip().splitlines()
-    )
+    mapping = dict(line.replace(" ", "").split("=") for line in config()["options"]["package_dir"].strip().splitlines())
     assert mapping == {"penstock": "penstock", **{f"penstock.{layer}": layer for layer in LAYERS}}
 
 
@@ -68,6 +66,8 @@ def test_every_module_says_what_it_is() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in python_files()
-        if "tests" not in path.parts and path.name != "conftest.py" and not ast.get_docstring(ast.parse(path.read_text()))
+        if "tests" not in path.parts
+        and path.name != "conftest.py"
+        and not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []

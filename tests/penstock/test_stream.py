@@ -1,6 +1,6 @@
 """Every verb of the DSL, and the sentence that says what is wrong with one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -433,20 +433,19 @@ def test_schemas(schema: Any) -> None:
     assert {"item": "pen", "n": 3} in found
 
 
-def frames() -> Iterable[Any]:
-    table = pa.Table.from_pylist(ORDERS, schema=SCHEMA)
-    return [
-        table,
-        table.to_reader(),
-        table.to_batches(max_chunksize=2),
-        pl.DataFrame(table),
-        duckdb.from_arrow(table),
-        ORDERS,
-    ]
-
-
-@pytest.mark.parametrize("data", frames(), ids=lambda data: type(data).__name__)
-def test_arrow_capsules_go_in(data: Any) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda table: table,
+        lambda table: table.to_reader(),
+        lambda table: table.to_batches(max_chunksize=2),
+        pl.DataFrame,
+        duckdb.from_arrow,
+        lambda table: table.to_pylist(),
+    ],
+)
+def test_arrow_capsules_go_in(made: Callable[[pa.Table], Any]) -> None:
+    data = made(pa.Table.from_pylist(ORDERS, schema=SCHEMA))
     stream = ps.read_memory(data, time="at", job=ps.Job())
     assert rows(stream.key_by("item").agg(total=ps.sum_("price"))) == [
         {"item": "ink", "total": 8},
