@@ -71,6 +71,7 @@ class InputGate:
     def _accept(self, index: int, element: Element) -> tuple[int, Element] | None:
         port = self.inputs[index].port
         if isinstance(element, Batch):
+            self._merge.set_active(index)
             self._said_idle = False
             return port, element
         if isinstance(element, Watermark):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 import pyarrow as pa
 
@@ -28,12 +28,12 @@ class SinkHandle:
         self.job = job
         self._operator = operator
 
-    def name(self, name: str) -> "SinkHandle":
+    def name(self, name: str) -> Self:
         """Name the query; a sink defined again under the same name replaces the old one."""
         self.job.change(self._operator, name=name, named=True)
         return self
 
-    def parallelism(self, instances: int) -> "SinkHandle":
+    def parallelism(self, instances: int) -> Self:
         """Write with this many instances.
 
         Raises:
@@ -43,7 +43,7 @@ class SinkHandle:
         self.job.change(self._operator, parallelism=instances)
         return self
 
-    def with_min_accuracy(self, accuracy: float) -> "SinkHandle":
+    def with_min_accuracy(self, accuracy: float) -> Self:
         """Allow shedding for this query down to this accuracy, in [0, 1]; 1.0 (the default) forbids it.
 
         Raises:
@@ -53,11 +53,11 @@ class SinkHandle:
             raise OptionError(f"a minimum accuracy is between 0 and 1, not {accuracy!r}")
         return self._change(min_accuracy=float(accuracy))
 
-    def with_priority(self, priority: int) -> "SinkHandle":
+    def with_priority(self, priority: int) -> Self:
         """Set how important the query is; greater is more important, 0 the default."""
         return self._change(priority=int(priority))
 
-    def _change(self, **changes: Any) -> "SinkHandle":
+    def _change(self, **changes: Any) -> Self:
         from dataclasses import replace
 
         spec = self.job.graph[self._operator].spec

@@ -223,9 +223,10 @@ class Stream(Writes, Picture):
         if any(item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD) for item in plain):
             return None
         names = tuple(item.name for item in plain)
-        if names and all(name in self.schema.names for name in names):
+        by_position = all(item.kind is not item.KEYWORD_ONLY for item in plain)
+        if by_position and names and all(name in self.schema.names for name in names):
             return names
-        if len(names) == 1:
+        if by_position and len(names) == 1:
             return None
         raise SchemaError(
             f"function {getattr(function, '__name__', 'lambda')!r} takes ({', '.join(names)}); it must take the row as "

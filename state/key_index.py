@@ -118,7 +118,7 @@ class KeyIndex:
 
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""
-        rows = self._slots.rows[slots]
+        rows = self._slots.rows.take(slots, axis=0)
         nulls = self._slots.nulls[slots] if len(self._slots.nulls) else None
         data, offsets = None, None
         if self._codec.has_bytes:

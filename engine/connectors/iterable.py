@@ -42,6 +42,8 @@ class IterableSource(Source):
         ``bounded`` False says that the items never end, so that a silent source does not hold the watermark back.
         """
         self._items = items
+        # Restricted copies share it: an iterator is used up, whichever of them read it.
+        self._read: list[Iterator[Any]] = []
         self._schema = schema
         self.bounded = bounded
         self.linger_ns = linger_ms * 1_000_000
@@ -78,11 +80,19 @@ class IterableSource(Source):
     def _start(self) -> Iterator[Any]:
         made = self._items() if callable(self._items) else self._items
         try:
-            return iter(made)
+            items = iter(made)
         except TypeError:
             raise UserError(
                 f"{self.describe()} cannot be iterated over; give an iterable or a function that returns one"
             ) from None
+        if items is made:
+            if any(items is known for known in self._read):
+                raise UserError(
+                    f"{self.describe()} have been read by an earlier run, and an iterator gives them once; "
+                    "give a function that makes a new iterator"
+                )
+            self._read.append(items)
+        return items
 
 
 class _IterableReader(Reader):

@@ -88,12 +88,13 @@ def _infer(files: Sequence[Path], path: str) -> pa.Schema:
     objects = list(_objects(block))
     try:
         table = _read(objects, None)
+        names = table.schema.names
         times = [pa.field(field.name, pa.string()) for field in table.schema if pa.types.is_timestamp(field.type)]
         if times:
             table = _read(objects, pa.schema(times))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(f"the fields of {str(file)!r} cannot be inferred: {error}; give schema=...") from None
-    return pa.schema([pa.field(name, infer_type(table[name], name)) for name in table.schema.names])
+    return pa.schema([pa.field(name, infer_type(table[name], name)) for name in names])
 
 
 def _objects(block: bytes) -> Iterator[dict[str, Any]]:

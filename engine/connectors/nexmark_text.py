@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.kernels import nexmark as kernels
+from penstock.engine.kernels.gather_text import gather_text
 from penstock.engine.kernels.nexmark import Bytes, Ints, Offsets
+from penstock.state.arrays import read_only
+from penstock.state.text_arrays import write_text
 
 _PADDING_TEXT_BYTES = 1 << 20
 _UNDERSCORE = ord("_")
@@ -42,23 +45,23 @@ def arrow_text(parts: tuple[Offsets, Bytes]) -> pa.Array:
 class TextTable:
     """Strings to choose from, as Arrow offsets and bytes."""
 
-    offsets: Offsets
+    offsets: Ints
     data: Bytes
 
     @classmethod
     def of(cls, strings: pa.Array) -> "TextTable":
         """The table of a string array that has no nulls and starts at its first byte."""
         _, offsets, data = strings.buffers()
-        return cls(
-            np.frombuffer(offsets, np.int32, len(strings) + 1), np.frombuffer(data, np.uint8)
-        )
+        starts = np.frombuffer(offsets, np.int32, len(strings) + 1).astype(np.int64)
+        return cls(read_only(starts), read_only(np.frombuffer(data, np.uint8)))
 
     def __len__(self) -> int:
         return self.offsets.size - 1
 
     def at(self, codes: Ints) -> pa.Array:
         """The strings at ``codes``, each in [0, len(self))."""
-        return arrow_text(kernels.gather_text(codes, self.offsets, self.data))
+        offsets, data = gather_text(read_only(codes), self.offsets, self.data)
+        return write_text(pa.string(), data, offsets, None)
 
 
 @lru_cache(maxsize=1)

@@ -7,9 +7,7 @@ from penstock.state.jit import jit
 
 
 @jit
-def mark_touched(
-    slots: NDArray[np.int64], marks: NDArray[np.uint8], touched: NDArray[np.int64]
-) -> int:
+def mark_touched(slots: NDArray[np.int64], marks: NDArray[np.uint8], touched: NDArray[np.int64]) -> int:
     """Mark every slot (-1: none); list those not marked before, in order, and return how many."""
     count = 0
     for row in range(len(slots)):

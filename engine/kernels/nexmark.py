@@ -191,23 +191,6 @@ def channel_codes(n: Ints, key: np.uint64) -> Ints:
 
 
 @jit
-def gather_text(codes: Ints, table_offsets: Offsets, table: Bytes) -> tuple[Offsets, Bytes]:
-    """The strings of a table at ``codes``, as Arrow offsets and data."""
-    offsets = np.empty(codes.size + 1, np.int32)
-    end = 0
-    for i in range(codes.size):
-        offsets[i] = end
-        end += table_offsets[codes[i] + 1] - table_offsets[codes[i]]
-    offsets[codes.size] = end
-    data = np.empty(end, np.uint8)
-    for i in range(codes.size):
-        source = table_offsets[codes[i]]
-        at = offsets[i]
-        copy_bytes(data, at, table, source, offsets[i + 1] - at)
-    return offsets, data
-
-
-@jit
 def random_text(n: Ints, key: np.uint64, limit: int, special: int) -> tuple[Offsets, Bytes]:
     """Strings of 3 to ``limit`` - 1 letters, each ``special`` one time in 13; blank ends go."""
     blank = 32

@@ -42,9 +42,7 @@ def _get(column: NDArray[np.int64], created: NDArray[np.int64], field: int, sess
 
 
 @jit
-def _set(
-    column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: Number, value: Number
-) -> None:
+def _set(column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: Number, value: Number) -> None:
     base = len(column)
     if session < base:
         column[session] = value

@@ -28,9 +28,7 @@ Ints = NDArray[np.int64]
 class AggregateInput:
     """The compiled expressions of one aggregate; equal ones are computed once."""
 
-    def __init__(
-        self, spec: AggregateSpec, schema: StreamSchema, name: str, key_types: Sequence[pa.DataType]
-    ) -> None:
+    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str, key_types: Sequence[pa.DataType]) -> None:
         """Compile everything against the input's fields; ``key_types`` may begin with types of leading key columns.
 
         Raises:
@@ -39,18 +37,14 @@ class AggregateInput:
         self._expressions: list[Expr] = []
         self._keys = [self._place(key) for _, key in spec.keys]
         self._values = [[self._place(value) for value in call.inputs] for _, call in spec.aggregates]
-        self._filters = [
-            None if call.where is None else self._place(call.where) for _, call in spec.aggregates
-        ]
+        self._filters = [None if call.where is None else self._place(call.where) for _, call in spec.aggregates]
         columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
         self._projection = compile_projection(columns, schema.fields, name) if columns else None
         self._codec = KeyCodec(key_types)
         self._changelog = schema.changelog
         self._time = schema.time
 
-    def evaluate(
-        self, context: OperatorContext, rows: pa.RecordBatch
-    ) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
+    def evaluate(self, context: OperatorContext, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
         """Return the rows that could be evaluated and what came out; None if there are none.
 
         The others are counted and handed to the dead letters, which may raise `BadRecordError`.
@@ -66,9 +60,7 @@ class AggregateInput:
         """Return the rows' event times, None when the input has none."""
         return None if self._time is None else event_times_us(rows, self._time)
 
-    def encode(
-        self, columns: Sequence[pa.Array], count: int, leading: Sequence[pa.Array]
-    ) -> KeyBatch:
+    def encode(self, columns: Sequence[pa.Array], count: int, leading: Sequence[pa.Array]) -> KeyBatch:
         """Encode the keys of ``count`` evaluated rows, after the leading key columns."""
         return self._codec.encode([*leading, *(columns[index] for index in self._keys)], count)
 

@@ -73,9 +73,7 @@ def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggr
     return AggregatePlan(key_types, aggregation, bounds, output, by_time, schema.changelog)
 
 
-def window_bounds_type(
-    windowing: Windowing, schema: StreamSchema, name: str
-) -> pa.TimestampType | None:
+def window_bounds_type(windowing: Windowing, schema: StreamSchema, name: str) -> pa.TimestampType | None:
     """Return the type of window bounds: the time column's, or microseconds where its unit is too coarse.
 
     None for a `Global` window, which has no bounds.
@@ -153,9 +151,7 @@ def _aggregation(spec: AggregateSpec, schema: StreamSchema, name: str) -> Aggreg
     return Aggregation(name, names, calls, input_types, updating=schema.changelog)
 
 
-def _check_names(
-    keys: list[str], shown: tuple[str, ...], aggregates: tuple[str, ...], name: str
-) -> None:
+def _check_names(keys: list[str], shown: tuple[str, ...], aggregates: tuple[str, ...], name: str) -> None:
     columns = [*keys, *shown, *aggregates]
     repeated = [column for column in columns if columns.count(column) > 1]
     if not repeated:

@@ -36,9 +36,7 @@ class Assigned:
 class AssignedWindows:
     """Puts rows into tumbling, hopping or custom windows."""
 
-    def __init__(
-        self, window: Tumbling | Hopping | WindowAssigner, lateness_us: int, operator: str
-    ) -> None:
+    def __init__(self, window: Tumbling | Hopping | WindowAssigner, lateness_us: int, operator: str) -> None:
         """Take the window and how long after its end it stays open."""
         self._window = window
         self._lateness_us = lateness_us
@@ -76,19 +74,13 @@ class AssignedWindows:
         rows, ends_us = np.empty(most, np.int64), np.empty(most, np.int64)
         late = np.empty(len(times_us), np.bool_)
         offset_us = self._window.offset_us
-        pairs = expand_windows(
-            read_only(times_us), size_us, hop_us, offset_us, over_until_us, rows, ends_us, late
-        )
+        pairs = expand_windows(read_only(times_us), size_us, hop_us, offset_us, over_until_us, rows, ends_us, late)
         if pairs == most == len(times_us):
             return Assigned(None, ends_us)
         return Assigned(rows[:pairs], ends_us[:pairs], late=late if late.any() else None)
 
-    def _assign_custom(
-        self, assigner: WindowAssigner, times_us: Ints, over_until_us: int
-    ) -> Assigned:
-        rows, starts_us, ends_us = (
-            np.asarray(part, np.int64) for part in assigner.assign(read_only(times_us))
-        )
+    def _assign_custom(self, assigner: WindowAssigner, times_us: Ints, over_until_us: int) -> Assigned:
+        rows, starts_us, ends_us = (np.asarray(part, np.int64) for part in assigner.assign(read_only(times_us)))
         if not rows.shape == starts_us.shape == ends_us.shape:
             raise self._broken("must return three arrays of one length")
         if rows.size and (rows[0] < 0 or rows[-1] >= len(times_us) or (np.diff(rows) < 0).any()):

@@ -62,9 +62,7 @@ class GroupAggregate(Operator):
         self._table = context.state.table(TableSpec("groups", self._key_types, columns, prefixed))
         self._cells = self._plan.aggregation.bind(self._table)
         self._lookup = KeyLookup(self._table)
-        self._output = UpdatingOutput(
-            context, self._interval_us, self._show, self._alive, self._remove_empty
-        )
+        self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, self._remove_empty)
         self._clock = ProcessingClock(context.clock)
         self._purge_ns: int | None = None
         self._watermark_us = START_OF_TIME_US

@@ -37,9 +37,7 @@ class PaneState(WindowState):
         # Kept, because fresh memory costs more than what is written to it.
         self._pairs = np.empty((4, 0), np.int64)
 
-    def fold(
-        self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int
-    ) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
         """Fold every row into its pane."""
         panes, smallest = self._windows.panes(at_us)
         needed_from = self._windows.first_pane(self._open_from)
@@ -111,9 +109,7 @@ class PaneState(WindowState):
             if self._pairs.shape[1] < pairs:
                 self._pairs = np.empty((4, pairs), np.int64)
             into, merged, window, shown = self._pairs
-            results = combine_panes(
-                panes, slots, groups, first, stop, *shape, seen, place, into, merged, window, shown
-            )
+            results = combine_panes(panes, slots, groups, first, stop, *shape, seen, place, into, merged, window, shown)
             yield from self._merge(into[:pairs], merged[:pairs], window[:results], shown[:results])
             first = stop
 

@@ -163,9 +163,7 @@ class SessionAggregate(Operator):
     def _remember(self, assigned: SessionRows) -> None:
         """Note what the sessions that change have shown until now."""
         limit = len(self._table.array("last"))
-        touched = self._output.pending.touch(
-            np.concatenate([assigned.gone, assigned.slots]), limit
-        )
+        touched = self._output.pending.touch(np.concatenate([assigned.gone, assigned.slots]), limit)
         shown = touched[self._table.array("shown")[touched] > 0]
         if len(shown):
             starts_us = self._table.array("shown_first")[shown]

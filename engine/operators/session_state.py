@@ -65,9 +65,7 @@ class SessionState:
         self._keys = store.table(TableSpec("session_keys", key_types, {"newest": _INTEGER}))
         self._lookup = KeyLookup(self._keys)
         # The prefix is the stretch of one gap in which the session began; a key cannot begin two in one stretch.
-        self.table: KeyedTable = store.table(
-            TableSpec("sessions", key_types, links | columns, prefixed=True)
-        )
+        self.table: KeyedTable = store.table(TableSpec("sessions", key_types, links | columns, prefixed=True))
         # Kept, because fresh memory costs more than what is written to it.
         self._created = np.empty((6, 0), np.int64)
         self._near: list[Slots] = []
@@ -128,9 +126,7 @@ class SessionState:
         else:
             candidates = np.concatenate([_NONE, *self._near])
         due, near = np.empty(len(candidates), np.int64), np.empty(len(candidates), np.int64)
-        dues, nears = split_due(
-            read_only(candidates), last, settled_before_us, self._near_before_us, due, near
-        )
+        dues, nears = split_due(read_only(candidates), last, settled_before_us, self._near_before_us, due, near)
         self._near = [near[:nears]]
         due = due[:dues]
         return due[np.argsort(last[due], kind="stable")]
@@ -162,9 +158,7 @@ class SessionState:
         self._near = [part[~gone[part]] for part in self._near]
         self.table.remove(slots)
 
-    def _begin(
-        self, keys: KeyBatch, times_us: Ints, created: Ints, base: int, slot_of_new: Ints
-    ) -> Slots:
+    def _begin(self, keys: KeyBatch, times_us: Ints, created: Ints, base: int, slot_of_new: Ints) -> Slots:
         """Give the created sessions slots and link them."""
         news = len(slot_of_new)
         rows = np.empty(news, np.int64)

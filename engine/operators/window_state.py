@@ -34,9 +34,7 @@ class Refused:
 class WindowState(ABC):
     """The open windows of one operator instance, in a table whose prefix says which window or pane."""
 
-    def __init__(
-        self, plan: AggregatePlan, context: OperatorContext, leading: tuple[pa.DataType, ...] = ()
-    ) -> None:
+    def __init__(self, plan: AggregatePlan, context: OperatorContext, leading: tuple[pa.DataType, ...] = ()) -> None:
         """Open the table; ``leading`` are the types of key columns in front of the user's."""
         self.plan = plan
         self.batch_rows = context.batch_rows
@@ -48,9 +46,7 @@ class WindowState(ABC):
         self._retracting = plan.retracting
 
     @abstractmethod
-    def fold(
-        self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int
-    ) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
         """Fold rows into those of their windows that are not over; ``at_us`` decides the windows."""
 
     @abstractmethod
@@ -61,7 +57,7 @@ class WindowState(ABC):
     def next_us(self) -> int | None:
         """Return the watermark at which `results` has something to do next, None while only the end of time is one."""
 
-    def release(self) -> None:  # noqa: B027
+    def release(self) -> None:
         """Give back memory that only the latest results needed; most need none."""
 
     def locate(self, evaluated: EvaluatedRows, prefix: Ints, *leading: pa.Array) -> Slots:
@@ -74,28 +70,20 @@ class WindowState(ABC):
         """Return the slots whose rows were not all taken back."""
         return slots[self.cells.row_counts(slots) > 0] if self._retracting else slots
 
-    def rows(
-        self, keys: list[pa.Array], bounds_us: tuple[Ints, ...], results: list[pa.Array]
-    ) -> pa.RecordBatch:
+    def rows(self, keys: list[pa.Array], bounds_us: tuple[Ints, ...], results: list[pa.Array]) -> pa.RecordBatch:
         """Put result rows together; ``bounds_us`` are starts and ends, or nothing for the global window."""
         bounds = [time_array(times_us, self.plan.bounds) for times_us in bounds_us]
-        return pa.RecordBatch.from_arrays(
-            [*keys, *bounds, *results], schema=self.plan.output.fields
-        )
+        return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.plan.output.fields)
 
 
 class CustomWindowState(WindowState):
     """Windows of a `WindowAssigner`: kept under their end, keyed by their start and the user's keys."""
 
-    def __init__(
-        self, plan: AggregatePlan, context: OperatorContext, windows: AssignedWindows
-    ) -> None:
+    def __init__(self, plan: AggregatePlan, context: OperatorContext, windows: AssignedWindows) -> None:
         super().__init__(plan, context, (pa.int64(),))
         self._windows = windows
 
-    def fold(
-        self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int
-    ) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
         """Fold every row into each of its windows."""
         over_until_us = self._windows.over_until_us(watermark_us)
         assigned = self._windows.assign(at_us, over_until_us)
@@ -128,9 +116,7 @@ class CustomWindowState(WindowState):
 class GlobalWindowState(WindowState):
     """One window over everything, over at the end of time."""
 
-    def fold(
-        self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int
-    ) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
         """Fold every row into its key's only window."""
         slots = self.locate(evaluated, np.zeros(evaluated.count, np.int64))
         evaluated.fold(slots, times_us, self.cells)

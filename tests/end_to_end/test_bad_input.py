@@ -185,7 +185,7 @@ def test_files_that_are_not_there(tmp_path: Path, read: Callable[..., ps.Stream]
         read(tmp_path / "sales.x")
     with pytest.raises(ps.UserError, match=r"no file matches .*sales-\*"):
         read(tmp_path / "sales-*.x")
-    with pytest.raises(ps.UserError, match="holds no file that ends in .*; it has notes.md"):
+    with pytest.raises(ps.UserError, match=r"holds no file that ends in .*; it has notes\.md"):
         read(tmp_path)
 
 
@@ -193,7 +193,7 @@ def test_files_that_are_not_there(tmp_path: Path, read: Callable[..., ps.Stream]
 @pytest.mark.parametrize("batch_rows", [1, 3, 1000])
 def test_time_that_goes_back_by_days(tmp_path: Path, parallelism: int, batch_rows: int) -> None:
     day = 86_400
-    before = [sale("a", 1, number) for number in range(0, 100)]
+    before = [sale("a", 1, number) for number in range(100)]
     back = [sale("b", 1, number - 3 * day) for number in range(7)]
     after = [sale("a", 1, number) for number in range(100, 200)]
     table = pa.Table.from_pylist([*before, *back, *after], schema=SALE)
@@ -271,7 +271,7 @@ def test_event_times_outside_the_calendar(tmp_path: Path) -> None:
         (lambda s: s.key_by(more=col("amount") + 1).agg(n=ps.count()), [{"more": 2, "n": 1}, {"more": 6, "n": 1}]),
         (lambda s: s.key_by("shop").agg(n=ps.sum_(col("amount") + 1)), [{"shop": "a", "n": 2}, {"shop": "b", "n": 6}]),
         (
-            lambda s: s.key_by("shop").window(ps.tumbling("1m")).agg(n=ps.count().filter(col("amount") + 1 > 2)).select("n"),
+            lambda s: s.key_by("shop").agg(n=ps.count().filter(col("amount") + 1 > 2)).select("n"),
             [{"n": 0}, {"n": 1}],
         ),
         (
@@ -297,7 +297,7 @@ def test_a_sum_that_overflows_ends_the_job_with_a_sentence(tmp_path: Path, windo
     stream = from_memory(sale("a", LARGEST, 0), sale("a", 1, 1), sale("b", 5, 2)).key_by("shop")
     total = {"total": ps.sum_("amount")}
     summed = stream.agg(**total) if window is None else stream.window(window).agg(**total)
-    with pytest.raises(ps.NumericOverflowError, match="'agg-1'.*'total'.*cast its input to decimal or double"):
+    with pytest.raises(ps.NumericOverflowError, match=r"'agg-1'.*'total'.*cast its input to decimal or double"):
         run(summed, tmp_path, parallelism=parallelism)
 
 
@@ -372,7 +372,12 @@ def test_values_that_python_does_not_have_cost_their_row(tmp_path: Path) -> None
 def test_nanoseconds_are_floored_for_user_functions(tmp_path: Path) -> None:
     table = pa.table({"at": pa.array([1_001, -1], pa.timestamp("ns")), "n": [1, 2]})
     seen: list[datetime] = []
-    stream = ps.read_memory(table, job=ps.Job()).filter(lambda at: not seen.append(at))
+
+    def look(at: datetime) -> bool:
+        seen.append(at)
+        return True
+
+    stream = ps.read_memory(table, job=ps.Job()).filter(look)
     result = stream.collect()
     stream.job.run("nanoseconds", directory=tmp_path)
     assert seen == [datetime(1970, 1, 1, 0, 0, 0, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999)]
@@ -408,7 +413,7 @@ def test_a_generator_that_raises_midway(tmp_path: Path) -> None:
 
 
 def test_items_that_are_no_rows(tmp_path: Path) -> None:
-    items = [sale("a", 1, 0), 7, sale("b", "two", 1), sale("c", 3, 2)]
+    items = [sale("a", 1, 0), 7, {**sale("b", 2, 1), "amount": "two"}, sale("c", 3, 2)]
     stream = ps.read_iterable(lambda: iter(items), schema=SALE, job=ps.Job())
     outcome = run(stream, tmp_path)
     assert [row["shop"] for row in outcome.rows] == ["a", "c"]

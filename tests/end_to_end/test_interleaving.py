@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
-from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.instance import Instance
 from penstock.engine.ledger import Ledger, check_ledger, read_ledger
@@ -67,14 +67,29 @@ def table(rows: Sequence[Event]) -> pa.Table:
     return pa.table([pa.array(values, kind) for values, kind in zip(columns, FIELDS.types, strict=True)], schema=FIELDS)
 
 
+class Tap:
+    """How many rows a partition may give; what it has given."""
+
+    def __init__(self, rows: Sequence[Event]) -> None:
+        self.rows = rows
+        self.allowed = len(rows)
+        self.given = 0
+
+    @property
+    def reached_us(self) -> int:
+        """The watermark of what was given."""
+        times = [row.at for row in self.rows[: self.given]]
+        return max(times) - DELAY_US if times else START_OF_TIME_US
+
+
 class Dealt(Source):
     """Some partitions whose readers give any number of rows at a time, or nothing for a while."""
 
     def __init__(self, rows: Sequence[Event], chance: Random) -> None:
-        partitions = chance.randint(1, 4)
-        self._parts: list[list[Event]] = [[] for _ in range(partitions)]
+        parts: list[list[Event]] = [[] for _ in range(chance.randint(1, 4))]
         for row in rows:
-            chance.choice(self._parts).append(row)
+            chance.choice(parts).append(row)
+        self.taps = [Tap(part) for part in parts]
         self._seed = chance.random()
 
     @property
@@ -82,25 +97,27 @@ class Dealt(Source):
         return FIELDS
 
     def partitions(self, parallelism: int) -> list[str]:
-        return [str(number) for number in range(len(self._parts))]
+        return [str(number) for number in range(len(self.taps))]
 
     def open(self, partition: str, position: Any | None) -> Reader:
-        return DealtReader(table(self._parts[int(partition)]), Random(f"{self._seed} {partition}"))
+        return DealtReader(self.taps[int(partition)], Random(f"{self._seed} {partition}"))
 
 
 class DealtReader(Reader):
-    def __init__(self, rows: pa.Table, chance: Random) -> None:
-        self._rows = rows.combine_chunks()
+    def __init__(self, tap: Tap, chance: Random) -> None:
+        self._tap = tap
         self._chance = chance
 
     def read(self, max_rows: int) -> Read:
-        if self._chance.random() < 0.2:
-            return NOTHING
-        if not self._rows.num_rows:
+        tap = self._tap
+        if tap.given == len(tap.rows):
             return ENDED
-        rows = self._rows.slice(0, self._chance.randint(1, max_rows))
-        self._rows = self._rows.slice(rows.num_rows)
-        return Read(rows.to_batches()[0])
+        if tap.given == tap.allowed or self._chance.random() < 0.2:
+            return NOTHING
+        until = min(tap.allowed, tap.given + self._chance.randint(1, min(max_rows, 20)))
+        rows = tap.rows[tap.given : until]
+        tap.given = until
+        return Read(table(rows).combine_chunks().to_batches()[0])
 
     def position(self) -> Any:
         return None
@@ -122,7 +139,7 @@ def settings_of(chance: Random) -> Setting:
     return Setting(
         source=chance.choice(["memory", "files", "dealt"]),
         parallelism=chance.randint(1, 3),
-        batch_rows=chance.choice([1, 2, 7, chance.randint(1, 50)]),
+        batch_rows=chance.choice([1, 2, 7, chance.randint(1, 50), 300]),
         channel_bytes=chance.choice([1, 100, 2_000]),
         linger_ms=chance.choice([0, 10]),
         seed=chance.getrandbits(32),
@@ -141,12 +158,14 @@ class Inputs:
         self._folder = folder
         self._chance = Random(setting.seed)
         self._made = 0
+        self.dealt: list[Dealt] = []
 
     def read(self, rows: Sequence[Event]) -> ps.Stream:
         self._made += 1
         options: dict[str, Any] = {"time": "at", "watermark": DELAY_US / SECOND, "job": self.job}
         if self._setting.source == "dealt":
-            return ps.read(Dealt(rows, self._chance), **options)
+            self.dealt.append(Dealt(rows, self._chance))
+            return ps.read(self.dealt[-1], **options)
         parts = self._chance.randint(1, 5)
         cuts = sorted(self._chance.randrange(len(rows) + 1) for _ in range(parts - 1))
         pieces = [rows[low:high] for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
@@ -162,21 +181,27 @@ class Inputs:
 Pipeline = Callable[[Inputs, Sequence[Event], Sequence[Event]], ps.Stream]
 
 
-def run(pipeline: Pipeline, rows: Sequence[Event], others: Sequence[Event], setting: Setting, folder: Path) -> tuple[Found, Ledger]:
+def run(
+    pipeline: Pipeline, rows: Sequence[Event], others: Sequence[Event], setting: Setting, folder: Path
+) -> tuple[Found, Ledger]:
     """Step a pipeline to its end; return what its sink has, and the ledger."""
-    job = ps.Job()
+    job, clock = ps.Job(), ManualClock()
     result = pipeline(Inputs(job, setting, folder), rows, others).collect()
-    options = LoopOptions(
-        batch_rows=setting.batch_rows, channel_bytes=setting.channel_bytes, linger_ms=setting.linger_ms, key_groups=16
-    )
-    clock = ManualClock()
-    embedded = EmbeddedJob("interleaved", job.plan(setting.parallelism), options, folder, clock=clock)
+    embedded = embed(job, setting, folder, clock)
     step_to_the_end(embedded, clock, Random(setting.seed))
     embedded.run()
     ledger = read_ledger(embedded.build)
     check_ledger(ledger, ended=True)
     assert ledger.dead_lettered == 0
     return tuples(result.table()), ledger
+
+
+def embed(job: ps.Job, setting: Setting, folder: Path, clock: ManualClock) -> EmbeddedJob:
+    """Make a job ready to be stepped."""
+    options = LoopOptions(
+        batch_rows=setting.batch_rows, channel_bytes=setting.channel_bytes, linger_ms=setting.linger_ms, key_groups=16
+    )
+    return EmbeddedJob("interleaved", job.plan(setting.parallelism), options, folder, clock=clock)
 
 
 def step_to_the_end(job: EmbeddedJob, clock: ManualClock, chance: Random) -> None:
@@ -324,7 +349,10 @@ def counts_of_counts_model(rows: Sequence[Event], others: Sequence[Event]) -> Fo
 
 
 def busiest(inputs: Inputs, rows: Sequence[Event], others: Sequence[Event]) -> ps.Stream:
-    return hopping(inputs, rows, others).window(ps.tumbling(HOP_US / SECOND)).agg(most=ps.max_("n"), keys=ps.count())
+    # Results leave 3 s after their window's end and must not be late for the next one.
+    window = ps.hopping(SIZE_US / SECOND, HOP_US / SECOND, lateness="3s")
+    counts = inputs.read(rows).key_by("key").window(window).agg(n=ps.count())
+    return counts.window(ps.tumbling(HOP_US / SECOND)).agg(most=ps.max_("n"), keys=ps.count())
 
 
 def busiest_model(rows: Sequence[Event], others: Sequence[Event]) -> Found:
@@ -508,3 +536,77 @@ def test_late_rows_are_missing_from_their_window_and_nowhere_else(
         for _, key, _, at in late.elements():
             counted[key, at // SIZE_US * SIZE_US] += 1
         assert counted == expected, setting
+
+
+def everything(row: tuple[Any, ...], watermark_us: int) -> bool:
+    return True
+
+
+def ends_third(row: tuple[Any, ...], watermark_us: int) -> bool:
+    """Whether the window is over of a row whose third value is its end."""
+    return bool(row[2] <= watermark_us)
+
+
+def sessions_over(row: tuple[Any, ...], watermark_us: int) -> bool:
+    """A row exactly one gap after the last still joins, so the watermark must have passed it."""
+    return bool(row[2] < watermark_us)
+
+
+def joined_window_over(row: tuple[Any, ...], watermark_us: int) -> bool:
+    return bool(row[2] + SIZE_US <= watermark_us)
+
+
+Settled = Callable[[tuple[Any, ...], int], bool]
+
+STREAMED: list[tuple[Pipeline, Model, Settled]] = [
+    (tumbling, tumbling_model, ends_third),
+    (tumbling_with_updates, tumbling_model, everything),
+    (hopping, hopping_model, ends_third),
+    (sessions, session_model, sessions_over),
+    (sessions_with_updates, session_model, everything),
+    (running, running_model, everything),
+    (counts_of_counts, counts_of_counts_model, everything),
+    (union, union_model, ends_third),
+    (window_join, window_join_model, joined_window_over),
+    (join, join_model, everything),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "model", "settled"), STREAMED, ids=lambda item: item.__name__)
+@settings(max_examples=6, derandomize=True, deadline=None, database=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_a_sink_has_what_the_rows_read_so_far_allow(
+    pipeline: Pipeline, model: Model, settled: Settled, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance, folder = Random(seed), tmp_path_factory.getbasetemp()
+    data = events(chance, chance.randint(1, 80)), events(chance, chance.randint(1, 80))
+    setting = Setting("dealt", chance.randint(1, 3), chance.choice([1, 7, 40, 300]), 100, 10, chance.getrandbits(32))
+    job, clock = ps.Job(), ManualClock()
+    inputs = Inputs(job, setting, folder)
+    result = pipeline(inputs, *data).collect()
+    embedded = embed(job, setting, folder, clock)
+    for _ in range(4):
+        for dealt in inputs.dealt:
+            for tap in dealt.taps:
+                # A partition that has given all its rows ends, and then holds no watermark back.
+                tap.allowed = max(tap.given, chance.randrange(len(tap.rows) + 1) if len(tap.rows) else 0)
+        step_until_quiet(embedded, clock)
+        taps = [tap for dealt in inputs.dealt for tap in dealt.taps]
+        watermark_us = min((tap.reached_us for tap in taps if tap.given < len(tap.rows)), default=END_OF_TIME_US)
+        read = [
+            [row for tap in dealt.taps for row in tap.rows[: tap.given]] for dealt in [*inputs.dealt, Dealt((), chance)]
+        ]
+        expected = Counter(dict(item for item in model(read[0], read[1]).items() if settled(item[0], watermark_us)))
+        assert tuples(result.table()) == expected, setting
+
+
+def step_until_quiet(job: EmbeddedJob, clock: ManualClock) -> None:
+    """Step until nothing comes any more, but not so long that a source counts as idle."""
+    until_ns = clock.monotonic_ns() + 100_000_000
+    while clock.monotonic_ns() < until_ns:
+        outcome = job.worker.step()
+        if isinstance(outcome, Done):
+            return
+        if isinstance(outcome, Waiting):
+            assert outcome.until_ns is not None
+            clock.advance_ns(outcome.until_ns - clock.monotonic_ns())

@@ -94,9 +94,7 @@ def key_of(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
 class SevenAndTwenty(WindowAssigner):
     """Windows of 20 for every row, of 5 besides unless the time is a multiple of 7; none for times ending in 3."""
 
-    def assign(
-        self, times_us: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def assign(self, times_us: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         pairs = [
             (row, start, end) for row, time in enumerate(times_us.tolist()) for start, end in seven_and_twenty(time)
         ]
@@ -187,7 +185,8 @@ def _plain(column: pa.Array) -> list[Any]:
         scale = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(column.type.unit)
         raw = column.cast(pa.int64()).to_pylist()
         return [value // 1_000 if scale is None else value * scale for value in raw]
-    return column.to_pylist()
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def rows_to_tuples(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -220,9 +219,7 @@ def streams(
 
 
 @st.composite
-def cuts(
-    draw: st.DrawFn, rows: list[Row], watermark: Callable[[list[Row]], int] | None
-) -> list[list[Row] | int]:
+def cuts(draw: st.DrawFn, rows: list[Row], watermark: Callable[[list[Row]], int] | None) -> list[list[Row] | int]:
     """Cut rows into batches, with watermarks here and there: what ``watermark`` gives for the rows so far, or less."""
     steps: list[list[Row] | int] = []
     start = 0

@@ -110,9 +110,7 @@ def test_changes_within_an_interval_are_emitted_together(data: st.DataObject, ke
 
 @FAST
 @given(st.data(), KEYS)
-def test_a_changelog_in_any_order_ends_in_what_was_not_taken_back(
-    data: st.DataObject, keys: tuple[str, ...]
-) -> None:
+def test_a_changelog_in_any_order_ends_in_what_was_not_taken_back(data: st.DataObject, keys: tuple[str, ...]) -> None:
     rows = data.draw(streams(most=30))
     gone = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     changes = [(row, 1) for row in rows] + [(row, -1) for row, away in zip(rows, gone, strict=True) if away]
@@ -269,14 +267,12 @@ def test_the_schema_of_an_updating_result_has_no_event_time() -> None:
             STREAM,
             "never final",
         ),
-        (aggregate_spec(aggregates={"x": AggregateCall("user", (col("v"),), user=Span())}), CHANGELOG, "take rows back"),
+        (aggregate_spec(aggregates={"x": AggregateCall("user", (col("v"),), user=Span())}), CHANGELOG, "take rows"),
         (aggregate_spec(("k", "nothing")), STREAM, "nothing"),
         (aggregate_spec(window=Tumbling(5), mode="updates"), StreamSchema(FIELDS), "needs event time"),
     ],
 )
-def test_what_cannot_be_built_is_said_in_a_sentence(
-    spec: AggregateSpec, stream: StreamSchema, message: str
-) -> None:
+def test_what_cannot_be_built_is_said_in_a_sentence(spec: AggregateSpec, stream: StreamSchema, message: str) -> None:
     with pytest.raises(PlanError, match=message) as caught:
         GroupAggregate(spec, stream, "g")
     assert "'g'" in str(caught.value)
@@ -285,6 +281,7 @@ def test_what_cannot_be_built_is_said_in_a_sentence(
 def test_late_rows_of_updating_windows_keep_their_schema() -> None:
     spec = aggregate_spec((), Tumbling(10), mode="updates", interval_us=0)
     operator = open_operator(GroupAggregate(spec, STREAM, "g"))
-    collected = collect(operator, [to_batch([Row(1, None, 1, 1)]), 30, to_batch([Row(2, "x", 1, 2), Row(3, "y", 1, 31)])])
+    late_and_not = to_batch([Row(2, "x", 1, 2), Row(3, "y", 1, 31)])
+    collected = collect(operator, [to_batch([Row(1, None, 1, 1)]), 30, late_and_not])
     assert [row["k"] for row in collected.late] == [2]
     assert collected.batches[LATE][0].schema.equals(FIELDS)

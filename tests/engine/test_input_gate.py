@@ -1,8 +1,8 @@
-"""The input gate at the end of a channel: a watermark and a barrier may both be due."""
+"""The input gate: an end may release a watermark and a barrier, rows end idleness."""
 
-from penstock.engine.elements import Barrier, EndOfStream, Watermark
+from penstock.engine.elements import Barrier, EndOfStream, Idle, Watermark
 from penstock.engine.input_gate import GateInput, InputGate
-from tests.engine.loop import channel
+from tests.engine.loop import channel, rows
 
 
 def test_an_end_that_releases_a_watermark_and_a_barrier() -> None:
@@ -15,3 +15,16 @@ def test_an_end_that_releases_a_watermark_and_a_barrier() -> None:
     assert [item[1] for item in taken if item is not None] == [
         Watermark(10), Watermark(50), Barrier(5), Watermark(60),
     ]  # fmt: skip
+
+
+def test_rows_bring_an_idle_channel_back() -> None:
+    one, two = channel(elements=[Watermark(50)]), channel(elements=[Idle()])
+    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    assert gate.take() is None
+    assert gate.take() == (0, Watermark(50))
+    two.put(rows(1))
+    gate.take()
+    one.put(Watermark(80))
+    assert gate.take() is None
+    two.put(Watermark(60))
+    assert gate.take() == (0, Watermark(60))

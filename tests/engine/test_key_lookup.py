@@ -23,7 +23,8 @@ def test_every_row_gets_the_slot_of_its_key(distinct: int, prefixed: bool, kind:
     for _ in range(40):
         count = int(rng.integers(1, 1_500))
         numbers = pa.array(rng.integers(0, distinct, count), mask=rng.random(count) < 0.05)
-        texts = pa.array([None if value is None else "text" * (value % 9) + str(value) for value in numbers.to_pylist()])
+        words = [None if value is None else "text" * (value % 9) + str(value) for value in numbers.to_pylist()]
+        texts = pa.array(words, pa.string())
         columns = [texts if pa.types.is_string(item) else numbers for item in types[kind]]
         keys = codec.encode(columns, count)
         prefix = rng.integers(0, 4, count) if prefixed else None

@@ -22,9 +22,7 @@ from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.expressions import Expr, columns_of
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SourceSpec
 
-FIELDS = pa.schema(
-    {"a": pa.int64(), "b": pa.int64(), "s": pa.string(), "t": pa.string(), "at": pa.timestamp("us")}
-)
+FIELDS = pa.schema({"a": pa.int64(), "b": pa.int64(), "s": pa.string(), "t": pa.string(), "at": pa.timestamp("us")})
 
 
 class Told(Source):
@@ -217,7 +215,9 @@ def test_several_sources_keep_their_event_time_for_alignment() -> None:
     job = ps.Job()
     told(job, "at").select("a").union(told(job, "at").select("a")).collect()
     assert [
-        node.spec.source.schema.names for node in job.plan().graph.operators.values() if isinstance(node.spec, SourceSpec)
+        node.spec.source.schema.names
+        for node in job.plan().graph.operators.values()
+        if isinstance(node.spec, SourceSpec)
     ] == [["a", "at"], ["a", "at"]]
 
 

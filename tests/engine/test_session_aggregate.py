@@ -125,9 +125,7 @@ def test_late_rows_leave_unchanged(data: st.DataObject, mode: str, lateness_us: 
     operator, collected = run(("k",), steps, mode=mode, lateness_us=lateness_us)
     model = SessionModel(("k",), lateness=lateness_us).run(steps)
     assert as_rows(collected.batches.get(MAIN, []), weighted=mode == "updates") == model.results()
-    assert rows_to_tuples(collected.late) == rows_to_tuples(
-        {"k": row.k, "s": row.s, "v": row.v} for row in model.late
-    )
+    assert rows_to_tuples(collected.late) == rows_to_tuples({"k": row.k, "s": row.s, "v": row.v} for row in model.late)
     assert operator.context.counters.late == len(model.late)
 
 
@@ -211,9 +209,7 @@ def test_sessions_of_long_ago_are_over_without_a_look_at_the_others() -> None:
     for start in range(0, 4_000, 10):
         steps += [to_batch(rows[start : start + 10]), 40 * start]
     collected = collect(operator, steps)
-    assert as_rows(collected.batches[MAIN]) == Counter(
-        (row.k, row.t, row.t + 1_000, 1) for row in rows
-    )
+    assert as_rows(collected.batches[MAIN]) == Counter((row.k, row.t, row.t + 1_000, 1) for row in rows)
     ends = [row["window_end"] for row in collected.rows()]
     assert ends == sorted(ends)
 

@@ -34,7 +34,9 @@ Step = Read | Exception
 
 def rows(*times_us: int | None) -> Read:
     """Return a read of rows at these times."""
-    batch = pa.RecordBatch.from_arrays([pa.array(times_us, pa.timestamp("us")), pa.array(range(len(times_us)))], schema=FIELDS)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(times_us, pa.timestamp("us")), pa.array(range(len(times_us)))], schema=FIELDS
+    )
     return Read(batch)
 
 
@@ -236,7 +238,7 @@ def test_small_reads_are_gathered_no_longer_than_they_may_linger() -> None:
 
 
 def test_a_silent_partition_does_not_hurry_the_others() -> None:
-    steps = {"a": [rows(index) for index in range(9)], "b": repeat(NOTHING)}
+    steps: dict[str, Sequence[Step] | Iterator[Step]] = {"a": [rows(index) for index in range(9)], "b": repeat(NOTHING)}
     head = Head(Scripts(steps, bounded=False), batch_rows=80)
     for _ in range(4):
         assert head.poll(2) == []
@@ -325,7 +327,9 @@ def test_rows_of_another_schema_end_the_job() -> None:
         head.poll()
 
 
-def embedded(folder: Path, clock: ManualClock, *sources: Scripts, parallelism: int = 1) -> tuple[EmbeddedJob, MemorySink]:
+def embedded(
+    folder: Path, clock: ManualClock, *sources: Scripts, parallelism: int = 1
+) -> tuple[EmbeddedJob, MemorySink]:
     """Count the rows of all sources by x, with an update after every batch."""
     job = Job()
     streams = [read(source, time="at", job=job).rebalance() for source in sources]
@@ -421,7 +425,7 @@ def test_no_source_is_more_than_a_batch_ahead(tmp_path: Path) -> None:
     log: list[tuple[str, int]] = []
     steady = Recorded("steady", range(0, 300, 2), log)
     sparse = Recorded("sparse", range(0, 300, 35), log, size=1)
-    bursty = Recorded("bursty", [*range(0, 20), *range(200, 300)], log, size=5)
+    bursty = Recorded("bursty", [*range(20), *range(200, 300)], log, size=5)
     job, sink = embedded(tmp_path, ManualClock(), steady, sparse, bursty, parallelism=2)
     job.run()
     assert len(sink.rows()) == 150 + 9 + 120

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -64,7 +64,7 @@ def dead_letters(directory: Path) -> list[Row]:
     return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
 
-Step = pa.RecordBatch | Read | Exception
+Step: TypeAlias = pa.RecordBatch | Read | Exception
 
 
 def batch(*items: Row) -> pa.RecordBatch:
@@ -104,9 +104,11 @@ class ScriptReader(Reader):
     def read(self, max_rows: int) -> Read:
         step = next(self._steps, ENDED)
         self._taken += 1
+        if isinstance(step, pa.RecordBatch):
+            return Read(step)
         if isinstance(step, Exception):
             raise step
-        return step if isinstance(step, Read) else Read(step)
+        return step
 
     def position(self) -> int:
         return self._taken

@@ -123,9 +123,8 @@ def test_a_stop_leaves_open_windows_unwritten() -> None:
     raw = stream.collect()
     handle = stream.job.start("stopped")
     assert event.wait(LONG_S)
-    assert handle.running
-    metrics = handle.stop()
-    assert not handle.running
+    running, metrics, still = handle.running, handle.stop(), handle.running
+    assert (running, still) == (True, False)
     assert [row["n"] for row in counts.rows()] == [3, 2]
     assert len(raw.rows()) == 6
     assert source.closed == 1
@@ -161,7 +160,7 @@ def test_metrics_while_it_runs_and_after() -> None:
     assert event.wait(LONG_S)
     running = handle.metrics()
     assert running.source_rows == 6
-    with pytest.raises(TimeoutError, match="'measured' still runs after 0.01 s"):
+    with pytest.raises(TimeoutError, match=r"'measured' still runs after 0\.01 s"):
         handle.wait(0.01)
     ended = handle.stop()
     assert ended.elapsed_ns >= running.elapsed_ns
@@ -385,7 +384,12 @@ def child(program: str, folder: Path) -> subprocess.Popen[str]:
     file.write_text(textwrap.dedent(program))
     environment = {**os.environ, "PYTHONPATH": str(Path(ps.__file__).parents[1])}
     process = subprocess.Popen(
-        [sys.executable, str(file)], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, str(file)],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "a batch\n", process.communicate()

@@ -38,6 +38,8 @@ class Doubled:
     twice: float
 
 
+Attempt = Callable[[], object]
+
 PEN_PRICES: list[Row] = [{"price": 3}, {"price": 4}, {"price": 5}]
 
 
@@ -215,11 +217,15 @@ def test_agg_without_a_key() -> None:
 
 
 def test_aggregates_take_expressions_and_filters() -> None:
-    stream = orders().key_by("item").agg(
-        dear=ps.count().filter(col("price") > 4),
-        most=ps.max_(col("price") * 10),
-        last=ps.last("price"),
-        dearest=ps.arg_max("at", "price"),
+    stream = (
+        orders()
+        .key_by("item")
+        .agg(
+            dear=ps.count().filter(col("price") > 4),
+            most=ps.max_(col("price") * 10),
+            last=ps.last("price"),
+            dearest=ps.arg_max("at", "price"),
+        )
     )
     assert {"item": "pen", "dear": 1, "most": 50, "last": 4, "dearest": noon(4)} in rows(stream)
 
@@ -424,7 +430,12 @@ def test_an_aggregate_of_the_users(window: Any) -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [Order, SCHEMA, {"item": str, "price": "int64", "at": datetime}, {"item": pa.string(), "price": int, "at": datetime}],
+    [
+        Order,
+        SCHEMA,
+        {"item": str, "price": "int64", "at": datetime},
+        {"item": pa.string(), "price": int, "at": datetime},
+    ],
 )
 def test_schemas(schema: Any) -> None:
     stream = ps.read_iterable(lambda: iter(ORDERS), schema=schema, time="at", job=ps.Job())
@@ -458,7 +469,9 @@ def test_arrow_capsules_come_out() -> None:
     result = orders().key_by("item").agg(total=ps.sum_("price")).collect()
     result.job.run("test")
     assert pl.DataFrame(result).sort("item", nulls_last=True)["total"].to_list() == [8, 12, 2]
-    assert duckdb.sql("SELECT sum(total) FROM result").fetchall() == [(22,)]
+    summed = duckdb.sql("SELECT sum(total) FROM result")
+    assert summed is not None
+    assert summed.fetchall() == [(22,)]
     assert pa.table(result).num_rows == 3
 
 
@@ -482,12 +495,13 @@ def test_an_unknown_column_is_named_with_its_place_and_close_matches() -> None:
 
 
 def test_names_given_as_text_are_checked_as_well() -> None:
-    for wrong in (
+    wrongs: list[Attempt] = [
         lambda: orders().drop("prise"),
         lambda: orders().rename(prise="cost"),
         lambda: ps.read_memory(ORDERS, time="prise", job=ps.Job()),
         lambda: orders().write_black_hole(mode="upsert", key="prise"),
-    ):
+    ]
+    for wrong in wrongs:
         with pytest.raises(ps.SchemaError) as error:
             wrong()
         here(error, "'prise'", "did you mean 'price'?", "test_stream.py:")
@@ -510,7 +524,7 @@ def test_event_time_is_a_timestamp(at: str) -> None:
 
 
 def test_a_window_needs_event_time() -> None:
-    with pytest.raises(ps.PlanError, match="needs event time.*time=") as error:
+    with pytest.raises(ps.PlanError, match=r"needs event time.*time=") as error:
         orders(time=None).window(ps.tumbling("1s")).agg(n=ps.count())
     here(error, "'agg-1'")
     with pytest.raises(ps.PlanError, match="needs event time"):
@@ -527,28 +541,29 @@ def test_an_append_sink_refuses_an_updating_stream() -> None:
 
 
 def test_columns_need_names_of_their_own() -> None:
-    for wrong in (
+    wrongs: list[Attempt] = [
         lambda: orders().select("item", "item"),
         lambda: orders().rename(item="price"),
         lambda: orders().key_by("item").agg(item=ps.count()),
         lambda: orders().key_by(window_end="item").window(ps.tumbling("1s")).agg(n=ps.count()),
-    ):
-        with pytest.raises(ps.PlanError, match="twice|two columns called|is a column of windowed results"):
+    ]
+    for wrong in wrongs:
+        with pytest.raises(ps.PlanError, match=r"twice|two columns called|is a column of windowed results"):
             wrong()
 
 
 def test_operators_need_names_of_their_own() -> None:
     job = ps.Job()
     orders(job).name("same").filter(col("price") > 3).name("same").collect()
-    with pytest.raises(ps.PlanError, match=r"two operators are named 'same' \(at .*\.py:\d+ and .*test_stream.py:\d+\)"):
+    with pytest.raises(
+        ps.PlanError, match=r"two operators are named 'same' \(at .*\.py:\d+ and .*test_stream.py:\d+\)"
+    ):
         job.run("test")
 
 
 def test_streams_of_two_jobs_do_not_mix() -> None:
-    for mix in (
-        lambda: orders().union(orders()),
-        lambda: orders().join(orders(), on="item"),
-    ):
+    mixes: list[Attempt] = [lambda: orders().union(orders()), lambda: orders().join(orders(), on="item")]
+    for mix in mixes:
         with pytest.raises(ps.PlanError, match="streams of two jobs; read both in the same Job"):
             mix()
 
@@ -604,17 +619,23 @@ def test_parallelism_is_a_whole_number(instances: Any) -> None:
         orders().collect().parallelism(instances)
 
 
+def nothing() -> Row:
+    return {}
+
+
 def test_verbs_check_their_arguments() -> None:
     stream = orders()
-    for wrong, sentence in (
+    not_an_aggregate: Any = "count"
+    wrongs: list[tuple[Attempt, str]] = [
         (lambda: stream.map(lambda a, b: {}), r"takes \(a, b\).*item, price, at"),
-        (lambda: stream.map(lambda: {}), "must take the row as one dict"),
+        (lambda: stream.map(lambda *, item: {}), "must take the row as one dict"),
+        (lambda: stream.map(nothing), r"'nothing' takes \(\); it must take the row as one dict"),
         (lambda: stream.map(lambda row: row, on_error="explode"), "dead_letter, skip, fail"),
         (lambda: stream.map(lambda row: row, schema=3), "a schema is"),
         (lambda: stream.drop("item", "price", "at"), "leaves no column"),
         (lambda: stream.select(), "leaves no column"),
         (lambda: stream.key_by(), "at least one column"),
-        (lambda: stream.key_by("item").agg(n="count"), "needs an aggregate such as count"),
+        (lambda: stream.key_by("item").agg(n=not_an_aggregate), "needs an aggregate such as count"),
         (lambda: stream.agg(), "nothing to compute"),
         (lambda: stream.split(rest=col("price") > 1), "'rest'"),
         (lambda: stream.side_output("late"), "it has main"),
@@ -626,7 +647,8 @@ def test_verbs_check_their_arguments() -> None:
         (lambda: stream.collect().with_min_accuracy(1.5), "between 0 and 1"),
         (lambda: ps.approx_quantile("price", 2), "between 0 and 1"),
         (lambda: orders(watermark="-1s"), "must be a duration|must not be negative"),
-    ):
+    ]
+    for wrong, sentence in wrongs:
         with pytest.raises(ps.UserError, match=sentence):
             wrong()
 

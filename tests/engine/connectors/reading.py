@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.model.connectors import RawRecord, Read, Source
+from penstock.model.connectors import RawRecord, Read, Reader, Source
 
 
 @dataclass
@@ -45,6 +45,14 @@ def read_all(source: Source, max_rows: int = 1000, parallelism: int = 1, stop_af
 
 def _read_partition(source: Source, partition: str, max_rows: int, stop_after: int | None, got: Got) -> None:
     reader = source.open(partition, None)
+    try:
+        _read_on(source, partition, reader, max_rows, stop_after, got)
+    except Exception:
+        reader.close()
+        raise
+
+
+def _read_on(source: Source, partition: str, reader: Reader, max_rows: int, stop_after: int | None, got: Got) -> None:
     reads = 0
     while True:
         read = reader.read(max_rows)

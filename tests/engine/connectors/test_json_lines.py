@@ -189,8 +189,8 @@ def test_reading_goes_on_from_any_position(
     assert len(got.rows) == 600 - bad
     assert len(got.rejected) == bad == len({(record.position, record.raw) for record in got.rejected})
     for record in got.rejected:
-        path, _, number = record.position.rpartition(":")
-        assert Path(path).read_bytes().split(b"\n")[int(number) - 1] == record.raw
+        path, _, line = record.position.rpartition(":")
+        assert Path(path).read_bytes().split(b"\n")[int(line) - 1] == record.raw
     if parallelism == 1:
         assert got.column("a") == sorted(got.column("a"))
 

@@ -1,4 +1,5 @@
 import datetime
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,8 @@ def test_partitions_advance_together(file: Path) -> None:
             assert rows.column("t")[0].as_py() == DAY.replace(year=1970) + datetime.timedelta(
                 seconds=100 * (2 * turn + place) - 5
             )
+    for reader in readers:
+        reader.close()
 
 
 PREDICATES: list[tuple[Expr, int]] = [
@@ -154,7 +157,8 @@ def test_row_groups_are_left_out_and_no_row_that_counts(file: Path, predicate: E
 def test_what_is_left_out_is_reported_where_it_stands(file: Path) -> None:
     source = ParquetSource(file).with_time("t").restrict(["n"], (col("n") < 100) | (col("n") > 850))
     reader = source.open("0/1", None)
-    first, second, third, fourth = (reader.read(100) for _ in range(4))
+    with closing(reader):
+        first, second, third, fourth = (reader.read(100) for _ in range(4))
     assert (first.skipped, second.skipped, third.skipped) == (0, 700, 0)
     assert second.skipped_time_us == (799 * 1000 - 5000) * 1000
     assert second.rows is not None and second.rows.column("n")[0].as_py() == 800
@@ -165,9 +169,12 @@ def test_positions_do_not_depend_on_what_is_left_out(file: Path) -> None:
     all_rows = ParquetSource(file).restrict(["n"], None)
     few = all_rows.restrict(["n"], col("n") > 450)
     reader = all_rows.open("0/1", None)
-    for _ in range(5):
-        reader.read(50)
-    got = few.open("0/1", reader.position()).read(1000)
+    with closing(reader):
+        for _ in range(5):
+            reader.read(50)
+        position = reader.position()
+    with closing(few.open("0/1", position)) as reader:
+        got = reader.read(1000)
     assert got.skipped == 150 and got.rows is not None
     assert got.rows.column("n").to_pylist()[0] == 400
 

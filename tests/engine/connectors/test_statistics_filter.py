@@ -34,8 +34,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
     if name == "b":
         return col("b")
     column, value = col(name), draw(VALUES[name])
-    kind = draw(st.integers(0, 10))
-    simple = [
+    simple: list[Expr] = [
         column > value,
         column >= value,
         column < value,
@@ -48,7 +47,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
         column.is_in([value, draw(VALUES[name])]),
         column.between(value, draw(VALUES[name])),
     ]
-    return simple[kind] if isinstance(simple[kind], Expr) else column > value
+    return draw(st.sampled_from(simple))
 
 
 def predicates() -> st.SearchStrategy[Expr]:
