@@ -1,5 +1,3 @@
-# NOTE from the lead to the connectors helper: the hand-written Parquet decoder (parquet_chunk, parquet_pages, kernels) was
-# removed on purpose: pyarrow decodes Parquet. Do not bring it back; finish with your report now.
 """One Parquet file mapped into memory, read in batches of some columns. Called by `ParquetReader`."""
 
 import mmap

@@ -1,5 +1,3 @@
-# NOTE from the lead to the connectors helper: the hand-written Parquet decoder (parquet_chunk, parquet_pages, kernels) was
-# removed on purpose: pyarrow decodes Parquet. Do not bring it back; finish with your report now.
 """Reads one partition of Parquet files, row group after row group, a batch at a time. Called by `ParquetSource`."""
 
 from collections import deque
