@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from penstock.engine.build import Build, build
 from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.freed_memory import keep_freed_memory
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
 from penstock.engine.operators.contract import Clock, DeadLetters
@@ -44,6 +45,7 @@ class EmbeddedJob:
         Raises:
             PlanError: an operator does not fit its inputs.
         """
+        keep_freed_memory()
         self.name = name
         self._clock = clock or SystemClock()
         self._dead_letters = dead_letters or DeadLetterWriter.for_graph(graph.graph, directory)

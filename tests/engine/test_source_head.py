@@ -1,83 +1,21 @@
-"""The head of a source: watermarks, idleness, gathering of small reads, retries, and sources kept together."""
+"""The head of a source: watermarks, idleness, gathering of small reads, retries."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock.aggregates import count
-from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.elements import Batch, Element, EndOfStream, Idle, Watermark
-from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.operators.contract import RowCounters
 from penstock.engine.source_head import RETRIES, RETRY_NS, SourceHead
-from penstock.engine.worker import Done, Ran, Waiting
-from penstock.job import Job
-from penstock.model.config import LoopOptions
-from penstock.model.connectors import ENDED, NOTHING, RawRecord, Read, Reader, Source
+from penstock.model.connectors import NOTHING, RawRecord, Read, Reader
 from penstock.model.errors import RetryableError, SchemaError
-from penstock.model.expressions import col
 from penstock.model.schema import TimeColumn
-from penstock.readers import read
-from penstock.windows import tumbling
+from tests.engine.scripted import MS, Scripts, Step, rows
 from tests.engine.support import ManualClock, Rejected
-
-MS = 1_000_000
-FIELDS = pa.schema({"at": pa.timestamp("us"), "x": pa.int64()})
-
-Step = Read | Exception
-
-
-def rows(*times_us: int | None) -> Read:
-    """Return a read of rows at these times."""
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(times_us, pa.timestamp("us")), pa.array(range(len(times_us)))], schema=FIELDS
-    )
-    return Read(batch)
-
-
-class Scripts(Source):
-    """Partitions that do what they are told and end after it; keeps what each was asked for."""
-
-    def __init__(self, steps: Mapping[str, Sequence[Step] | Iterator[Step]], bounded: bool = True) -> None:
-        self._steps = steps
-        self.bounded = bounded
-        self.asked: list[tuple[str, int]] = []
-        self.closed: list[str] = []
-
-    @property
-    def schema(self) -> pa.Schema:
-        return FIELDS
-
-    def partitions(self, parallelism: int) -> list[str]:
-        return list(self._steps)
-
-    def open(self, partition: str, position: Any | None) -> Reader:
-        return ScriptReader(self, partition, iter(self._steps[partition]))
-
-
-class ScriptReader(Reader):
-    def __init__(self, source: Scripts, partition: str, steps: Iterator[Step]) -> None:
-        self._source = source
-        self._partition = partition
-        self._steps = steps
-
-    def read(self, max_rows: int) -> Read:
-        self._source.asked.append((self._partition, max_rows))
-        step = next(self._steps, ENDED)
-        if isinstance(step, Exception):
-            raise step
-        return step
-
-    def position(self) -> Any:
-        return None
-
-    def close(self) -> None:
-        self._source.closed.append(self._partition)
 
 
 class Head:
@@ -325,117 +263,6 @@ def test_rows_of_another_schema_end_the_job() -> None:
     head = Head(Scripts({"a": [Read(pa.record_batch({"at": ["now"], "x": [1]}))]}))
     with pytest.raises(SchemaError, match="column 'at' is string, but timestamp"):
         head.poll()
-
-
-def embedded(
-    folder: Path, clock: ManualClock, *sources: Scripts, parallelism: int = 1
-) -> tuple[EmbeddedJob, MemorySink]:
-    """Count the rows of all sources by x, with an update after every batch."""
-    job = Job()
-    streams = [read(source, time="at", job=job).rebalance() for source in sources]
-    sink = MemorySink()
-    merged = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0].filter(col("x") >= 0)
-    merged.write(sink)
-    options = LoopOptions(batch_rows=80, idle_timeout_ms=1_000)
-    return EmbeddedJob("test", job.plan(parallelism), options, folder, clock=clock), sink
-
-
-def quiet(job: EmbeddedJob) -> Waiting | Done:
-    while isinstance(outcome := job.worker.step(), Ran):
-        pass
-    return outcome
-
-
-def test_rows_leave_in_time_although_another_source_is_behind(tmp_path: Path) -> None:
-    clock = ManualClock()
-    ahead = Scripts({"a": [NOTHING, rows(100), rows(200)]}, bounded=False)
-    behind = Scripts({"b": [rows(50), *repeat(NOTHING, 5_000)]}, bounded=False)
-    job, sink = embedded(tmp_path, clock, ahead, behind)
-    asleep_ms = 0
-    while len(sink.rows()) < 2:
-        outcome = quiet(job)
-        assert isinstance(outcome, Waiting)
-        assert outcome.until_ns is not None
-        assert outcome.until_ns > clock.monotonic_ns(), "the loop would spin"
-        clock.advance_ns(outcome.until_ns - clock.monotonic_ns())
-        asleep_ms += 1
-        assert asleep_ms < 100
-    assert clock.monotonic_ns() <= 12 * MS
-    # The rows that came are ahead of the other source, so this one is not asked for more until that is idle.
-    assert len(ahead.asked) == 2
-
-
-def test_a_silent_source_holds_others_back_until_it_is_idle(tmp_path: Path) -> None:
-    clock = ManualClock()
-    ahead = Scripts({"a": [rows(second) for second in range(100, 110)]}, bounded=False)
-    silent = Scripts({"b": repeat(NOTHING, 3_000)}, bounded=False)
-    job, sink = embedded(tmp_path, clock, ahead, silent)
-    while clock.monotonic_ns() < 900 * MS:
-        assert isinstance(quiet(job), Waiting)
-        clock.advance_ns(MS)
-    assert len(ahead.asked) == 1
-    while clock.monotonic_ns() < 1_100 * MS:
-        quiet(job)
-        clock.advance_ns(MS)
-    assert len(sink.rows()) == 10
-    assert len(silent.asked) > 1_050, "an idle source is still asked"
-
-
-@pytest.mark.parametrize("parallelism", [2, 3])
-def test_an_instance_without_partitions_holds_nobody_back(tmp_path: Path, parallelism: int) -> None:
-    job = Job()
-    source = Scripts({"a": [rows(10, 20), rows(70), *repeat(NOTHING, 9)]}, bounded=False)
-    seen = MemorySink()
-    read(source, time="at", job=job).window(tumbling(50e-6)).agg(n=count()).write(seen)
-    runs = EmbeddedJob("test", job.plan(parallelism), LoopOptions(), tmp_path, clock=ManualClock())
-    assert isinstance(quiet(runs), Waiting)
-    assert [row["n"] for row in seen.rows()] == [2]
-
-
-class Recorded(Scripts):
-    """Keeps the event time of every batch in one list with other sources."""
-
-    def __init__(self, name: str, times: Sequence[int], log: list[tuple[str, int]], size: int = 3) -> None:
-        steps = [rows(*times[start : start + size]) for start in range(0, len(times), size)]
-        super().__init__({name: steps})
-        self.log = log
-
-    def open(self, partition: str, position: Any | None) -> Reader:
-        reader = super().open(partition, position)
-        return RecordedReader(partition, reader, self.log)
-
-
-class RecordedReader(Reader):
-    def __init__(self, name: str, reader: Reader, log: list[tuple[str, int]]) -> None:
-        self._name = name
-        self._reader = reader
-        self._log = log
-
-    def read(self, max_rows: int) -> Read:
-        got = self._reader.read(max_rows)
-        if got.rows is not None:
-            self._log.append((self._name, got.rows["at"].cast(pa.int64())[-1].as_py()))
-        return got
-
-    def position(self) -> Any:
-        return None
-
-
-def test_no_source_is_more_than_a_batch_ahead(tmp_path: Path) -> None:
-    log: list[tuple[str, int]] = []
-    steady = Recorded("steady", range(0, 300, 2), log)
-    sparse = Recorded("sparse", range(0, 300, 35), log, size=1)
-    bursty = Recorded("bursty", [*range(20), *range(200, 300)], log, size=5)
-    job, sink = embedded(tmp_path, ManualClock(), steady, sparse, bursty, parallelism=2)
-    job.run()
-    assert len(sink.rows()) == 150 + 9 + 120
-    reached = {"steady": -1, "sparse": -1, "bursty": -1}
-    left = {name: [item for item in log if item[0] == name] for name in reached}
-    for name, time in log:
-        # Whoever read was behind all others that had more to read.
-        assert all(reached[name] <= reached[other] for other in reached if left[other])
-        reached[name] = time
-        left[name].pop(0)
 
 
 def test_a_timestamp_with_a_zone_and_a_coarse_unit_is_an_instant() -> None:

@@ -2,13 +2,8 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import sys
-import textwrap
 import threading
-from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -31,7 +26,6 @@ from tests.penstock.front_door import (
     batch,
     dead_letters,
     line,
-    noon,
     ordered,
     orders,
 )
@@ -357,102 +351,3 @@ def test_a_launcher_takes_jobs_over() -> None:
     assert taker.taken == ["run taken", "start taken"]
     with pytest.raises(ps.PlanError, match="run the job first"):
         result.rows()
-
-
-ENDLESS = """
-    import itertools, json, sys
-    from datetime import datetime, timedelta
-    import penstock as ps
-
-    def numbers():
-        for number in itertools.count():
-            yield {"number": number, "at": datetime(2025, 1, 1) + timedelta(milliseconds=number)}
-
-    stream = ps.read_iterable(numbers, schema={"number": int, "at": datetime}, time="at")
-    stream.write_json("rows.jsonl").parallelism(1)
-    stream.write_parquet("parts")
-    stream.window(ps.tumbling("1s")).agg(rows=ps.count()).write_csv("windows.csv")
-    stream.for_each_batch(lambda rows: print("a batch", flush=True) if rows["number"][0].as_py() > 3000 else None)
-    metrics = ps.run("endless", parallelism=2, batch_rows=1000)
-    print(json.dumps({"rows": metrics.source_rows, "late": metrics.ledger.late}))
-"""
-
-
-def child(program: str, folder: Path) -> subprocess.Popen[str]:
-    """Run a program of the user's; its first line says that it is under way."""
-    file = folder / "program.py"
-    file.write_text(textwrap.dedent(program))
-    environment = {**os.environ, "PYTHONPATH": str(Path(ps.__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, str(file)],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "a batch\n", process.communicate()
-    return process
-
-
-def test_ctrl_c_ends_an_endless_job_cleanly(tmp_path: Path) -> None:
-    process = child(ENDLESS, tmp_path)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=LONG_S)
-    assert (process.returncode, errors) == (0, "")
-    told = json.loads(output.splitlines()[-1])
-    numbers = [json.loads(text)["number"] for text in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert numbers == list(range(told["rows"]))
-    assert pq.read_table(tmp_path / "parts").num_rows == told["rows"]
-    windows = (tmp_path / "windows.csv").read_text().splitlines()[1:]
-    assert [int(text.rsplit(",", 1)[1]) for text in windows] == [1000] * len(windows)
-    assert told["rows"] - 1000 * len(windows) <= 2000
-    assert told["late"] == 0
-    assert not list(tmp_path.rglob("*unfinished*"))
-
-
-STUCK = """
-    import threading
-    import penstock as ps
-
-    def numbers():
-        yield {"number": 1}
-        print("a batch", flush=True)
-        threading.Event().wait()
-
-    ps.read_iterable(numbers, schema={"number": int}).write_json("rows.jsonl")
-    ps.run("stuck")
-"""
-
-
-def test_a_second_ctrl_c_ends_a_job_whose_input_is_stuck(tmp_path: Path) -> None:
-    process = child(STUCK, tmp_path)
-    process.send_signal(signal.SIGINT)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.communicate(timeout=0.3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=LONG_S)
-    assert process.returncode != 0
-    assert "KeyboardInterrupt" in errors
-    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
-
-
-def test_ctrl_c_in_this_process_is_as_it_was_afterwards() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    interrupting: list[Callable[..., Any]] = []
-
-    def interrupt(rows: pa.RecordBatch) -> None:
-        if not interrupting:
-            interrupting.append(interrupt)
-            signal.raise_signal(signal.SIGINT)
-
-    def numbers() -> Iterator[Row]:
-        for number in range(1_000_000_000):
-            yield {"number": number, "at": noon(number)}
-
-    job = Job()
-    ps.read_iterable(numbers, schema={"number": int}, job=job).for_each_batch(interrupt)
-    metrics = job.run("interrupted", batch_rows=10)
-    assert 0 < metrics.source_rows < 1_000
-    assert signal.getsignal(signal.SIGINT) is before
