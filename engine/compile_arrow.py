@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.expression_program import Program
-from penstock.engine.text_encoder import DictionaryReader
+from penstock.engine.expressions.program import Program
+from penstock.engine.expressions.text_encoder import DictionaryReader
 from penstock.model.errors import BadRecordError, ExpressionError, NumericOverflowError
 from penstock.model.expression_types import infer_type, resolve
 from penstock.model.expressions import Expr, column_name

@@ -72,9 +72,7 @@ class Aggregation:
         columns: dict[str, ColumnSpec] = {ROWS: INTEGER}
         for index in self.distinct():
             prefix = _prefix(index)
-            columns |= {
-                prefix + name: spec for name, spec in self.accumulators[index].columns.items()
-            }
+            columns |= {prefix + name: spec for name, spec in self.accumulators[index].columns.items()}
         return columns
 
     def fields(self) -> list[pa.Field]:
@@ -120,11 +118,7 @@ class BoundAggregation:
             None if owner is None else accumulator.bind(table, _prefix(owner))
             for accumulator, owner in zip(aggregation.accumulators, aggregation.owners, strict=True)
         ]
-        self._owned = [
-            (index, cells)
-            for index in aggregation.distinct()
-            if (cells := self._cells[index]) is not None
-        ]
+        self._owned = [(index, cells) for index in aggregation.distinct() if (cells := self._cells[index]) is not None]
 
     def reset(self, slots: Slots) -> None:
         """Prepare fresh slots, each once, before rows are folded into them."""
@@ -211,6 +205,4 @@ def _same_rows(left: AggregateCall, right: AggregateCall) -> bool:
     """Whether two calls see the same values."""
     pairs: list[tuple[Expr | None, Expr | None]] = [*zip(left.inputs, right.inputs, strict=True)]
     pairs.append((left.where, right.where))
-    return all(
-        one is other if one is None or other is None else one.same_as(other) for one, other in pairs
-    )
+    return all(one is other if one is None or other is None else one.same_as(other) for one, other in pairs)

@@ -96,11 +96,7 @@ def integers(array: pa.Array) -> Words:
         return read_only(bits.astype(np.int64))
     if pt.is_uint64(kind):
         return read_only(fixed(array, np.int64))
-    dtype: Any = (
-        np.dtype(kind.to_pandas_dtype())
-        if pt.is_integer(kind)
-        else np.dtype(f"i{kind.bit_width // 8}")
-    )
+    dtype: Any = np.dtype(kind.to_pandas_dtype()) if pt.is_integer(kind) else np.dtype(f"i{kind.bit_width // 8}")
     return read_only(fixed(array, dtype).astype(np.int64, copy=False))
 
 
@@ -114,9 +110,7 @@ def doubles(array: pa.Array) -> NDArray[np.float64]:
     return read_only(fixed(array.cast(pa.float64()), np.float64))
 
 
-def build(
-    kind: pa.DataType, values: NDArray[Any], valid: NDArray[np.bool_] | None = None
-) -> pa.Array:
+def build(kind: pa.DataType, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa.Array:
     """Build a fixed-width array over contiguous values; null where ``valid`` is False."""
     length = values.nbytes * 8 // kind.bit_width
     return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(values)])

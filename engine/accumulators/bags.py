@@ -28,9 +28,7 @@ def collect(kind: pa.DataType) -> TableAccumulator:
     """List the values, nulls included: ascending, NaN after numbers, nulls last, so that arrival
     does not show.
     """
-    return TableAccumulator(
-        {"values": Bag(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind)
-    )
+    return TableAccumulator({"values": Bag(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind))
 
 
 class CountDistinct(TableCells):
@@ -38,9 +36,7 @@ class CountDistinct(TableCells):
 
     skips_nulls = True
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add and remove values by weight."""
         signs = signs_of(rows, where, values if self.skips_nulls else ())
         kept = kept_rows(rows.slots, signs)

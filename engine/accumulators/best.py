@@ -49,9 +49,7 @@ class Order:
     ``answer`` is the position of the column that the aggregate returns.
     """
 
-    def __init__(
-        self, columns: Sequence[SortColumn], sources: Sequence[int | None], answer: int
-    ) -> None:
+    def __init__(self, columns: Sequence[SortColumn], sources: Sequence[int | None], answer: int) -> None:
         self.parts = tuple(columns)
         self.sources = tuple(sources)
         self.levels = tuple(part for part in self.parts for _ in range(part.width))
@@ -80,9 +78,7 @@ class Order:
             if source is not None:
                 keys += part.keys(values[source])
             elif rows.times_us is None:
-                raise BugError(
-                    "first and last were given rows without event times; please report it"
-                )
+                raise BugError("first and last were given rows without event times; please report it")
             else:
                 keys.append(read_only(~rows.times_us if part.descending else rows.times_us))
         return keys
@@ -101,9 +97,7 @@ class BestCells(TableCells):
             if not part.text:
                 self.array(f"key{level}")[slots] = _GREATEST
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Keep the better of each row and its group."""
         if rows.weights is not None and np.any(rows.weights < 0):
             raise BugError("an append-only aggregate was given a retraction; please report it")

@@ -55,18 +55,12 @@ class BestUpdatingCells(TableCells):
         """Forget the cached rows."""
         self.best.reset(slots)
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add and remove rows by weight."""
         signs = signs_of(rows, where, values)
         kept = kept_rows(rows.slots, signs)
         slots: Slots = taken(rows.slots, kept)
-        counts = (
-            np.ones(len(slots), np.int64)
-            if signs.shape[0] == 0
-            else taken(signs, kept).astype(np.int64)
-        )
+        counts = np.ones(len(slots), np.int64) if signs.shape[0] == 0 else taken(signs, kept).astype(np.int64)
         keys: Keys = [taken(key, kept) for key in self.order.keys(rows, values)]
         if len(slots) == 0:
             return
@@ -81,9 +75,7 @@ class BestUpdatingCells(TableCells):
         theirs = self.peer(other)
         self.best.absorb(into, theirs.best, slots)
         doubt = self.array("doubt")
-        in_doubt = (doubt[into] > 0) | (
-            theirs.array("doubt")[slots] > 0
-        )  # one side's debt may be the other's best
+        in_doubt = (doubt[into] > 0) | (theirs.array("doubt")[slots] > 0)  # one side's debt may be the other's best
         doubt[into[in_doubt]] = _STALE
         self._bag().absorb(into, theirs._bag(), slots)
 

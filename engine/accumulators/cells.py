@@ -65,8 +65,5 @@ class TableCells(Cells):
             BugError: it belongs to another aggregate.
         """
         if not isinstance(other, type(self)):
-            raise BugError(
-                f"state of {type(other).__name__} was merged into {type(self).__name__}; "
-                "please report it"
-            )
+            raise BugError(f"state of {type(other).__name__} was merged into {type(self).__name__}; please report it")
         return other

@@ -22,17 +22,13 @@ def count() -> TableAccumulator:
 class CountCells(TableCells):
     """A signed number of rows."""
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add the weights of the rows that count."""
         add_counts(read_only(rows.slots), signs_of(rows, where, values), self.array("count"))
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's counts."""
-        add_deltas(
-            read_only(into), read_only(self.peer(other).array("count")[slots]), self.array("count")
-        )
+        add_deltas(read_only(into), read_only(self.peer(other).array("count")[slots]), self.array("count"))
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the counts; never below zero."""

@@ -44,9 +44,7 @@ def _accumulator(updating: bool, cells: Callable[[KeyedTable, str], Cells]) -> T
     columns: dict[str, ColumnSpec] = {"sum": DOUBLE, "rest": DOUBLE, "count": INTEGER}
     if updating:
         columns |= dict.fromkeys(_SPECIAL, INTEGER)
-    return TableAccumulator(
-        columns, pa.float64(), cells, retractable=updating, family=("float sum", updating)
-    )
+    return TableAccumulator(columns, pa.float64(), cells, retractable=updating, family=("float sum", updating))
 
 
 class FloatSum(TableCells):
@@ -56,9 +54,7 @@ class FloatSum(TableCells):
         super().__init__(table, prefix)
         self.updating = updating
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add the values, signed by weight."""
         self._add(read_only(rows.slots), signs_of(rows, where, values), doubles(values[0]), 1)
 
@@ -90,9 +86,7 @@ class FloatSum(TableCells):
         return totals
 
     def _add(self, slots: Slots, signs: Signs, values: NDArray[np.float64], unit: int) -> None:
-        special: list[Words] = [
-            self.array(name) if self.updating else NO_WORDS for name in _SPECIAL
-        ]
+        special: list[Words] = [self.array(name) if self.updating else NO_WORDS for name in _SPECIAL]
         sums, rests, counts = self.array("sum"), self.array("rest"), self.array("count")
         add_doubles(slots, signs, values, unit, sums, rests, counts, *special)
 

@@ -58,15 +58,9 @@ class SortColumn:
         if self.text:
             return [array.cast(pa.binary()) if pt.is_fixed_size_binary(self.type) else array]
         words = _words(array)
-        return (
-            [read_only(~word) for word in words]
-            if self.descending
-            else [read_only(word) for word in words]
-        )
+        return [read_only(~word) for word in words] if self.descending else [read_only(word) for word in words]
 
-    def values(
-        self, keys: Sequence[Words | pa.Array], valid: NDArray[np.bool_] | None = None
-    ) -> pa.Array:
+    def values(self, keys: Sequence[Words | pa.Array], valid: NDArray[np.bool_] | None = None) -> pa.Array:
         """Undo `keys`; null where ``valid`` is False."""
         if self.text:
             text: Any = keys[0]
@@ -85,9 +79,7 @@ def is_ordered(kind: pa.DataType) -> bool:
     """Whether this type can be a `SortColumn`."""
     if pt.is_interval(kind):
         return False
-    plain = (
-        pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal128(kind)
-    )
+    plain = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal128(kind)
     return bool(plain or pt.is_temporal(kind) or is_text(kind))
 
 
@@ -131,6 +123,4 @@ def _array(kind: pa.DataType, words: list[Any], valid: NDArray[np.bool_] | None)
         return pa.Array.from_buffers(kind, len(first), [bitmap(valid), bits_buffer])
     if pt.is_uint64(kind):
         first = first ^ _SIGN
-    return build(
-        kind, np.ascontiguousarray(first.astype(f"i{kind.bit_width // 8}", copy=False)), valid
-    )
+    return build(kind, np.ascontiguousarray(first.astype(f"i{kind.bit_width // 8}", copy=False)), valid)

@@ -18,15 +18,11 @@ def pack(keys: Keys) -> pa.Array:
     """Return one binary per row; equal rows give equal bytes."""
     texts = [key for key in keys if not isinstance(key, np.ndarray)]
     words = [key for key in keys if isinstance(key, np.ndarray)]
-    words += [
-        pc.binary_length(text).to_numpy(zero_copy_only=False).astype(np.int64) for text in texts
-    ]
+    words += [pc.binary_length(text).to_numpy(zero_copy_only=False).astype(np.int64) for text in texts]
     count, width = len(words[0]), 8 * len(words)
     bounds = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     head = np.ascontiguousarray(np.stack(words, axis=1))
-    packed = pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(head)]
-    )
+    packed = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(head)])
     if not texts:
         return packed
     return pc.binary_join_element_wise(packed, *(text.cast(pa.binary()) for text in texts), b"")
@@ -37,14 +33,10 @@ def unpack(packed: pa.Array, text_types: Sequence[pa.DataType | None]) -> Keys:
     words.
     """
     kinds = [kind for kind in text_types if kind is not None]
-    starts = np.frombuffer(
-        packed.buffers()[1], np.int32, count=len(packed), offset=4 * packed.offset
-    ).astype(np.int64)
+    starts = np.frombuffer(packed.buffers()[1], np.int32, count=len(packed), offset=4 * packed.offset).astype(np.int64)
     ends = starts + 8 * len(text_types)
     head = _slices(packed, starts, ends).buffers()[2]
-    words = np.frombuffer(head, np.int64, count=len(packed) * len(text_types)).reshape(
-        len(packed), -1
-    )
+    words = np.frombuffer(head, np.int64, count=len(packed) * len(text_types)).reshape(len(packed), -1)
     lengths = iter(words[:, len(text_types) - len(kinds) :].T)
     columns = iter(words.T)
     keys: Keys = []
@@ -66,7 +58,5 @@ def _slices(packed: pa.Array, starts: Words, ends: Words) -> pa.Array:
     bounds[0:-1:2] = starts
     bounds[1::2] = ends
     bounds[-1] = ends[-1]
-    interleaved = pa.Array.from_buffers(
-        pa.binary(), 2 * count, [None, pa.py_buffer(bounds), packed.buffers()[2]]
-    )
+    interleaved = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), packed.buffers()[2]])
     return interleaved.take(pa.array(np.arange(0, 2 * count, 2)))

@@ -48,8 +48,7 @@ def make_accumulator(
     function = _FUNCTIONS.get(call.function)
     if function is None:
         raise PlanError(
-            f"operator {operator!r}: there is no aggregate {call.function!r}; "
-            f"one of {', '.join(_FUNCTIONS)}"
+            f"operator {operator!r}: there is no aggregate {call.function!r}; one of {', '.join(_FUNCTIONS)}"
         )
     if not function.fewest <= len(input_types) <= function.most:
         takes = {
@@ -57,21 +56,15 @@ def make_accumulator(
             (1, 1): "one input",
             (2, 2): "a value and what to compare by",
         }
-        raise ExpressionError(
-            f"{where} takes {takes[function.fewest, function.most]}, not {len(input_types)} inputs"
-        )
+        raise ExpressionError(f"{where} takes {takes[function.fewest, function.most]}, not {len(input_types)} inputs")
     for kind in input_types:
         if not function.accepts(kind):
-            raise ExpressionError(
-                f"{where} does not take {kind}; it takes {function.takes}, so cast the input first"
-            )
+            raise ExpressionError(f"{where} does not take {kind}; it takes {function.takes}, so cast the input first")
     options = _checked_options(call, function, where)
     try:
         return function.build(input_types, options, updating)
     except ImportError as error:
-        raise PlanError(
-            f"{where} needs the library datasketches: pip install 'penstock[sketches]'"
-        ) from error
+        raise PlanError(f"{where} needs the library datasketches: pip install 'penstock[sketches]'") from error
 
 
 def _number(kind: pa.DataType) -> bool:
@@ -134,9 +127,7 @@ def _user(call: AggregateCall, where: str) -> TableAccumulator:
         return user_defined(call.user)
     except (SchemaError, TypeError, AttributeError) as error:
         name = type(call.user).__name__
-        raise PlanError(
-            f"{where} {name} must declare numpy dtypes in `state` and a result_type: {error}"
-        ) from error
+        raise PlanError(f"{where} {name} must declare numpy dtypes in `state` and a result_type: {error}") from error
 
 
 def _checked_options(call: AggregateCall, function: "_Function", where: str) -> dict[str, Any]:
@@ -144,19 +135,13 @@ def _checked_options(call: AggregateCall, function: "_Function", where: str) -> 
     options = {option.name: option.default for option in function.options}
     unknown = sorted(set(call.options) - set(options))
     if unknown:
-        raise PlanError(
-            f"{where} has no option {unknown[0]!r}"
-            + (f"; it has {', '.join(options)}" if options else "")
-        )
+        raise PlanError(f"{where} has no option {unknown[0]!r}" + (f"; it has {', '.join(options)}" if options else ""))
     options |= call.options
     for option in function.options:
         value = options[option.name]
         number = isinstance(value, option.kinds) and not isinstance(value, bool)
         if not number or not option.least <= value <= option.greatest:
-            raise PlanError(
-                f"{where} needs {option.name} between {option.least} and {option.greatest}, "
-                f"not {value!r}"
-            )
+            raise PlanError(f"{where} needs {option.name} between {option.least} and {option.greatest}, not {value!r}")
     return options
 
 
@@ -188,9 +173,7 @@ _NUMBERS = "integers, floating-point numbers and decimals of 128 bits"
 
 _FUNCTIONS: dict[str, _Function] = {
     "count": _Function(lambda types, options, updating: count(), _anything, "anything", fewest=0),
-    "sum": _Function(
-        _sum, _summable, "integers, floating-point numbers, decimals of 128 bits and durations"
-    ),
+    "sum": _Function(_sum, _summable, "integers, floating-point numbers, decimals of 128 bits and durations"),
     "min": _Function(_extreme(descending=False)),
     "max": _Function(_extreme(descending=True)),
     "mean": _Function(_mean, _number, _NUMBERS),

@@ -69,9 +69,7 @@ def approx_quantile(q: float, k: int) -> TableAccumulator:
     return TableAccumulator(
         {"sketch": column},
         pa.float64(),
-        lambda table, prefix: QuantileSketches(
-            table, prefix, lambda: datasketches.kll_doubles_sketch(k), q
-        ),
+        lambda table, prefix: QuantileSketches(table, prefix, lambda: datasketches.kll_doubles_sketch(k), q),
         retractable=False,
         family=("kll", k),
     )
@@ -84,9 +82,7 @@ class _Sketches(TableCells):
         super().__init__(table, prefix)
         self._empty = empty
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Give every group its values of this batch."""
         if rows.weights is not None and np.any(rows.weights < 0):
             raise BugError("an approximate aggregate was given a retraction; please report it")
@@ -145,10 +141,7 @@ class DistinctSketches(_Sketches):
     def result(self, slots: Slots) -> pa.Array:
         """Return the estimates, rounded; 0 for a group without values."""
         sketches = self.sketches()
-        estimates = [
-            0.0 if sketches[slot] is None else self._estimate(sketches[slot])
-            for slot in slots.tolist()
-        ]
+        estimates = [0.0 if sketches[slot] is None else self._estimate(sketches[slot]) for slot in slots.tolist()]
         return build(pa.int64(), np.rint(np.array(estimates, np.float64)).astype(np.int64))
 
     def _items(self, values: pa.Array) -> NDArray[Any]:
@@ -190,12 +183,8 @@ class QuantileSketches(_Sketches):
         """Return the estimates; null for a group without values."""
         sketches = self.sketches()
         found = [sketches[slot] for slot in slots.tolist()]
-        valid = np.array(
-            [sketch is not None and not sketch.is_empty() for sketch in found], np.bool_
-        )
-        values = [
-            self._quantile(sketch) if ok else 0.0 for sketch, ok in zip(found, valid, strict=True)
-        ]
+        valid = np.array([sketch is not None and not sketch.is_empty() for sketch in found], np.bool_)
+        values = [self._quantile(sketch) if ok else 0.0 for sketch, ok in zip(found, valid, strict=True)]
         return build(pa.float64(), np.array(values, np.float64), valid)
 
     def _items(self, values: pa.Array) -> NDArray[Any]:

@@ -29,13 +29,9 @@ def variance(root: bool) -> TableAccumulator:
     Null below two values; NaN if one is NaN, infinite or beyond 1e140, whose square is no number to
     work with.
     """
-    columns: dict[str, ColumnSpec] = dict.fromkeys(
-        ("sum", "sum_rest", "square", "square_rest"), DOUBLE
-    )
+    columns: dict[str, ColumnSpec] = dict.fromkeys(("sum", "sum_rest", "square", "square_rest"), DOUBLE)
     columns |= dict.fromkeys(("count", "odd"), INTEGER)
-    return TableAccumulator(
-        columns, pa.float64(), lambda table, prefix: Spread(table, prefix, root), family="squares"
-    )
+    return TableAccumulator(columns, pa.float64(), lambda table, prefix: Spread(table, prefix, root), family="squares")
 
 
 class Spread(TableCells):
@@ -47,9 +43,7 @@ class Spread(TableCells):
         super().__init__(table, prefix)
         self.root = root
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add the values and their squares, signed by weight."""
         add_squares(
             read_only(rows.slots),
@@ -69,9 +63,7 @@ class Spread(TableCells):
         for name in ("count", "odd"):
             add_deltas(mine, read_only(theirs.array(name)[slots]), self.array(name))
         for name in ("sum", "square"):
-            self._add_pair(
-                mine, name, theirs.array(name)[slots], theirs.array(name + "_rest")[slots]
-            )
+            self._add_pair(mine, name, theirs.array(name)[slots], theirs.array(name + "_rest")[slots])
 
     def result(self, slots: Slots) -> pa.Array:
         """Return (sum of squares - sum**2 / n) / (n - 1), or its root."""

@@ -34,24 +34,18 @@ _WIDE = ("low", "high")
 def integer_sum(kind: pa.DataType) -> TableAccumulator:
     """Sum integers to int64, or durations to their own type."""
     result_type = kind if pt.is_duration(kind) else pa.int64()
-    return _accumulator(
-        ("sum",), result_type, lambda table, prefix: IntegerSum(table, prefix, result_type)
-    )
+    return _accumulator(("sum",), result_type, lambda table, prefix: IntegerSum(table, prefix, result_type))
 
 
 def integer_mean() -> TableAccumulator:
     """Mean of integers as a double, from the exact sum."""
-    return _accumulator(
-        ("sum",), pa.float64(), lambda table, prefix: IntegerMean(table, prefix, pa.float64())
-    )
+    return _accumulator(("sum",), pa.float64(), lambda table, prefix: IntegerMean(table, prefix, pa.float64()))
 
 
 def decimal_sum(kind: pa.DataType) -> TableAccumulator:
     """Sum decimal(p, s) to decimal(38, s)."""
     result_type = pa.decimal128(38, kind.scale)
-    return _accumulator(
-        _WIDE, result_type, lambda table, prefix: DecimalSum(table, prefix, result_type)
-    )
+    return _accumulator(_WIDE, result_type, lambda table, prefix: DecimalSum(table, prefix, result_type))
 
 
 def decimal_mean(kind: pa.DataType) -> TableAccumulator:
@@ -77,9 +71,7 @@ class IntegerSum(TableCells):
         super().__init__(table, prefix)
         self.result_type = result_type
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add the values, signed by weight."""
         slots, signs, words = (
             read_only(rows.slots),
@@ -88,23 +80,15 @@ class IntegerSum(TableCells):
         )
         self._add(slots, signs, words, 1)
         if pt.is_uint64(values[0].type):
-            above = np.flatnonzero(
-                (words < 0) & (slots >= 0)
-            )  # read as signed, these are 2**64 too small
+            above = np.flatnonzero((words < 0) & (slots >= 0))  # read as signed, these are 2**64 too small
             if above.size:
-                missing = (
-                    np.ones(above.size, np.int64)
-                    if signs.shape[0] == 0
-                    else signs[above].astype(np.int64)
-                )
+                missing = np.ones(above.size, np.int64) if signs.shape[0] == 0 else signs[above].astype(np.int64)
                 add_deltas(read_only(slots[above]), read_only(missing), self.array("wraps"))
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's sums."""
         mine, theirs = read_only(into), self.peer(other)
-        sums, wraps, counts = (
-            read_only(theirs.array(name)[slots]) for name in ("sum", "wraps", "count")
-        )
+        sums, wraps, counts = (read_only(theirs.array(name)[slots]) for name in ("sum", "wraps", "count"))
         self._add(mine, NO_SIGNS, sums, 0)
         add_deltas(mine, wraps, self.array("wraps"))
         add_deltas(mine, counts, self.array("count"))
@@ -117,15 +101,11 @@ class IntegerSum(TableCells):
         """
         valid = self.array("count")[slots] > 0
         if np.any(valid & (self.array("wraps")[slots] != 0)):
-            raise NumericOverflowError(
-                "the sum does not fit in 64 bits; cast its input to decimal or double"
-            )
+            raise NumericOverflowError("the sum does not fit in 64 bits; cast its input to decimal or double")
         return build(self.result_type, self.array("sum")[slots], valid)
 
     def _add(self, slots: Slots, signs: Signs, words: Words, unit: int) -> None:
-        add_integers(
-            slots, signs, words, unit, self.array("sum"), self.array("wraps"), self.array("count")
-        )
+        add_integers(slots, signs, words, unit, self.array("sum"), self.array("wraps"), self.array("count"))
 
 
 class IntegerMean(IntegerSum):
@@ -145,9 +125,7 @@ class DecimalSum(TableCells):
         super().__init__(table, prefix)
         self.result_type = result_type
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Add the values, signed by weight."""
         words = fixed(values[0], _PAIR).view(np.int64)
         self._add(read_only(rows.slots), signs_of(rows, where, values), read_only(words), 1)
@@ -169,9 +147,7 @@ class DecimalSum(TableCells):
         """
         valid = self.array("count")[slots] > 0
         words = self.words(slots)
-        if np.any(
-            valid & ((self.array("wraps")[slots] != 0) | _too_long(words[0::2], words[1::2]))
-        ):
+        if np.any(valid & ((self.array("wraps")[slots] != 0) | _too_long(words[0::2], words[1::2]))):
             raise NumericOverflowError("the sum has more than 38 digits; cast its input to double")
         return build(self.result_type, words, valid)
 
@@ -190,9 +166,7 @@ class DecimalSum(TableCells):
 class DecimalMean(DecimalSum):
     """The same state, divided."""
 
-    def __init__(
-        self, table: KeyedTable, prefix: str, result_type: pa.DataType, scale: int
-    ) -> None:
+    def __init__(self, table: KeyedTable, prefix: str, result_type: pa.DataType, scale: int) -> None:
         super().__init__(table, prefix, result_type)
         self.scale = scale
 
@@ -205,9 +179,7 @@ class DecimalMean(DecimalSum):
         size_high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
         size = size_high * 2.0**64 + size_low
         total = np.where(negative, -size, size) + self.array("wraps")[slots] * 2.0**128
-        return build(
-            self.result_type, total / (np.maximum(counts, 1) * 10.0**self.scale), counts > 0
-        )
+        return build(self.result_type, total / (np.maximum(counts, 1) * 10.0**self.scale), counts > 0)
 
 
 _PAIR = np.dtype([("low", np.int64), ("high", np.int64)])

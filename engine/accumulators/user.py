@@ -39,9 +39,7 @@ def user_defined(aggregate: UserAggregate) -> TableAccumulator:
 class UserCells(TableCells):
     """The user's state columns, and how many rows went in."""
 
-    def __init__(
-        self, table: KeyedTable, prefix: str, aggregate: UserAggregate, result_type: pa.DataType
-    ) -> None:
+    def __init__(self, table: KeyedTable, prefix: str, aggregate: UserAggregate, result_type: pa.DataType) -> None:
         super().__init__(table, prefix)
         self.aggregate = aggregate
         self.result_type = result_type
@@ -50,9 +48,7 @@ class UserCells(TableCells):
         """Return the user's columns as they are now."""
         return {name: self.array(f"user.{name}") for name in self.aggregate.state}
 
-    def update(
-        self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None
-    ) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
         """Call the user's `update` with the rows that came and `retract` with those that went."""
         signs = signs_of(rows, where, values)
         add_counts(read_only(rows.slots), signs, self.array("count"))
@@ -64,13 +60,9 @@ class UserCells(TableCells):
             signs = taken(signs, kept)
             came, gone = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
         if came is None or came.size:
-            self.aggregate.update(
-                self.state(), taken(slots, came), [taken(array, came) for array in inputs]
-            )
+            self.aggregate.update(self.state(), taken(slots, came), [taken(array, came) for array in inputs])
         if gone is not None and gone.size:
-            self.aggregate.retract(
-                self.state(), taken(slots, gone), [taken(array, gone) for array in inputs]
-            )
+            self.aggregate.retract(self.state(), taken(slots, gone), [taken(array, gone) for array in inputs])
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Call the user's `merge`."""
@@ -92,18 +84,11 @@ class UserCells(TableCells):
             array = answer if isinstance(answer, pa.Array) else pa.array(answer)
             array = array.cast(self.result_type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise UserError(
-                f"{name}.result must return values of type {self.result_type}: {error}"
-            ) from error
+            raise UserError(f"{name}.result must return values of type {self.result_type}: {error}") from error
         if len(array) != len(asked):
-            raise UserError(
-                f"{name}.result returned {len(array)} values for {len(asked)} groups; "
-                "return one per group"
-            )
+            raise UserError(f"{name}.result returned {len(array)} values for {len(asked)} groups; return one per group")
         if len(asked) == len(slots):
             return array
         places = np.maximum(np.cumsum(valid) - 1, 0)
-        indices = pa.Array.from_buffers(
-            pa.int64(), len(slots), [bitmap(valid), pa.py_buffer(places)]
-        )
+        indices = pa.Array.from_buffers(pa.int64(), len(slots), [bitmap(valid), pa.py_buffer(places)])
         return array.take(indices)

@@ -1,13 +1,13 @@
 """Whatever Python can iterate over as a source: dicts, dataclasses or Arrow batches, bounded or endless."""
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
+from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.bisect_rows import convert_rows
 from penstock.engine.connectors.capsule import batches_of, is_arrow
 from penstock.engine.connectors.text_values import to_column
@@ -35,7 +35,7 @@ class IterableSource(Source):
         *,
         bounded: bool = True,
         linger_ms: int = 10,
-        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        monotonic_ns: Callable[[], int] = SystemClock().monotonic_ns,
     ) -> None:
         """A read returns once it has its rows, or after the first item that comes ``linger_ms`` after its start.
 

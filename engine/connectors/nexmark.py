@@ -102,14 +102,11 @@ def generate(
     total = rows_of_kind(config, kind)
     if first_row < 0 or rows < 0 or (total is not None and first_row + rows > total):
         raise OptionError(
-            f"Nexmark {kind} rows {first_row} to {first_row + rows} were asked for; "
-            f"the stream holds rows 0 to {total}."
+            f"Nexmark {kind} rows {first_row} to {first_row + rows} were asked for; the stream holds rows 0 to {total}."
         )
     most = _TEXT_BYTES // max(2 * _padded_bytes(config, kind), _OTHER_TEXT_BYTES)
     if rows > most:
-        raise OptionError(
-            f"Nexmark {kind}: one batch holds at most {most} rows; {rows} were asked for."
-        )
+        raise OptionError(f"Nexmark {kind}: one batch holds at most {most} rows; {rows} were asked for.")
     order = _order(config.period, config.out_of_order_group, places)
     events = Events(config, event_numbers(first_row, rows, order, config.period))
     arrays = [COLUMNS[kind][name](events) for name in wanted]
@@ -144,9 +141,7 @@ def _numbers_at(positions: Ints, group: int) -> Ints:
     return positions // group * group + positions * 953 % group
 
 
-def _is_kind(
-    numbers: Ints, places: tuple[int, int, int]
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_kind(numbers: Ints, places: tuple[int, int, int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     first, end, total = places
     place = numbers % total
     return (place >= first) & (place < end)

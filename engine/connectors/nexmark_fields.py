@@ -104,10 +104,7 @@ def _email(events: Events) -> pa.Array:
 
 def _credit_card(events: Events) -> pa.Array:
     table = small_tables()["creditCard"]
-    groups = [
-        table.at(kernels.uniform(events.n, events.key(f"creditCard/{group}"), 10_000))
-        for group in range(4)
-    ]
+    groups = [table.at(kernels.uniform(events.n, events.key(f"creditCard/{group}"), 10_000)) for group in range(4)]
     return pc.binary_join_element_wise(*groups, " ")
 
 

@@ -83,8 +83,7 @@ def urls(seed: int) -> TextTable:
     """One URL a channel: three random folders, and an id for nine in ten of the 10,000."""
     n = np.arange(kernels.HOT_CHANNELS + kernels.CHANNELS, dtype=np.int64)
     folders = [
-        arrow_text(kernels.random_text(n, field_key(seed, f"url/{level}"), 5, _UNDERSCORE))
-        for level in range(3)
+        arrow_text(kernels.random_text(n, field_key(seed, f"url/{level}"), 5, _UNDERSCORE)) for level in range(3)
     ]
     url = pc.binary_join_element_wise("https://www.nexmark.com", *folders, "item.htm?query=1", "/")
     has_id = kernels.uniform(n, field_key(seed, "url/has_id"), 10) > 0

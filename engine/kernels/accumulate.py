@@ -37,9 +37,7 @@ def add_deltas(slots: Ints, deltas: Ints, totals: Ints) -> None:
 
 
 @jit
-def add_integers(
-    slots: Ints, signs: Signs, values: Ints, unit: int, sums: Ints, wraps: Ints, counts: Ints
-) -> None:
+def add_integers(slots: Ints, signs: Signs, values: Ints, unit: int, sums: Ints, wraps: Ints, counts: Ints) -> None:
     """Add signed values: the true sum of a group is sums + wraps * 2**64, whatever the order of
     rows.
 
@@ -68,9 +66,7 @@ def add_integers(
                 counts[slot] += sign * unit
                 if ((old ^ new) & (value ^ new)) < 0:
                     wraps[slot] += 1 if old >= 0 else -1
-                if (
-                    sign < 0 and value == _LOWEST
-                ):  # minus the lowest integer is 2**63, which wrapped
+                if sign < 0 and value == _LOWEST:  # minus the lowest integer is 2**63, which wrapped
                     wraps[slot] += 1
 
 

@@ -61,9 +61,7 @@ def least_pair(
 
 
 @jit
-def least_text(
-    groups: Ints, offsets: NDArray[np.int32], data: Bytes, descending: bool, winners: Ints
-) -> None:
+def least_text(groups: Ints, offsets: NDArray[np.int32], data: Bytes, descending: bool, winners: Ints) -> None:
     """Put the row with the smallest (``descending``: greatest) bytes of each group into winners
     (-1: none yet).
     """

@@ -1,6 +1,6 @@
 """Kernels of times as text: fields of fixed width, with the last day and the last row's digits kept for the next row.
 
-`expression_time` calls them.
+`expressions.time` calls them.
 """
 
 import numpy as np

@@ -15,9 +15,7 @@ Bytes = npt.NDArray[np.uint8]
 Place = int | np.signedinteger[Any]
 
 
-def _copy_bytes(
-    typing_context: Any, target: Any, at: Any, source: Any, start: Any, size: Any
-) -> Any:
+def _copy_bytes(typing_context: Any, target: Any, at: Any, source: Any, start: Any, size: Any) -> Any:
     signature = types.void(target, types.int64, source, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -1,6 +1,6 @@
 """Kernels over the bytes of string arrays: searching, counting, cutting and reading numbers, eight bytes at a time.
 
-`expression_text` and `expression_casts` call them. ``offsets`` (int32, one more than rows) and ``data`` (uint8) are
+`expressions.text` and `expressions.casts` call them. ``offsets`` (int32, one more than rows) and ``data`` (uint8) are
 those of an Arrow string array; rows under a null are processed like any other.
 """
 

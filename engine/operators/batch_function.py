@@ -53,7 +53,7 @@ def _converter(name: str, operator: str) -> Callable[[pa.RecordBatch], Any]:
     if name == "pyarrow":
         return lambda rows: rows
     if name == "numpy":
-        return lambda rows: {field.name: rows.column(field.name).to_numpy(zero_copy_only=False) for field in rows.schema}
+        return lambda rows: {name: rows.column(name).to_numpy(zero_copy_only=False) for name in rows.schema.names}
     if name == "polars":
         try:
             import polars
@@ -72,9 +72,7 @@ def _converter(name: str, operator: str) -> Callable[[pa.RecordBatch], Any]:
 def _to_rows(result: Any, fields: pa.Schema) -> pa.RecordBatch:
     if isinstance(result, pa.RecordBatch):
         return to_schema(result, fields)
-    if isinstance(result, dict):
-        table = pa.table(result)
-    elif hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
+    if isinstance(result, dict) or hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
         table = pa.table(result)
     else:
         raise SchemaError(

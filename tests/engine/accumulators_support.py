@@ -40,9 +40,7 @@ class Groups:
         self.bound = self.aggregation.bind(self.table)
         self.bound.reset(self.slots)
 
-    def update(
-        self, groups: Any, *columns: Any, weights: Any = None, where: Any = None, times: Any = None
-    ) -> "Groups":
+    def update(self, groups: Any, *columns: Any, weights: Any = None, where: Any = None, times: Any = None) -> "Groups":
         """Fold rows in; group -1 leaves a row out."""
         groups = np.asarray(groups, np.int64)
         arrays = [

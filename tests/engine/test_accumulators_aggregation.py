@@ -85,9 +85,7 @@ def test_what_a_user_aggregate_does_wrong_is_told():
     ):
         broken = Broken()
         broken.how = how
-        state = Groups(AggregateCall("user", (X,), user=broken), [pa.float64()], 1).update(
-            [0], [1.0]
-        )
+        state = Groups(AggregateCall("user", (X,), user=broken), [pa.float64()], 1).update([0], [1.0])
         with pytest.raises(UserError, match=f"aggregate 'x' .*{words}"):
             state.result()
     nothing = type("Nothing", (Product,), {"result_type": object})
@@ -148,13 +146,9 @@ def test_equals_duckdb():
         {
             "g": rng.integers(0, size, rows),
             "x": pa.array(rng.integers(-(2**40), 2**40, rows), mask=rng.random(rows) < 0.1),
-            "d": pa.array(rng.integers(-(10**6), 10**6, rows))
-            .cast(pa.decimal128(38, 0))
-            .cast(pa.decimal128(20, 0)),
+            "d": pa.array(rng.integers(-(10**6), 10**6, rows)).cast(pa.decimal128(38, 0)).cast(pa.decimal128(20, 0)),
             "f": pa.array(rng.normal(1e6, 1.0, rows), mask=rng.random(rows) < 0.1),
-            "s": pa.array(
-                rng.integers(0, 500, rows).astype(str).tolist(), mask=rng.random(rows) < 0.1
-            ),
+            "s": pa.array(rng.integers(0, 500, rows).astype(str).tolist(), mask=rng.random(rows) < 0.1),
             "t": rng.permutation(rows),
         }
     )
@@ -168,10 +162,7 @@ def test_equals_duckdb():
         "collect": ("list({0} order by {0} nulls last)", "ds"),
     }  # fmt: skip
     cases = [(name, sql, column) for name, (sql, columns) in text.items() for column in columns]
-    calls = [
-        AggregateCall(name, (col(c),) if name != "arg_min" else (col(c), col("t")))
-        for name, _, c in cases
-    ]
+    calls = [AggregateCall(name, (col(c),) if name != "arg_min" else (col(c), col("t"))) for name, _, c in cases]
     calls = [call if index % 2 else call.filter(col("keep")) for index, call in enumerate(calls)]
     inputs = [[data[column].combine_chunks() for column in (case[2], "t")[: len(call.inputs)]]
               for case, call in zip(cases, calls, strict=True)]  # fmt: skip
@@ -227,10 +218,7 @@ def test_approximate_distinct_counts_do_not_depend_on_order(kind):
         state.absorb([0] * split, np.arange(split) + 1)
         results.append(state.result([0])[0].as_py())
     assert results[0] == results[1] == pytest.approx(true, rel=0.05)
-    assert (
-        Groups(AggregateCall("approx_count_distinct", (X,)), [pa.int64()]).result().to_pylist()
-        == [0] * 4
-    )
+    assert Groups(AggregateCall("approx_count_distinct", (X,)), [pa.int64()]).result().to_pylist() == [0] * 4
 
 
 def test_approximate_quantiles_are_within_their_error():
@@ -256,9 +244,7 @@ def test_approximate_quantiles_are_within_their_error():
     assert few.result().to_pylist() == [statistics.median([1, 2, 3, 4, 5])]
 
 
-@pytest.mark.parametrize(
-    ("function", "options"), [("approx_count_distinct", {}), ("approx_quantile", {"q": 0.5})]
-)
+@pytest.mark.parametrize(("function", "options"), [("approx_count_distinct", {}), ("approx_quantile", {"q": 0.5})])
 def test_sketches_know_their_bytes_and_cannot_retract(function, options, monkeypatch):
     call = AggregateCall(function, (X,), None, options)
     state = Groups(call, [pa.int64()], 1).update(np.zeros(5_000), np.arange(5_000))

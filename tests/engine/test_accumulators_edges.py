@@ -60,19 +60,13 @@ def test_a_sum_outside_its_type_is_an_error_and_comes_back(kind, values):
         state.result()
     state.update([0] * len(values), pa.array(values, kind), weights=[-1] * len(values))
     assert state.result().to_pylist() == [None]
-    state.update(
-        [0], pa.array(values[:1], kind).cast(kind) if kind != pa.uint64() else pa.array([7], kind)
-    )
+    state.update([0], pa.array(values[:1], kind).cast(kind) if kind != pa.uint64() else pa.array([7], kind))
     assert len(state.result()) == 1
 
 
 def test_only_the_total_counts_not_the_way_there():
-    assert groups("sum", pa.int64()).update(
-        [0] * 4, [TOP, TOP, -TOP, -TOP]
-    ).result().to_pylist() == [0]
-    assert groups("sum", pa.int64()).update([0] * 3, [BOTTOM, -1, 1]).result().to_pylist() == [
-        BOTTOM
-    ]
+    assert groups("sum", pa.int64()).update([0] * 4, [TOP, TOP, -TOP, -TOP]).result().to_pylist() == [0]
+    assert groups("sum", pa.int64()).update([0] * 3, [BOTTOM, -1, 1]).result().to_pylist() == [BOTTOM]
     assert groups("sum", pa.uint64()).update([0], [TOP]).result().to_pylist() == [TOP]
     many = [NINES] * 5 + [LOWEST] * 4
     assert groups("sum", WIDE).update([0] * 9, pa.array(many, WIDE)).result().to_pylist() == [NINES]
@@ -82,24 +76,13 @@ def test_only_the_total_counts_not_the_way_there():
 
 
 def test_means_are_exact_before_they_are_divided():
-    assert groups("mean", pa.int64()).update([0] * 3, [TOP, TOP, TOP]).result().to_pylist() == [
-        float(TOP)
-    ]
-    assert groups("mean", pa.int64()).update(
-        [0] * 2, [BOTTOM, BOTTOM + 2]
-    ).result().to_pylist() == [float(BOTTOM)]
-    assert groups("mean", pa.int64()).update([0] * 3, [TOP, -TOP, 1]).result().to_pylist() == [
-        1 / 3
-    ]
-    assert groups("mean", WIDE).update(
-        [0] * 3, pa.array([NINES] * 3, WIDE)
-    ).result().to_pylist() == [1e38]
+    assert groups("mean", pa.int64()).update([0] * 3, [TOP, TOP, TOP]).result().to_pylist() == [float(TOP)]
+    assert groups("mean", pa.int64()).update([0] * 2, [BOTTOM, BOTTOM + 2]).result().to_pylist() == [float(BOTTOM)]
+    assert groups("mean", pa.int64()).update([0] * 3, [TOP, -TOP, 1]).result().to_pylist() == [1 / 3]
+    assert groups("mean", WIDE).update([0] * 3, pa.array([NINES] * 3, WIDE)).result().to_pylist() == [1e38]
     small = pa.decimal128(5, 2)
     assert (
-        groups("mean", small)
-        .update([0] * 2, pa.array([Decimal("-0.05"), Decimal(0)], small))
-        .result()[0]
-        .as_py()
+        groups("mean", small).update([0] * 2, pa.array([Decimal("-0.05"), Decimal(0)], small)).result()[0].as_py()
         == -0.025
     )
 
@@ -117,29 +100,19 @@ def test_floats_keep_what_is_not_finite_apart_on_a_changelog():
 
 
 def test_compensated_sums():
-    assert groups("sum", pa.float64()).update(
-        [0] * 4, [1e20, 1.0, -1e20, 1e-3]
-    ).result().to_pylist() == [1.001]
-    assert groups("sum", pa.float64()).update([0] * 2, [1e308, 1e308]).result().to_pylist() == [
-        math.inf
-    ]
+    assert groups("sum", pa.float64()).update([0] * 4, [1e20, 1.0, -1e20, 1e-3]).result().to_pylist() == [1.001]
+    assert groups("sum", pa.float64()).update([0] * 2, [1e308, 1e308]).result().to_pylist() == [math.inf]
     offset = 1e9 + np.array([4.0, 7.0, 13.0, 16.0])
     assert groups("variance", pa.float64()).update([0] * 4, offset).result().to_pylist() == [30.0]
-    assert math.isnan(
-        groups("stddev", pa.float64()).update([0] * 2, [1.0, math.inf]).result()[0].as_py()
-    )
+    assert math.isnan(groups("stddev", pa.float64()).update([0] * 2, [1.0, math.inf]).result()[0].as_py())
 
 
 def test_nan_is_greatest_and_zero_is_one():
     values = [math.nan, 1.0, -math.inf, -math.nan]
     assert groups("min", pa.float64()).update([0] * 4, values).result().to_pylist() == [-math.inf]
     assert math.isnan(groups("max", pa.float64()).update([0] * 4, values).result()[0].as_py())
-    assert groups("count_distinct", pa.float64()).update(
-        [0] * 6, [*values, 0.0, -0.0]
-    ).result().to_pylist() == [4]
-    assert (
-        math.copysign(1, groups("min", pa.float64()).update([0], [-0.0]).result()[0].as_py()) == 1.0
-    )
+    assert groups("count_distinct", pa.float64()).update([0] * 6, [*values, 0.0, -0.0]).result().to_pylist() == [4]
+    assert math.copysign(1, groups("min", pa.float64()).update([0], [-0.0]).result()[0].as_py()) == 1.0
 
 
 @pytest.mark.parametrize("updating", [False, True])
@@ -149,10 +122,7 @@ def test_nan_is_greatest_and_zero_is_one():
         ("count", [], 0),
         ("count", [pa.null()], 0),
         ("count_distinct", [pa.string()], 0),
-        *(
-            (name, [pa.float64()], None)
-            for name in ("sum", "mean", "variance", "stddev", "collect")
-        ),
+        *((name, [pa.float64()], None) for name in ("sum", "mean", "variance", "stddev", "collect")),
         *((name, [pa.string()], None) for name in ("min", "max", "first", "last", "collect")),
         *((name, [WIDE, pa.bool_()], None) for name in ("arg_min", "arg_max")),
     ],
@@ -183,12 +153,8 @@ def test_arrays_of_every_shape():
     flags = pa.array([None] * 7 + [True, False, None, True], pa.bool_())
     assert groups("max", pa.bool_()).update([0] * 3, flags[8:]).result().to_pylist() == [True]
     assert groups("count", pa.bool_()).update([0] * 3, flags[8:]).result().to_pylist() == [2]
-    assert groups("min", pa.string()).update(
-        [0] * 2, pa.array(["a", "c", "b"])[1:]
-    ).result().to_pylist() == ["b"]
-    assert groups("max", pa.float16()).update(
-        [0] * 2, pa.array([1.5, 2.5], pa.float16())
-    ).result().to_pylist() == [2.5]
+    assert groups("min", pa.string()).update([0] * 2, pa.array(["a", "c", "b"])[1:]).result().to_pylist() == ["b"]
+    assert groups("max", pa.float16()).update([0] * 2, pa.array([1.5, 2.5], pa.float16())).result().to_pylist() == [2.5]
 
 
 def test_order_is_event_time_then_value():
@@ -227,12 +193,7 @@ def test_results_have_the_documented_types():
     def type_of(function, *types, **options):
         return make_accumulator(AggregateCall(function, (), None, options), types, "op").result_type
 
-    assert (
-        type_of("sum", pa.int8())
-        == type_of("count")
-        == type_of("count_distinct", pa.string())
-        == pa.int64()
-    )
+    assert type_of("sum", pa.int8()) == type_of("count") == type_of("count_distinct", pa.string()) == pa.int64()
     assert type_of("sum", pa.decimal128(5, 2)) == pa.decimal128(38, 2)
     assert type_of("sum", pa.duration("ms")) == pa.duration("ms")
     assert type_of("mean", pa.decimal128(5, 2)) == type_of("mean", pa.int64()) == pa.float64()
@@ -244,12 +205,7 @@ def test_results_have_the_documented_types():
         pa.timestamp("ns", "UTC"),
         pa.decimal128(30, 4),
     ):
-        assert (
-            type_of("max", kind)
-            == type_of("first", kind)
-            == type_of("arg_min", kind, pa.int64())
-            == kind
-        )
+        assert type_of("max", kind) == type_of("first", kind) == type_of("arg_min", kind, pa.int64()) == kind
         assert type_of("collect", kind) == pa.list_(kind)
 
 

@@ -22,9 +22,7 @@ GROUPS = 3
 PANES = 3
 EXACT = decimal.Context(prec=60)
 
-I64 = st.one_of(
-    st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**63 - 1, -(2**63)])
-)
+I64 = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**63 - 1, -(2**63)]))
 SMALL = st.integers(-3, 3)
 NAN = float("nan")
 
@@ -43,9 +41,7 @@ FLOATS = st.one_of(
     st.floats(-4, 4, allow_subnormal=False),
     st.sampled_from([NAN, math.inf, -math.inf, -0.0, 0.0, 1.5]),
 )
-TEXT = st.one_of(
-    st.sampled_from(["", "a", "ab", "b", "é", "\U0001f600", "\x00"]), st.text(max_size=3)
-)
+TEXT = st.one_of(st.sampled_from(["", "a", "ab", "b", "é", "\U0001f600", "\x00"]), st.text(max_size=3))
 TYPES = {
     "int64": (pa.int64(), I64),
     "int8": (pa.int8(), st.integers(-128, 127)),
@@ -160,14 +156,8 @@ def histories(draw, strategies, updating, filtered):
         st.booleans() if filtered else st.just(True),
     )
     rows = draw(st.lists(row, max_size=14))
-    gone = (
-        draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
-        if updating
-        else [False] * len(rows)
-    )
-    events = [(*item, 1) for item in rows] + [
-        (*item, -1) for item, left in zip(rows, gone, strict=True) if left
-    ]
+    gone = draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))) if updating else [False] * len(rows)
+    events = [(*item, 1) for item in rows] + [(*item, -1) for item, left in zip(rows, gone, strict=True) if left]
     events = draw(st.permutations(events))
     panes = draw(st.lists(st.integers(0, PANES - 1), min_size=len(events), max_size=len(events)))
     remaining = [item for item, left in zip(rows, gone, strict=True) if not left]
@@ -182,13 +172,8 @@ def play(call, types, history, updating, asks):
     state = Groups(call, types, GROUPS * PANES, updating)
     for start in range(0, len(events), batch):
         part = events[start : start + batch]
-        places = [
-            event[0] + GROUPS * pane for event, pane in zip(part, panes[start:], strict=False)
-        ]
-        columns = [
-            pa.array([None, *(event[2][j] for event in part)], kind)[1:]
-            for j, kind in enumerate(types)
-        ]
+        places = [event[0] + GROUPS * pane for event, pane in zip(part, panes[start:], strict=False)]
+        columns = [pa.array([None, *(event[2][j] for event in part)], kind)[1:] for j, kind in enumerate(types)]
         state.update(
             places,
             *columns,
@@ -222,9 +207,7 @@ def same(ours, theirs, tolerance):
     if theirs is None or ours is None:
         return ours is theirs
     if isinstance(theirs, list):
-        return len(ours) == len(theirs) and all(
-            same(*pair, tolerance) for pair in zip(ours, theirs, strict=True)
-        )
+        return len(ours) == len(theirs) and all(same(*pair, tolerance) for pair in zip(ours, theirs, strict=True))
     if isinstance(theirs, float) and math.isnan(theirs):
         return math.isnan(ours)
     if isinstance(theirs, float):
@@ -267,20 +250,11 @@ CASES = [
         )
     ),
     *(("min" if at % 2 else "max", (name,)) for at, name in enumerate(TYPES)),
-    *(
-        ("max" if at % 2 else "min", (name,))
-        for at, name in enumerate(("double", "string", "decimal(38,5)"))
-    ),
+    *(("max" if at % 2 else "min", (name,)) for at, name in enumerate(("double", "string", "decimal(38,5)"))),
     *(("first", (name,)) for name in ("int64", "string", "decimal(38,5)", "bool")),
     *(("last", (name,)) for name in ("double", "binary(2)")),
-    *(
-        ("arg_min", pair)
-        for pair in (("int64", "double"), ("string", "binary"), ("date32", "decimal(38,5)"))
-    ),
-    *(
-        ("arg_max", pair)
-        for pair in (("string", "int8"), ("decimal(38,5)", "string"), ("int64", "bool"))
-    ),
+    *(("arg_min", pair) for pair in (("int64", "double"), ("string", "binary"), ("date32", "decimal(38,5)"))),
+    *(("arg_max", pair) for pair in (("string", "int8"), ("decimal(38,5)", "string"), ("int64", "bool"))),
     *(("count_distinct", (name,)) for name in ("int64", "double", "string", "decimal(10,2)")),
     *(("collect", (name,)) for name in ("int64", "double", "string", "timestamp")),
 ]
@@ -316,9 +290,7 @@ def test_equals_the_model(function, names, updating):
             for group in range(GROUPS)
         ]
         if function == "sum" and any(too_large(kind, value) for value in expected):
-            with pytest.raises(
-                NumericOverflowError, match="operator 'op': aggregate 'x' \\(sum\\): the sum"
-            ):
+            with pytest.raises(NumericOverflowError, match="operator 'op': aggregate 'x' \\(sum\\): the sum"):
                 play(call, types, history, updating, asks=False)
             return
         result = play(call, types, history, updating, asks=asks and function != "sum")

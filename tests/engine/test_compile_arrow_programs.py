@@ -12,7 +12,7 @@ from penstock.engine.compile_arrow import (
     compile_projection,
     evaluate_isolating,
 )
-from penstock.engine.expression_program import Program
+from penstock.engine.expressions.program import Program
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_functions import when
 from penstock.model.expression_types import resolve

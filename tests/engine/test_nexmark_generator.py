@@ -178,9 +178,7 @@ def test_auctions() -> None:
 
 def test_texts() -> None:
     person = generate(ENDLESS, "person", 0, 5000)
-    assert pc.all(
-        pc.match_substring_regex(person["emailAddress"], r"^[a-z ]*@[a-z ]*\.com$")
-    ).as_py()
+    assert pc.all(pc.match_substring_regex(person["emailAddress"], r"^[a-z ]*@[a-z ]*\.com$")).as_py()
     assert pc.all(pc.match_substring_regex(person["creditCard"], r"^\d{4}( \d{4}){3}$")).as_py()
     assert len(pc.unique(person["name"])) == 99
     assert len(pc.unique(person["city"])) == 10

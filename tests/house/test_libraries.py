@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 ALLOWED = {
-    "sqlglot": ("model/", "engine/compile", "engine/expression", "engine/connectors/statistics_filter.py", "replay/"),
+    "sqlglot": ("model/", "engine/compile", "engine/expressions/", "engine/connectors/statistics_filter.py", "replay/"),
     "numba": ("state/", "engine/"),
     "rocksdict": ("state/rocksdb_store.py",),
     "ray": ("engine/task_manager.py", "engine/head.py", "engine/cluster.py"),

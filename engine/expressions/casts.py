@@ -1,6 +1,6 @@
 """Kernels of casts (engine.md section 3): what does not convert is an error of the row, or null for ``try_cast``.
 
-`expression_kernels` looks them up. To integers they truncate; to fewer decimal places they round half away from zero;
+`expressions.kernels` looks them up. To integers they truncate; to fewer decimal places they round half away from zero;
 times of a coarser unit are floored; text must be the number or time and nothing else.
 """
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine.expression_time import PER_SECOND, date
-from penstock.engine.expression_values import (
+from penstock.engine.expressions.time import PER_SECOND, date
+from penstock.engine.expressions.values import (
     Kernel,
     Mask,
     RowError,

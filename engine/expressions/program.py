@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine import expression_cases as cases
-from penstock.engine import expression_kernels as kernels
-from penstock.engine.expression_folding import fold
-from penstock.engine.expression_text import Parts, split_part, split_text
-from penstock.engine.expression_values import Encoded, Kernel, RowError, bits, booleans, plain
-from penstock.engine.text_encoder import TextEncoder
+from penstock.engine.expressions import cases as cases
+from penstock.engine.expressions import kernels as kernels
+from penstock.engine.expressions.folding import fold
+from penstock.engine.expressions.text import Parts, split_part, split_text
+from penstock.engine.expressions.text_encoder import TextEncoder
+from penstock.engine.expressions.values import Encoded, Kernel, RowError, bits, booleans, plain
 from penstock.model.errors import BadRecordError, NumericOverflowError
 from penstock.model.expression_trees import place_of, sql_text
 from penstock.model.typed import Typed

@@ -1,6 +1,6 @@
 """Kernels of text functions (engine.md section 3): code points from 1, RE2's regular expressions, null for null.
 
-`expression_kernels` looks them up. Arrow's own are used where they are fast; text that is ASCII throughout, which one
+`expressions.kernels` looks them up. Arrow's own are used where they are fast; text that is ASCII throughout, which one
 look at the bytes tells, takes the byte-wise ones.
 """
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.expression_values import (
+from penstock.engine.expressions.values import (
     Kernel,
     arrow,
     bitmap,

@@ -1,6 +1,6 @@
 """Which kernel computes which operation of a typed expression, and which operations can fail for a row.
 
-`expression_program` builds its steps from it; one entry per operation of `model.typed` and of `model.functions`.
+`expressions.program` builds its steps from it; one entry per operation of `model.typed` and of `model.functions`.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine import expression_casts as casts
-from penstock.engine import expression_comparisons as compare
-from penstock.engine import expression_numbers as number
-from penstock.engine import expression_text as text
-from penstock.engine import expression_time as time
-from penstock.engine.expression_values import (
+from penstock.engine.expressions import casts as casts
+from penstock.engine.expressions import comparisons as compare
+from penstock.engine.expressions import numbers as number
+from penstock.engine.expressions import text as text
+from penstock.engine.expressions import time as time
+from penstock.engine.expressions.values import (
     Encoded,
     Kernel,
     RowError,

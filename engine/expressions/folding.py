@@ -9,8 +9,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.expression_kernels import build, may_fail
-from penstock.engine.expression_values import RowError
+from penstock.engine.expressions.kernels import build, may_fail
+from penstock.engine.expressions.values import RowError
 from penstock.model.typed import Typed, literal, null
 
 _FEW_TEXTS = 8

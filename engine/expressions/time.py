@@ -1,6 +1,6 @@
 """Kernels of dates and timestamps (engine.md section 3). Without a zone a timestamp is UTC; parts are int64.
 
-`expression_kernels` looks them up. In UTC they are integer arithmetic; in any other zone Arrow's calendar does it.
+`expressions.kernels` looks them up. In UTC they are integer arithmetic; in any other zone Arrow's calendar does it.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine.expression_values import Kernel, arrow, fixed, numbers, validity
+from penstock.engine.expressions.values import Kernel, arrow, fixed, numbers, validity
 from penstock.engine.kernels import calendar
 from penstock.model.functions import FORMATS, format_pieces, truncation
 from penstock.model.typed import Typed

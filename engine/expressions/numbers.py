@@ -1,6 +1,6 @@
 """Kernels of arithmetic (engine.md section 3): overflow is an error, division by zero is null, `//` and `%` truncate.
 
-`expression_kernels` looks them up by operation; numpy serves where Arrow has no kernel or a slow one.
+`expressions.kernels` looks them up by operation; numpy serves where Arrow has no kernel or a slow one.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine.expression_values import (
+from penstock.engine.expressions.values import (
     Kernel,
     RowError,
     arrow,

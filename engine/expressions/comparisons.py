@@ -1,6 +1,6 @@
 """Kernels of comparison and membership (engine.md section 3): a NaN equals itself and is greater than anything else.
 
-`expression_kernels` looks them up by operation; numbers are compared by numpy, several times faster than by Arrow.
+`expressions.kernels` looks them up by operation; numbers are compared by numpy, several times faster than by Arrow.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine.expression_values import (
+from penstock.engine.expressions.values import (
     Kernel,
     arrow,
     booleans,

@@ -1,6 +1,6 @@
 """Cases, columnar and lazy in errors: a branch that fails is computed again only for the rows that take it.
 
-`expression_program` builds a step from it for ``case``; ``coalesce`` is a case as soon as a later value may fail.
+`expressions.program` builds a step from it for ``case``; ``coalesce`` is a case as soon as a later value may fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from penstock.engine.expression_values import (
+from penstock.engine.expressions.values import (
     Encoded,
     Kernel,
     RowError,

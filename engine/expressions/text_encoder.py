@@ -1,6 +1,6 @@
 """Text that repeats, as indices into its distinct values, so that costly functions run once per distinct text.
 
-`expression_program` puts an encoder before such functions. Distinct texts are kept from batch to batch within a bound,
+`expressions.program` puts an encoder before such functions. Distinct texts are kept from batch to batch within a bound,
 and where text does not repeat the encoder steps aside.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.expression_values import Dictionary, Encoded, load
+from penstock.engine.expressions.values import Dictionary, Encoded, load
 from penstock.model.errors import StateBudgetError
 from penstock.model.schema import normal_type
 from penstock.state.budget import Account, Budget
