@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Items = Iterable[Any] | Callable[[], Iterable[Any]]
 """An iterable, or a function that makes one (then reading can start again from the beginning)."""
 
+_CLOCK = SystemClock()
+
 
 class IterableSource(Source):
     """The items of an iterable: mappings, dataclass instances, or rows with the Arrow PyCapsule interface.
@@ -35,7 +37,7 @@ class IterableSource(Source):
         *,
         bounded: bool = True,
         linger_ms: int = 10,
-        monotonic_ns: Callable[[], int] = SystemClock().monotonic_ns,
+        monotonic_ns: Callable[[], int] = _CLOCK.monotonic_ns,
     ) -> None:
         """A read returns once it has its rows, or after the first item that comes ``linger_ms`` after its start.
 
