@@ -2,6 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
@@ -16,6 +17,9 @@ from penstock.plan_words import (
     words,
 )
 
+if TYPE_CHECKING:
+    from penstock.job import Job
+
 WIDTH = 110
 """Longer lines of a tree are wrapped."""
 
@@ -27,19 +31,21 @@ _MERMAID_ENTITIES = str.maketrans(
 )
 
 
-def explain(graph: ExecutionGraph | None = None) -> str:
-    """Return a physical plan as a tree (default: the plan of the default job).
+def explain(plan: "ExecutionGraph | Job | None" = None) -> str:
+    """Return a physical plan, or that of a job (default: the default job), as a tree.
 
     What hangs below an operator reads its output: ``├─`` is a call inside a task, ``╞═`` a channel
     to another task, with the exchange it uses.
 
     Raises:
-        PlanError: the default job has no sink.
+        PlanError: the job has no sink.
     """
-    if graph is None:
+    if isinstance(plan, ExecutionGraph):
+        graph = plan
+    else:
         from penstock.job import default_job
 
-        graph = default_job().plan()
+        graph = (plan or default_job()).plan()
     lines = [f"plan: {summary(graph)}"]
     if legend(graph):
         lines.append(legend(graph))

@@ -119,13 +119,18 @@ def read_iterable(
     items: Iterable[Any] | Callable[[], Iterable[Any]],
     *,
     schema: Fields,
+    bounded: bool = True,
     time: str | None = None,
     watermark: Duration = 0,
     on_error: str = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
-    """Read dicts, dataclasses or Arrow batches from an iterable, or a function that makes one; it may be endless."""
-    source = IterableSource(items, schema=to_arrow_schema(schema))
+    """Read dicts, dataclasses or Arrow batches from an iterable, or a function that makes one; it may be endless.
+
+    An item that is None means that there is nothing now. With ``bounded=False`` a silent iterable is idle after a
+    while, and no longer holds back the watermark of what it is joined with.
+    """
+    source = IterableSource(items, schema=to_arrow_schema(schema), bounded=bounded)
     return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
 
 

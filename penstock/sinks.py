@@ -106,15 +106,15 @@ class Writes:
 
     def write_parquet(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
         """Write Parquet: one file if ``path`` has a suffix, else a directory with a part per instance."""
-        return self.write(ParquetSink(path), mode=mode, key=key)
+        return self._write_file(ParquetSink(path), path, mode, key)
 
     def write_csv(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
         """Write CSV with a header: one file if ``path`` has a suffix, else a directory with a part per instance."""
-        return self.write(CsvSink(path), mode=mode, key=key)
+        return self._write_file(CsvSink(path), path, mode, key)
 
     def write_json(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
         """Write JSON lines: one file if ``path`` has a suffix, else a directory with a part per instance."""
-        return self.write(JsonLinesSink(path), mode=mode, key=key)
+        return self._write_file(JsonLinesSink(path), path, mode, key)
 
     def print(self, *, mode: str = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
         """Print every row."""
@@ -135,6 +135,11 @@ class Writes:
         sink = MemorySink()
         updating = bool(getattr(self, "updating", False))
         return Result(self.job, self._sink(sink, "changelog" if updating else "append", None), sink)
+
+    def _write_file(self, sink: Sink, path: str | Path, mode: str, key: Key) -> SinkHandle:
+        """Let one instance write where one file is wanted."""
+        handle = self.write(sink, mode=mode, key=key)
+        return handle.parallelism(1) if Path(path).suffix else handle
 
     def _sink(self, sink: Sink, mode: str, key: Key) -> OperatorId:
         keys = (key,) if isinstance(key, str) else tuple(key or ())

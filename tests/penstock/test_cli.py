@@ -28,9 +28,9 @@ PIPELINE = """
     goods = ps.read_csv("goods.csv", time="at")
     dear = bids.filter(col("price") > 1)
     joined = dear.join(goods, on="item", window=tumbling("10s")).name("joined")
-    joined.select("item", "price", "label").write_json("joined.jsonl").name("out")
+    joined.select("item", "price", "label").write_json("joined").name("out")
     dear.key_by("item").window(tumbling("10s")).agg(n=count(), total=sum_("price")).write_json(
-        "sums.jsonl"
+        "sums"
     ).with_min_accuracy(0.7).with_priority(5)
     metrics = ps.run("sales")
     print("after", metrics.source_rows, *sys.argv[1:])
@@ -93,7 +93,7 @@ task 0 ×2: source-1*  read CSV bids.csv
       │   window  tumbling 10s, emits final results
       │   n       count()
       │   total   sum(price)
-      └─ sink-2*  sink: write sums.jsonl
+      └─ sink-2*  sink: write sums
              mode  append, min accuracy 0.7, priority 5
 
 task 1 ×2: source-2*  read CSV goods.csv
@@ -103,7 +103,7 @@ task 1 ×2: source-2*  read CSV goods.csv
    │   window   tumbling 10s
    │   columns  item, price, label
    └─ select-1*  select item, price, label
-      └─ out  sink: write joined.jsonl
+      └─ out  sink: write joined
              mode  append, min accuracy 1, priority 0
 """
 
@@ -114,7 +114,7 @@ def test_explain_draws_tree_and_mermaid_and_starts_nothing(command: Command, tmp
     tree, drawing = done.out.split("\n```mermaid\n")
     assert tree == TREE
     assert drawing.startswith("flowchart TB\n") and drawing.endswith("```\n")
-    assert not (tmp_path / "joined.jsonl").exists()
+    assert not (tmp_path / "joined").exists()
 
 
 def test_explain_draws_only_one_of_them(command: Command) -> None:
@@ -137,7 +137,7 @@ def test_run_runs_the_file_to_its_end(command: Command, tmp_path: Path) -> None:
     done = command("run", "pipeline.py", "--", "one", "--two", file=PIPELINE)
     assert done.code == 0, done.err
     assert done.out == "after 6 one --two\n"
-    joined = [json.loads(line) for line in (tmp_path / "joined.jsonl").read_text().splitlines()]
+    joined = [json.loads(line) for line in next((tmp_path / "joined").glob("part-*")).read_text().splitlines()]
     assert sorted((row["item"], row["price"], row["label"]) for row in joined) == [
         (1, 5, "pen"),
         (1, 7, "pen"),

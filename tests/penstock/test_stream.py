@@ -125,7 +125,6 @@ def test_map_batches_in_every_format(kind: str) -> None:
 
 
 def test_map_batches_in_pandas() -> None:
-    pytest.importorskip("pandas")
     found = rows(orders().map_batches(lambda frame: frame[frame["item"] == "pen"], format="pandas").select("price"))
     assert found == PEN_PRICES
 
