@@ -8,6 +8,7 @@ from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import (
+    MAIN,
     AggregateSpec,
     FilterSpec,
     Input,
@@ -26,10 +27,15 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """What is known of an operator's output: its parallelism and the columns it is partitioned by (None: nothing)."""
+    """What is known of an operator: its parallelism and the columns its outputs are partitioned by (None: nothing)."""
 
     parallelism: int
     partitioned_by: Keys | None
+    alike: bool
+
+    def by(self, output: str) -> Keys | None:
+        """Return the columns by which an output is partitioned; late rows are input rows, whose columns are others."""
+        return self.partitioned_by if output == MAIN or self.alike else None
 
 
 def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
@@ -59,7 +65,7 @@ def cut(graph: JobGraph, parallelism: int) -> ExecutionGraph:
         _check_exchanges(node)
         incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
         edges.extend(incoming)
-        placed[node.id] = _Placed(own, _partitioning(node, incoming, placed))
+        placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), isinstance(node.spec, SplitSpec))
     return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges))
 
 
@@ -117,7 +123,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
         exchange = "forward" if own == producer.parallelism else "rebalance"
     elif own == 1:
         exchange = "forward" if producer.parallelism == 1 else "rebalance"
-    elif own == producer.parallelism and _is_partitioned(node, keys, producer.partitioned_by):
+    elif own == producer.parallelism and _is_partitioned(node, keys, producer.by(edge.output)):
         exchange = "forward"
     else:
         exchange = "hash"
@@ -162,7 +168,7 @@ def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[Operato
         return tuple(name for name, _ in spec.keys) or None
     if len(incoming) != 1 or incoming[0].exchange != "forward":
         return None
-    before = placed[incoming[0].producer].partitioned_by
+    before = placed[incoming[0].producer].by(incoming[0].output)
     if before is None or isinstance(spec, FilterSpec | SplitSpec):
         return before
     if isinstance(spec, RowFunctionSpec) and spec.kind == "filter":

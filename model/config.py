@@ -19,7 +19,7 @@ class LoopOptions:
     for life. ``state_bytes``: byte budget of keyed state per operator instance (None: unbounded).
     """
 
-    batch_rows: int = 65_536
+    batch_rows: int = 131_072
     linger_ms: int = 10
     channel_bytes: int = 8 << 20
     idle_timeout_ms: int = 30_000

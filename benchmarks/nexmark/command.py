@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--source", default="generator", help="'generator', or a directory with person, auction and bid.parquet"
     )
-    parser.add_argument("--batch-rows", type=_positive, help="the most rows in a batch (default 32,768)")
+    parser.add_argument("--batch-rows", type=_positive, help="the most rows in a batch (default 131,072)")
     parser.add_argument("--out", help="write each query's final result to OUT/qN.parquet")
     parser.add_argument("--json", action="store_true", help="print one JSON line a query")
     return parser

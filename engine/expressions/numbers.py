@@ -169,7 +169,11 @@ def _truncated(one: Any, other: Any) -> Any:
 
 def _left_over(one: Any, other: Any) -> Any:
     with np.errstate(all="ignore"):
-        return one - _truncated(one, other) * other
+        quotient = _truncated(one, other)
+        if not isinstance(quotient, np.ndarray):
+            return one - quotient * other
+        quotient *= other
+        return np.subtract(one, quotient, out=quotient)
 
 
 def _unscaled(argument: Typed, scale: int) -> Kernel:

@@ -102,3 +102,11 @@ def test_a_change_of_parallelism_rebalances() -> None:
     graph = planned(lambda s: s.filter(col("a") > 1).parallelism(3).collect(), parallelism=2)
     assert edge(graph, "filter-1").exchange == "rebalance"
     assert [task.parallelism for task in graph.tasks] == [2, 3]
+
+
+def test_late_rows_are_not_partitioned_by_a_key_of_the_same_name() -> None:
+    def pipeline(stream: ps.Stream) -> Any:
+        windows = stream.key_by(a=col("b")).window(ps.tumbling("1s")).agg(n=ps.count())
+        return windows.side_output("late").key_by("a").agg(n=ps.count()).collect()
+
+    assert edge(planned(pipeline, parallelism=2, time="at"), "agg-2").exchange == "hash"
