@@ -4,6 +4,7 @@
 puts a `Launcher` in their place, so that the file's own call hands the graph over and starts nothing.
 """
 
+import re
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ from penstock.engine.metrics import JobMetrics
 from penstock.engine.planner import plan
 from penstock.engine.schemas import output_schemas
 from penstock.model.config import LoopOptions, check_count
-from penstock.model.errors import OptionError
+from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
@@ -64,14 +65,17 @@ class Job:
         """Append an operator, checking it against its inputs, and return its id.
 
         Raises:
-            PlanError: the operator does not fit its inputs.
+            PlanError: the operator does not fit its inputs; the message names the user's file and line.
         """
         number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
         operator = OperatorId(f"{kind}-{number}")
+        where = user_location()
         schemas = [self.graph[edge.operator].outputs[edge.output] for edge in inputs]
-        outputs = dict(output_schemas(spec, schemas, str(operator), time))
-        node = OperatorNode(operator, str(operator), spec, tuple(inputs), outputs, where=user_location())
-        self.graph.add(node)
+        try:
+            outputs = dict(output_schemas(spec, schemas, str(operator), time))
+        except PlanError as error:
+            raise located(error, where) from None
+        self.graph.add(OperatorNode(operator, str(operator), spec, tuple(inputs), outputs, where=where))
         return operator
 
     def change(self, operator: OperatorId, **changes: Any) -> None:
@@ -170,6 +174,15 @@ class Handle:
             self._job.run()
         except BaseException as error:
             self._error = error
+
+
+def located(error: PlanError, where: str) -> PlanError:
+    """Return the error with the user's ``file:line`` in its text; as it is if it names a line of that file already."""
+    file = where.rpartition(":")[0]
+    text = str(error)
+    if re.search(re.escape(file) + r":\d", text):
+        return error
+    return type(error)(f"{text} (at {where})")
 
 
 def make_options(name: str | None, options: dict[str, Any]) -> RunOptions:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
 
 from penstock.engine.connectors.dead_letter import FILE_NAME
@@ -76,7 +76,7 @@ class Runner:
         """Run to the end, or to a Ctrl-C, and print the summary."""
         self.launches += 1
         options = self._overrides.apply(options)
-        embedded = embed(job, options)
+        embedded = self._embed(job, options)
         with showing(options.name, enabled=self._shows(job)) as progress, interruptible(embedded):
             embedded.run(progress)
         return self._report(job, options, embedded)
@@ -85,7 +85,7 @@ class Runner:
         """Start in the background; `finish` waits for the end."""
         self.launches += 1
         options = self._overrides.apply(options)
-        embedded = embed(job, options)
+        embedded = self._embed(job, options)
         handle = Handle(embedded)
         self._started.append(_Started(job, options, embedded, handle))
         return handle
@@ -100,6 +100,11 @@ class Runner:
             with showing(item.options.name, enabled=self._shows(item.job)) as progress:
                 _wait(item.handle, progress)
             self._report(item.job, item.options, item.embedded)
+
+    def _embed(self, job: Job, options: RunOptions) -> EmbeddedJob:
+        """Make a job ready; with JSON on stdout, sinks that print do so on stderr."""
+        with redirect_stdout(sys.stderr) if self._as_json else nullcontext():
+            return embed(job, options)
 
     def _shows(self, job: Job) -> bool:
         """Whether the line may be drawn: a job that prints its rows would garble it."""

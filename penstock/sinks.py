@@ -6,6 +6,7 @@ from typing import Any, Self, TextIO
 
 import pyarrow as pa
 
+from penstock.arguments import check_accuracy, check_function, check_priority
 from penstock.engine.connectors.black_hole import BlackHoleSink
 from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, ParquetSink
 from penstock.engine.connectors.memory_sink import MemorySink
@@ -13,7 +14,6 @@ from penstock.engine.connectors.print_sink import PrintSink
 from penstock.job import Job
 from penstock.model.config import check_count
 from penstock.model.connectors import FunctionSink, Sink
-from penstock.model.errors import OptionError
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
 
@@ -47,15 +47,17 @@ class SinkHandle:
         """Allow shedding for this query down to this accuracy, in [0, 1]; 1.0 (the default) forbids it.
 
         Raises:
-            OptionError: it is outside [0, 1].
+            OptionError: it is no number in [0, 1].
         """
-        if not 0 <= accuracy <= 1:
-            raise OptionError(f"a minimum accuracy is between 0 and 1, not {accuracy!r}")
-        return self._change(min_accuracy=float(accuracy))
+        return self._change(min_accuracy=check_accuracy(accuracy))
 
     def with_priority(self, priority: int) -> Self:
-        """Set how important the query is; greater is more important, 0 the default."""
-        return self._change(priority=int(priority))
+        """Set how important the query is; greater is more important, 0 the default.
+
+        Raises:
+            OptionError: it is no whole number.
+        """
+        return self._change(priority=check_priority(priority))
 
     def _change(self, **changes: Any) -> Self:
         from dataclasses import replace
@@ -128,6 +130,7 @@ class Writes:
         self, function: Callable[[pa.RecordBatch], None], *, mode: str = "append", key: Key = None
     ) -> SinkHandle:
         """Call a function with every batch of rows."""
+        check_function("for_each_batch", function)
         return self.write(FunctionSink(function), mode=mode, key=key)
 
     def collect(self) -> Result:

@@ -9,13 +9,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.job import Job
+from penstock.arguments import (
+    Column,
+    check_condition,
+    check_function,
+    keywords,
+    refusal,
+    return_annotation,
+    shown,
+    windowing,
+)
+from penstock.arguments import (
+    aggregates as checked_aggregates,
+)
+from penstock.arguments import (
+    named as named_columns,
+)
+from penstock.job import Job, located
 from penstock.joins import join_spec
 from penstock.model.aggregates import AggregateCall
 from penstock.model.config import check_count, check_on_error
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import PlanError, SchemaError
-from penstock.model.expressions import Expr, col, to_expr
+from penstock.model.expressions import Expr, col
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
@@ -31,11 +47,10 @@ from penstock.model.job_graph import (
     UnionSpec,
 )
 from penstock.model.schema import Fields, StreamSchema, check_names, to_arrow_schema
+from penstock.model.source_location import user_location
 from penstock.model.windows import Emission, Window, Windowing
 from penstock.pictures import Picture
 from penstock.sinks import Writes
-
-Column = str | Expr
 
 
 class Stream(Writes, Picture):
@@ -89,6 +104,7 @@ class Stream(Writes, Picture):
         """Keep the rows for which an expression, or a function of the row, is true."""
         if isinstance(condition, Expr):
             return self._add(FilterSpec(condition), "filter")
+        check_condition("filter", condition, function=True)
         columns = self._columns_of(condition)
         spec = RowFunctionSpec("filter", condition, self.schema, columns, check_on_error(on_error, "filter"))
         return self._add(spec, "filter")
@@ -122,17 +138,18 @@ class Stream(Writes, Picture):
         It returns anything with the Arrow PyCapsule interface, or a dict of columns. ``schema`` describes the result;
         without it, the stream's own.
         """
+        check_function("map_batches", function)
         fields = self.schema if schema is None else to_arrow_schema(schema)
         spec = BatchFunctionSpec(function, fields, format, check_on_error(on_error, "map_batches"))
         return self._add(spec, "map_batches")
 
     def select(self, *columns: Column, **named: Column) -> "Stream":
         """Keep these columns and no others; ``total=col("price") * 2`` computes new ones."""
-        return self._project(_named(columns) + _keywords(named), "select")
+        return self._project(named_columns("select", columns) + keywords(named), "select")
 
     def with_columns(self, *columns: Expr, **named: Column) -> "Stream":
         """Add columns, or replace those of the same name."""
-        added = dict(_named(columns) + _keywords(named))
+        added = dict(named_columns("with_columns", columns) + keywords(named))
         kept = [(name, added.pop(name, col(name))) for name in self.schema.names]
         return self._project([*kept, *added.items()], "with_columns")
 
@@ -149,12 +166,15 @@ class Stream(Writes, Picture):
 
     def union(self, *others: "Stream") -> "Stream":
         """Merge with streams of the same columns."""
+        _check_streams("union", others)
         return self._add(UnionSpec(), "union", *others)
 
     def split(self, **conditions: Expr) -> dict[str, "Stream"]:
         """Send every row to the first output whose condition is true; the others are in output ``rest``."""
         if "rest" in conditions:
-            raise PlanError("the output 'rest' of split() takes what no condition wants; name yours otherwise")
+            raise refusal("the output 'rest' of split() takes what no condition wants; name yours otherwise")
+        for condition in conditions.values():
+            check_condition("split", condition)
         stream = self._add(SplitSpec(tuple(conditions.items())), "split")
         return {"rest": stream, **{name: stream.side_output(name) for name in conditions}}
 
@@ -166,14 +186,14 @@ class Stream(Writes, Picture):
         """
         outputs = self.job.graph[self._operator].outputs
         if name not in outputs:
-            raise PlanError(f"{self._operator!r} has no output {name!r}; it has {', '.join(outputs)}")
+            raise refusal(f"{self._operator!r} has no output {name!r}; it has {', '.join(outputs)}")
         return Stream(self.job, self._operator, name)
 
     def key_by(self, *columns: Column, **named: Column) -> "KeyedStream":
         """Group by columns or expressions, for `window`, `agg` and `reduce`."""
-        keys = _named(columns) + _keywords(named)
+        keys = named_columns("key_by", columns) + keywords(named)
         if not keys:
-            raise PlanError("key_by() needs at least one column; without a key, call window() or agg() directly")
+            raise refusal("key_by() needs at least one column; without a key, call window() or agg() directly")
         return KeyedStream(self, tuple(keys))
 
     def window(self, window: Windowing | Window) -> "WindowedStream":
@@ -200,14 +220,20 @@ class Stream(Writes, Picture):
         that both have gets ``suffix`` on the right. With a window, ``window_start`` and ``window_end`` are added
         unless a side has such columns. Null keys never match.
         """
-        spec = join_spec(self._schema, other._schema, on, left_on, right_on, _windowing(window), suffix)
+        _check_streams("join", (other,))
+        chosen = None if window is None else windowing(window, "join")
+        try:
+            spec = join_spec(self._schema, other._schema, on, left_on, right_on, chosen, suffix)
+        except PlanError as error:
+            raise located(error, user_location()) from None
         return self._add(spec, "join", other)
 
     def _row_function(
         self, kind: str, function: Callable[..., Any], schema: Fields | None, on_error: str
     ) -> RowFunctionSpec:
+        check_function(kind, function)
         if schema is None:
-            annotation = _return_annotation(function)
+            annotation = return_annotation(function)
             fields = self.schema if annotation is None else to_arrow_schema(annotation)
         else:
             fields = to_arrow_schema(schema)
@@ -230,18 +256,18 @@ class Stream(Writes, Picture):
             return None
         raise SchemaError(
             f"function {getattr(function, '__name__', 'lambda')!r} takes ({', '.join(names)}); it must take the row as "
-            f"one dict, or parameters named like columns: {', '.join(self.schema.names)}"
+            f"one dict, or parameters named like columns: {', '.join(self.schema.names)} (at {user_location()})"
         )
 
     def _project(self, columns: Sequence[tuple[str, Expr]], kind: str) -> "Stream":
         if not columns:
-            raise PlanError(f"{kind}() leaves no column")
+            raise refusal(f"{kind}() leaves no column")
         return self._add(ProjectSpec(tuple(columns)), kind)
 
     def _add(self, spec: OperatorSpec, kind: str, *others: "Stream") -> "Stream":
         for other in others:
             if other.job is not self.job:
-                raise PlanError(f"{kind}() brings together streams of two jobs; read both in the same Job")
+                raise refusal(f"{kind}() brings together streams of two jobs; read both in the same Job")
         inputs = [stream._input() for stream in (self, *others)]
         return Stream(self.job, self.job.add(spec, inputs, kind=kind))
 
@@ -260,9 +286,7 @@ class KeyedStream:
 
     def window(self, window: Windowing | Window) -> "WindowedStream":
         """Group each key's rows by a window."""
-        windowing = _windowing(window)
-        assert windowing is not None
-        return WindowedStream(self._stream, self._keys, windowing)
+        return WindowedStream(self._stream, self._keys, windowing(window))
 
     def emit(self, *, every: Duration) -> "KeyedStream":
         """Emit changes at most once per ``every`` of processing time (default 1 s; 0 after every batch)."""
@@ -270,11 +294,12 @@ class KeyedStream:
 
     def agg(self, **aggregates: AggregateCall) -> Stream:
         """Aggregate each key; the result is updating. Without aggregates: the distinct keys."""
-        spec = AggregateSpec(self._keys, _aggregates(aggregates), None, self._emission)
+        spec = AggregateSpec(self._keys, checked_aggregates(aggregates), None, self._emission)
         return self._stream._add(spec, "agg")
 
     def reduce(self, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]) -> Stream:
         """Fold each key's rows in event-time order with a function of two rows; the result is updating."""
+        check_function("reduce", function)
         return self._stream._add(ReduceSpec(self._keys, function, None, self._emission), "reduce")
 
 
@@ -301,44 +326,19 @@ class WindowedStream:
 
     def agg(self, **aggregates: AggregateCall) -> Stream:
         """Aggregate each window (and key); rows have ``window_start`` and ``window_end``."""
-        spec = AggregateSpec(self._keys, _aggregates(aggregates), self._windowing, self._windowing.emission)
+        spec = AggregateSpec(self._keys, checked_aggregates(aggregates), self._windowing, self._windowing.emission)
         return self._stream._add(spec, "agg")
 
     def reduce(self, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]) -> Stream:
         """Fold the rows of each window (and key) in event-time order with a function of two rows."""
+        check_function("reduce", function)
         spec = ReduceSpec(self._keys, function, self._windowing, self._windowing.emission)
         return self._stream._add(spec, "reduce")
 
 
-def _windowing(window: Windowing | Window | None) -> Windowing | None:
-    return window if window is None or isinstance(window, Windowing) else Windowing(window)
-
-
-def _named(columns: Sequence[Column]) -> list[tuple[str, Expr]]:
-    expressions = [col(item) if isinstance(item, str) else item for item in columns]
-    return [(expression.name, expression) for expression in expressions]
-
-
-def _keywords(named: Mapping[str, Column]) -> list[tuple[str, Expr]]:
-    return [(name, col(item) if isinstance(item, str) else to_expr(item)) for name, item in named.items()]
-
-
-def _aggregates(aggregates: Mapping[str, AggregateCall]) -> tuple[tuple[str, AggregateCall], ...]:
-    for name, call in aggregates.items():
-        if not isinstance(call, AggregateCall):
-            raise PlanError(f"agg({name}=...) needs an aggregate such as count() or sum_('price'), not {call!r}")
-    return tuple(aggregates.items())
-
-
-def _return_annotation(function: Callable[..., Any]) -> Any | None:
-    import dataclasses
-    import typing
-
-    try:
-        annotation = typing.get_type_hints(function).get("return")
-    except (NameError, TypeError):
-        return None
-    arguments = typing.get_args(annotation)
-    if len(arguments) == 1:
-        annotation = arguments[0]
-    return annotation if dataclasses.is_dataclass(annotation) else None
+def _check_streams(verb: str, others: Sequence[object]) -> None:
+    for other in others:
+        if not isinstance(other, Stream):
+            write = 'join(other, on="item")' if verb == "join" else "union(other)"
+            what = "a grouped stream without agg()" if isinstance(other, KeyedStream | WindowedStream) else shown(other)
+            raise refusal(f"{verb}() takes streams, not {what}; write {write} with a stream of the same job")

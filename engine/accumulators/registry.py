@@ -57,9 +57,11 @@ def make_accumulator(
             (2, 2): "a value and what to compare by",
         }
         raise ExpressionError(f"{where} takes {takes[function.fewest, function.most]}, not {len(input_types)} inputs")
-    for kind in input_types:
+    for position, kind in enumerate(input_types):
         if not function.accepts(kind):
-            raise ExpressionError(f"{where} does not take {kind}; it takes {function.takes}, so cast the input first")
+            known = position < len(call.inputs)
+            refused = f"of {call.inputs[position].name!r} ({kind}) is not defined" if known else f"does not take {kind}"
+            raise ExpressionError(f"{where} {refused}; it takes {function.takes}, so cast the input first")
     options = _checked_options(call, function, where)
     try:
         return function.build(input_types, options, updating)

@@ -10,7 +10,7 @@ import pyarrow.csv
 from penstock.engine.connectors.csv_decode import CsvDecoder, read_header
 from penstock.engine.connectors.file_chunks import chunks_of, first_block
 from penstock.engine.connectors.line_reader import LineReader
-from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.partitions import file_partition, file_partitions
 from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.text_values import infer_type
 from penstock.model.connectors import Reader, Source
@@ -26,6 +26,8 @@ class CsvSource(Source):
     """Records of a file, a directory or a glob, one per line; quoted values may not hold line breaks.
 
     Times are ISO 8601 or epoch milliseconds. Lines that do not fit become raw records; empty lines count for nothing.
+    Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
+    more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
     """
 
     def __init__(
@@ -56,13 +58,13 @@ class CsvSource(Source):
         return self._schema
 
     def partitions(self, parallelism: int) -> Sequence[str]:
-        """Deal the chunks of all files out in turn."""
-        return numbered(parallelism)
+        """Name one partition per file, or shares of their chunks if there are fewer than ``parallelism``."""
+        return file_partitions(self._files, parallelism)
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        number, count = partition_number(partition)
-        return LineReader(chunks_of(self._files, number, count), self._decoder(), self._time, position)
+        chunks = chunks_of(file_partition(self._files, partition))
+        return LineReader(chunks, self._decoder(), self._time, position)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "CsvSource":
         """Convert only these columns; predicates are of no help here."""

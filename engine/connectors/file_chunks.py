@@ -3,10 +3,12 @@
 A chunk holds the lines that begin in its byte range, so the last one may reach beyond it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from penstock.engine.connectors.partitions import FilePartition
 
 CHUNK_BYTES = 4 << 20
 """Bytes of a chunk, and the longest line that is read. Part of every stored position: never change it."""
@@ -23,13 +25,13 @@ class Chunk:
     start: int
 
 
-def chunks_of(files: Sequence[Path], partition: int, partitions: int) -> list[Chunk]:
-    """Return the chunks of one of ``partitions`` partitions, which take turns so that they advance together."""
+def chunks_of(partition: FilePartition) -> list[Chunk]:
+    """Return the chunks of a partition; shares of the same files take turns so that they advance together."""
     return [
         Chunk(path, start)
-        for number, path in enumerate(files)
+        for number, path in enumerate(partition.files)
         for index, start in enumerate(_starts(path))
-        if (number + index) % partitions == partition
+        if partition.has(number, index)
     ]
 
 

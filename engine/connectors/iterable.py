@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.bisect_rows import convert_rows
-from penstock.engine.connectors.capsule import batches_of, is_arrow
+from penstock.engine.connectors.capsule import batches_of
+from penstock.engine.connectors.puller import ArrowItem, End, Puller
 from penstock.engine.connectors.text_values import to_column
 from penstock.model.connectors import ENDED, NOTHING, RawRecord, Read, Reader, Source
 from penstock.model.errors import UserError
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 Items = Iterable[Any] | Callable[[], Iterable[Any]]
 """An iterable, or a function that makes one (then reading can start again from the beginning)."""
 
-_CLOCK = SystemClock()
-
 
 class IterableSource(Source):
     """The items of an iterable: mappings, dataclass instances, or rows with the Arrow PyCapsule interface.
 
     Fields that are missing are null, others are passed over. An item that does not fit becomes a raw record; an
-    exception in the iterator ends the job. A None means that nothing is there now. One partition: one thread iterates.
+    exception in the iterator ends the job, after the items before it. A None means that nothing is there now. One
+    partition, iterated over by one thread of its own and some way ahead, so that the iterator may block.
     """
 
     def __init__(
@@ -36,20 +35,13 @@ class IterableSource(Source):
         schema: pa.Schema,
         *,
         bounded: bool = True,
-        linger_ms: int = 10,
-        monotonic_ns: Callable[[], int] = _CLOCK.monotonic_ns,
     ) -> None:
-        """A read returns once it has its rows, or after the first item that comes ``linger_ms`` after its start.
-
-        ``bounded`` False says that the items never end, so that a silent source does not hold the watermark back.
-        """
+        """``bounded`` False says that the items never end, so that a silent one does not hold the watermark back."""
         self._items = items
         # Restricted copies share it: an iterator is used up, whichever of them read it.
         self._read: list[Iterator[Any]] = []
         self._schema = schema
         self.bounded = bounded
-        self.linger_ns = linger_ms * 1_000_000
-        self.monotonic_ns = monotonic_ns
 
     @property
     def schema(self) -> pa.Schema:
@@ -61,7 +53,7 @@ class IterableSource(Source):
         return ["0/1"]
 
     def open(self, partition: str, position: Any | None) -> Reader:
-        """Start iterating; at a position, that many items are passed over.
+        """Make a reader, which iterates from its first read on; at a position, that many items are passed over.
 
         Raises:
             UserError: it is an iterator that other readers have used, or not iterable.
@@ -102,18 +94,18 @@ class _IterableReader(Reader):
 
     def __init__(self, source: IterableSource, items: Iterator[Any], position: Mapping[str, int]) -> None:
         self._source = source
-        self._items = items
+        self._puller = Puller(items, position["items"])
         self._schema = source.schema
-        self._taken = 0
+        self._taken = position["items"]
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._rest: pa.RecordBatch | None = None
         self._rest_rows = 0
-        for _ in range(position["items"]):
-            self._next_item()
         self._skip_rows = position["rows"]
+        # Only the first of several reads in vain waits: a silent iterator must not take the worker's time.
+        self._patient = True
 
     def read(self, max_rows: int) -> Read:
-        """Take items until there are enough rows, one is Arrow rows, or it has taken long."""
+        """Return the rows that are there, of one Arrow item or of the items up to it."""
         while True:
             if self._batches is not None:
                 rows = self._next_rows(max_rows)
@@ -121,52 +113,45 @@ class _IterableReader(Reader):
                     return Read(rows)
                 self._batches = None
                 self._taken += 1
+            if not (self._puller.wait() if self._patient else self._puller.ready()):
+                self._patient = False
+                return NOTHING
+            self._patient = True
             first = self._taken
-            items, ended = self._collect(max_rows)
+            items, stop, nothing = self._puller.take(max_rows)
+            self._taken += len(items) + nothing
+            if isinstance(stop, ArrowItem):
+                self._batches = batches_of(stop.item, self._schema)
+                self._rest_rows = 0
+            ended = isinstance(stop, End) and stop.error is None
             if items:
                 rows, errors = convert_rows(items, self._to_rows, self._schema)
                 rejected = [_raw(items[index], first + index, reason) for index, reason in errors]
                 return Read(rows if rows.num_rows else None, ended=ended, rejected=rejected)
-            if self._batches is None:
-                return ENDED if ended else NOTHING
+            if isinstance(stop, End):
+                self._raise(stop)
+                return ENDED
+            if nothing:
+                return NOTHING
 
     def position(self) -> dict[str, int]:
         """Return the items taken and the rows read of the next."""
-        return {"items": self._taken, "rows": self._rest_rows}
+        # Rows still to be skipped belong to an item that was not reached.
+        return {"items": self._taken, "rows": self._rest_rows or self._skip_rows}
 
-    def _collect(self, max_rows: int) -> tuple[list[Any], bool]:
-        """Return items up to one that is Arrow rows, which is begun; and whether the end was reached."""
-        now_ns = self._source.monotonic_ns
-        limit_ns = now_ns() + self._source.linger_ns
-        items: list[Any] = []
-        while len(items) < max_rows:
-            try:
-                item = self._next_item()
-            except StopIteration:
-                return items, True
-            if item is None:
-                break
-            if is_arrow(item):
-                self._taken -= 1
-                self._batches = batches_of(item, self._schema)
-                self._rest_rows = 0
-                break
-            items.append(item)
-            if now_ns() >= limit_ns:
-                break
-        return items, False
+    def close(self) -> None:
+        """Stop pulling; an iterator that blocks is left behind."""
+        self._puller.close()
 
-    def _next_item(self) -> Any:
-        try:
-            item = next(self._items)
-        except StopIteration:
-            raise
-        except Exception as error:
+    def _raise(self, end: End) -> None:
+        """Raise what the iterator raised, if it did."""
+        if isinstance(end.error, Exception):
             raise UserError(
-                f"{self._source.describe()} raised {type(error).__name__} after {self._taken} items: {error}"
-            ) from error
-        self._taken += 1
-        return item
+                f"{self._source.describe()} raised {type(end.error).__name__} "
+                f"after {self._taken - end.missing} items: {end.error}"
+            ) from end.error
+        if end.error is not None:
+            raise end.error
 
     def _next_rows(self, max_rows: int) -> pa.RecordBatch | None:
         """Return up to ``max_rows`` rows of the Arrow item, None at its end."""

@@ -11,7 +11,7 @@ import pyarrow.json
 from penstock.engine.connectors.file_chunks import chunks_of, first_block
 from penstock.engine.connectors.json_decode import JsonDecoder
 from penstock.engine.connectors.line_reader import LineReader
-from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.partitions import file_partition, file_partitions
 from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.text_values import infer_type
 from penstock.model.connectors import Reader, Source
@@ -28,6 +28,8 @@ class JsonLinesSource(Source):
 
     Fields that are missing are null, fields that are not in the schema are passed over. Times are ISO 8601 text or
     epoch milliseconds. Lines that are no such object become raw records; blank lines count for nothing.
+    Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
+    more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
     """
 
     def __init__(self, path: str | Path, schema: pa.Schema | None = None) -> None:
@@ -49,13 +51,12 @@ class JsonLinesSource(Source):
         return self._schema
 
     def partitions(self, parallelism: int) -> Sequence[str]:
-        """Deal the chunks of all files out in turn."""
-        return numbered(parallelism)
+        """Name one partition per file, or shares of their chunks if there are fewer than ``parallelism``."""
+        return file_partitions(self._files, parallelism)
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        number, count = partition_number(partition)
-        chunks = chunks_of(self._files, number, count)
+        chunks = chunks_of(file_partition(self._files, partition))
         return LineReader(chunks, JsonDecoder(self._schema), self._time, position)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "JsonLinesSource":

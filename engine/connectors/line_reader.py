@@ -148,7 +148,11 @@ class LineReader(Reader):
             return
         rows = None if self._too_long else self._decoder.decode_block(self._block)
         if rows is not None:
-            yield self._timed(Piece(rows, [], 0))
+            piece = self._timed(Piece(rows, [], 0))
+            if not piece.errors:
+                # Many partitions may hold a decoded chunk each; only errors need its text.
+                self._block = b""
+            yield piece
             return
         lines = [line for _, line in self._numbered_lines()]
         complete = lines[:-1] if self._too_long else lines

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from penstock.engine.connectors.capsule import normal_schema
 from penstock.engine.connectors.parquet_reader import ParquetReader
-from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.partitions import file_partition, file_partitions
 from penstock.engine.connectors.paths import find_files
 from penstock.model.connectors import Reader, Source
 from penstock.model.errors import SchemaError, UserError
@@ -25,9 +25,11 @@ SUFFIXES = (".parquet", ".pq")
 
 
 class ParquetSource(Source):
-    """The rows of a file, a directory or a glob, in order of file name and row group.
+    """The rows of a file, a directory or a glob.
 
-    With several partitions, row groups are dealt out in turn, so that the partitions advance together.
+    Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
+    more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
+    With fewer files than instances, the row groups of each are dealt out in turn, so that they advance together.
     """
 
     def __init__(self, path: str | Path, schema: pa.Schema | None = None) -> None:
@@ -52,14 +54,15 @@ class ParquetSource(Source):
         return self._schema
 
     def partitions(self, parallelism: int) -> Sequence[str]:
-        """Deal the row groups of all files out in turn."""
-        return numbered(parallelism)
+        """Name one partition per file, or shares of their row groups if there are fewer than ``parallelism``."""
+        return file_partitions(self._files, parallelism)
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        number, count = partition_number(partition)
         time = None if self._time is None else self._full.field(self._time)
-        return ParquetReader(self._files, self._schema, self._full, self._predicate, time, number, count, position)
+        return ParquetReader(
+            file_partition(self._files, partition), self._schema, self._full, self._predicate, time, position
+        )
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
         """Read only these columns, and no row groups whose statistics rule the predicate out."""

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.parquet_file import OpenFile
 from penstock.engine.connectors.parquet_statistics import greatest_times_us, row_group_statistics
+from penstock.engine.connectors.partitions import FilePartition
 from penstock.engine.connectors.statistics_filter import StatisticsFilter
 from penstock.model.connectors import Read, Reader
 from penstock.model.errors import UserError
@@ -33,13 +33,11 @@ class ParquetReader(Reader):
 
     def __init__(
         self,
-        files: Sequence[Path],
+        partition: FilePartition,
         schema: pa.Schema,
         full: pa.Schema,
         predicate: "Expr | None",
         time: pa.Field | None,
-        partition: int,
-        partitions: int,
         position: dict[str, Any] | None,
     ) -> None:
         """``full`` has the columns that the predicate may name; ``time`` is the event time column, read or not.
@@ -47,12 +45,11 @@ class ParquetReader(Reader):
         Raises:
             UserError: the file of the position is not there.
         """
-        self._files = files
+        self._files = partition.files
         self._schema = schema
         self._filter = None if predicate is None else StatisticsFilter(predicate, full)
         self._time = time
         self._partition = partition
-        self._partitions = partitions
         self._file_number = -1
         self._file: OpenFile | None = None
         self._groups: deque[RowGroup] = deque()
@@ -61,11 +58,14 @@ class ParquetReader(Reader):
         self._rest: pa.RecordBatch | None = None
         self._group = 0
         self._row = 0
-        if position is not None:
-            self._resume(position)
+        self._resume_at = position
+        if position is not None and position["file"] not in map(str, self._files):
+            raise UserError(f"{position['file']!r}, where reading stopped, is no longer there to go on from")
 
     def read(self, max_rows: int) -> Read:
-        """Return the next rows, never across files."""
+        """Return the next rows, never across files; the first call opens the file."""
+        if self._resume_at is not None:
+            self._resume(self._resume_at)
         skipped, time_us = 0, None
         while True:
             rows = self._next_rows(max_rows)
@@ -73,6 +73,7 @@ class ParquetReader(Reader):
                 return Read(rows, skipped=skipped, skipped_time_us=time_us)
             while not self._groups:
                 if not self._open_next_file():
+                    self.close()
                     return Read(ended=True, skipped=skipped, skipped_time_us=time_us)
             if self._groups[0].skipped:
                 group = self._groups.popleft()
@@ -85,6 +86,8 @@ class ParquetReader(Reader):
 
     def position(self) -> dict[str, Any]:
         """Return where the next rows come from."""
+        if self._resume_at is not None:
+            return dict(self._resume_at)
         number = min(max(self._file_number, 0), len(self._files) - 1)
         return {"file": str(self._files[number]), "group": self._group, "row": self._row}
 
@@ -97,13 +100,12 @@ class ParquetReader(Reader):
 
     def _resume(self, position: dict[str, Any]) -> None:
         names = [str(path) for path in self._files]
-        if position["file"] not in names:
-            raise UserError(f"{position['file']!r}, where reading stopped, is no longer there to go on from")
         self._file_number = names.index(position["file"]) - 1
         self._open_next_file()
         self._group, self._row = int(position["group"]), int(position["row"])
         while self._groups and self._groups[0].number < self._group:
             self._groups.popleft()
+        self._resume_at = None
 
     def _open_next_file(self) -> bool:
         """Open the next file and list its row groups; False if there is none."""
@@ -114,11 +116,7 @@ class ParquetReader(Reader):
         self._group, self._row = 0, 0
         self._file = OpenFile(self._files[self._file_number], self._schema)
         metadata = self._file.metadata
-        mine = [
-            group
-            for group in range(metadata.num_row_groups)
-            if (group + self._file_number) % self._partitions == self._partition
-        ]
+        mine = [group for group in range(metadata.num_row_groups) if self._partition.has(self._file_number, group)]
         groups = [RowGroup(group, metadata.row_group(group).num_rows) for group in mine]
         groups = [group for group in groups if group.rows]
         if groups and self._filter is not None:

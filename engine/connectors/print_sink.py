@@ -20,7 +20,7 @@ class PrintSink(Sink):
     """
 
     def __init__(self, file: TextIO | None = None, label: str = "") -> None:
-        """Print to ``file`` (None: what `sys.stdout` is at that time); ``label`` begins every line."""
+        """Print to ``file`` (None: what `sys.stdout` is when the job starts); ``label`` begins every line."""
         self._file = file
         self._label = label
 
@@ -28,7 +28,7 @@ class PrintSink(Sink):
         """Open one instance."""
         number = f"{instance}> " if parallelism > 1 else ""
         label = f"{self._label}: " if self._label else ""
-        return _PrintWriter(self._file, schema, number + label)
+        return _PrintWriter(self._file or sys.stdout, schema, number + label)
 
     def describe(self) -> str:
         """Say that rows are printed."""
@@ -36,7 +36,7 @@ class PrintSink(Sink):
 
 
 class _PrintWriter(Writer):
-    def __init__(self, file: TextIO | None, schema: pa.Schema, prefix: str) -> None:
+    def __init__(self, file: TextIO, schema: pa.Schema, prefix: str) -> None:
         self._file = file
         self._prefix = prefix
         last = schema.field(-1) if len(schema) else None
@@ -50,10 +50,10 @@ class _PrintWriter(Writer):
         for place, name in enumerate(self._names):
             pieces += [f"{'  ' if place else ''}{name}=", plain_texts(rows.column(place))]
         lines = join_texts(*pieces, "\n")
-        (self._file or sys.stdout).write(lines.buffers()[2].to_pybytes().decode("utf-8", "replace"))
+        self._file.write(lines.buffers()[2].to_pybytes().decode("utf-8", "replace"))
 
     def flush(self) -> None:
-        (self._file or sys.stdout).flush()
+        self._file.flush()
 
     def close(self) -> None:
         self.flush()

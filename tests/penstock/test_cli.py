@@ -369,3 +369,11 @@ def _python(*arguments: str, path: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{path}"},
         timeout=60,
     )
+
+
+def test_json_has_stdout_for_itself(command: Command) -> None:
+    done = command(
+        "run", "pipeline.py", "--json", file='import penstock as ps\nps.read_memory([{"k": 1}]).print()\nps.run()'
+    )
+    assert [json.loads(line)["status"] for line in done.out.splitlines()] == ["done"]
+    assert "k=1" in done.err

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,21 +84,72 @@ def test_ctrl_c_ends_an_endless_job_cleanly(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*unfinished*"))
 
 
-STUCK = """
+SILENT = """
     import threading
     import penstock as ps
 
     def numbers():
         yield {"number": 1}
+        threading.Event().wait()
+
+    stream = ps.read_iterable(numbers, schema={"number": int})
+    stream.write_json("rows.jsonl").parallelism(1)
+    stream.for_each_batch(lambda rows: print("a batch", flush=True))
+    print(ps.run("silent").source_rows)
+"""
+
+
+def test_ctrl_c_ends_a_job_whose_input_blocks(tmp_path: Path) -> None:
+    process = child(SILENT, tmp_path)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=LONG_S)
+    assert (process.returncode, errors, output) == (0, "", "1\n")
+    assert (tmp_path / "rows.jsonl").read_text() == '{"number":1}\n'
+
+
+def test_an_iterator_that_blocks_holds_up_neither_stop_nor_other_sources() -> None:
+    here, there, blocked = threading.Event(), threading.Event(), threading.Event()
+    other_rows = 0
+
+    def blocking() -> Iterator[Row]:
+        yield {"number": 1}
+        blocked.wait()
+
+    def arrived(rows: pa.RecordBatch) -> None:
+        here.set()
+
+    def others(rows: pa.RecordBatch) -> None:
+        nonlocal other_rows
+        other_rows += rows.num_rows
+        if other_rows == 1_000:
+            there.set()
+
+    job = Job()
+    ps.read_iterable(blocking, schema={"number": int}, job=job).for_each_batch(arrived)
+    ps.read_iterable([{"number": 2}] * 1_000, schema={"number": int}, job=job).for_each_batch(others)
+    handle = job.start("blocked", parallelism=1, batch_rows=10)
+    try:
+        assert here.wait(LONG_S)
+        assert there.wait(LONG_S)
+        assert handle.stop().source_rows == 1_001
+    finally:
+        blocked.set()
+
+
+STUCK = """
+    import threading
+    import penstock as ps
+
+    def stuck(rows):
         print("a batch", flush=True)
         threading.Event().wait()
 
-    ps.read_iterable(numbers, schema={"number": int}).write_json("rows.jsonl")
+    ps.read_iterable([{"number": 1}], schema={"number": int}).for_each_batch(stuck)
     ps.run("stuck")
 """
 
 
-def test_a_second_ctrl_c_ends_a_job_whose_input_is_stuck(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_a_job_that_is_stuck(tmp_path: Path) -> None:
     process = child(STUCK, tmp_path)
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):

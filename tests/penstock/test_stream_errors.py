@@ -199,3 +199,86 @@ def test_verbs_check_their_arguments() -> None:
 def test_a_batch_format_that_is_unknown() -> None:
     with pytest.raises(ps.PlanError, match="pyarrow, polars, pandas, numpy, not 'cudf'"):
         rows(orders().map_batches(lambda batch: batch, format="cudf"))
+
+
+def test_arguments_of_the_wrong_type_say_what_to_write() -> None:
+    stream = orders()
+    wrong: Any = 5
+    text: Any = "price > 3"
+    true: Any = True
+    size: Any = "10s"
+    names: Any = ["item", "price"]
+    function: Any = ps.tumbling
+    grouped: Any = stream.key_by("item")
+    wrongs: list[tuple[Attempt, str, str]] = [
+        (
+            lambda: stream.filter(text),
+            "filter() takes an expression or a function of the row, not 'price > 3'",
+            'ps.sql("price > 3")',
+        ),
+        (lambda: stream.filter(true), "not True", 'col("price") > 3'),
+        (lambda: stream.split(dear=text), "split() takes expressions, not 'price > 3'", 'ps.sql("price > 3")'),
+        (lambda: stream.map(wrong), "map() takes a function, not 5", "map(lambda row:"),
+        (lambda: stream.flat_map(wrong), "flat_map() takes a function, not 5", "flat_map(lambda row:"),
+        (lambda: stream.map_batches(wrong), "map_batches() takes a function, not 5", "map_batches(lambda batch:"),
+        (lambda: stream.for_each_batch(wrong), "for_each_batch() takes a function, not 5", "for_each_batch(print)"),
+        (lambda: stream.key_by("item").reduce(wrong), "reduce() takes a function, not 5", "reduce(lambda"),
+        (lambda: stream.window(size), "window() takes a window, not '10s'", 'write tumbling("10s")'),
+        (lambda: stream.key_by("item").window(wrong), "window() takes a window, not 5", 'tumbling("10s")'),
+        (lambda: stream.window(function), "not the function tumbling", 'tumbling("10s")'),
+        (lambda: stream.join(stream, on="item", window=size), "not '10s'", 'window=tumbling("10s")'),
+        (lambda: stream.key_by(wrong), "key_by() takes column names and expressions, not 5", 'key_by("item")'),
+        (lambda: stream.key_by(names), "one by one, not ['item', 'price']", "key_by(*[...])"),
+        (lambda: stream.select(wrong), "select() takes column names and expressions, not 5", 'select("item")'),
+        (lambda: stream.join(wrong), "join() takes streams, not 5", 'join(other, on="item")'),
+        (lambda: stream.union(wrong), "union() takes streams, not 5", "union(other)"),
+        (lambda: stream.union(grouped), "not a grouped stream without agg()", "union(other)"),
+    ]
+    for attempt, given, write in wrongs:
+        with pytest.raises(ps.PlanError) as error:
+            attempt()
+        here(error, given, write, "test_stream_errors.py:")
+
+
+@pytest.mark.parametrize("value", ["high", 1.5, True, None])
+def test_a_priority_is_a_whole_number(value: Any) -> None:
+    with pytest.raises(ps.OptionError) as error:
+        orders().collect().with_priority(value)
+    here(error, f"not {value!r}", "with_priority(1)")
+
+
+@pytest.mark.parametrize("value", ["x", True, None, -0.1, float("nan")])
+def test_a_minimum_accuracy_is_a_number(value: Any) -> None:
+    with pytest.raises(ps.OptionError) as error:
+        orders().collect().with_min_accuracy(value)
+    here(error, f"not {value!r}", "with_min_accuracy(0.9)")
+
+
+def test_every_refused_operator_is_placed_once() -> None:
+    job = ps.Job()
+    left = orders(job)
+    updating = left.key_by("item").agg(n=ps.count())
+    written_above = col("prise") > 3
+    wrongs: list[Attempt] = [
+        lambda: orders(time=None).window(ps.tumbling("1s")).agg(n=ps.count()),
+        lambda: updating.write_parquet("result.parquet"),
+        lambda: left.union(left.drop("price")),
+        lambda: left.join(updating, on="item"),
+        lambda: left.join(left),
+        lambda: left.select(),
+        lambda: left.map(lambda a, b: {}),
+        lambda: left.filter(written_above),
+        lambda: left.select(x=col("item") + 1),
+        lambda: left.agg(total=ps.sum_("item")),
+    ]
+    for wrong in wrongs:
+        with pytest.raises(ps.PlanError) as error:
+            wrong()
+        assert str(error.value).count("test_stream_errors.py:") == 1, error.value
+        assert error.value.__cause__ is None
+
+
+def test_an_aggregate_names_the_input_it_does_not_take() -> None:
+    with pytest.raises(ps.ExpressionError) as error:
+        orders().agg(total=ps.sum_("item"))
+    here(error, "'agg-1': sum of 'item' (string) is not defined; it takes integers", "cast the input first")

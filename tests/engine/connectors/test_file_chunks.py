@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.connectors import file_chunks
 from penstock.engine.connectors.file_chunks import chunks_of, count_lines, first_block, read_chunk
+from penstock.engine.connectors.partitions import FilePartition
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -22,7 +23,7 @@ def test_every_line_is_in_exactly_one_chunk(
     path.write_bytes(content)
     blocks = {}
     for partition in range(partitions):
-        for chunk in chunks_of([path], partition, partitions):
+        for chunk in chunks_of(FilePartition([path], 0, partition, partitions)):
             block, begin, too_long = read_chunk(chunk, 0)
             assert not too_long
             assert chunk.start not in blocks
@@ -38,7 +39,10 @@ def test_files_take_turns_too(tmp_path: Path) -> None:
     for name in "abcd":
         files.append(tmp_path / name)
         files[-1].write_bytes(b"x\n")
-    assert [[chunk.path.name for chunk in chunks_of(files, part, 2)] for part in range(2)] == [["a", "c"], ["b", "d"]]
+    assert [[chunk.path.name for chunk in chunks_of(FilePartition(files, 0, part, 2))] for part in range(2)] == [
+        ["a", "c"],
+        ["b", "d"],
+    ]
 
 
 def test_the_first_block_is_whole_lines_of_a_file_with_content(tmp_path: Path) -> None:

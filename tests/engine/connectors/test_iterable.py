@@ -1,14 +1,17 @@
 import dataclasses
 import datetime
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.connectors.iterable import IterableSource
+from penstock.engine.connectors.puller import BOUND_ROWS
+from penstock.model.connectors import NOTHING, Read, Reader
 from penstock.model.errors import SchemaError, UserError
 from tests.engine.connectors.reading import read_all
 
@@ -66,33 +69,79 @@ def test_an_exception_in_the_iterator_ends_the_job() -> None:
         IterableSource(5, SCHEMA).open("0/1", None)  # type: ignore[arg-type]
 
 
-def test_a_slow_iterator_is_not_waited_for_beyond_the_linger_time() -> None:
-    now_ns = 0
+def test_an_iterator_that_blocks_is_not_waited_for() -> None:
+    go_on = threading.Event()
 
-    def slow() -> Iterator[dict[str, int]]:
-        nonlocal now_ns
-        for number in range(10):
-            now_ns += 4_000_000
-            yield {"a": number}
+    def blocking() -> Iterator[dict[str, int]]:
+        yield {"a": 1}
+        go_on.wait()
+        yield {"a": 2}
+        raise AssertionError("asked again after it was closed")
 
-    source = IterableSource(slow, SCHEMA, bounded=False, linger_ms=10, monotonic_ns=lambda: now_ns)
+    source = IterableSource(blocking, SCHEMA, bounded=False)
     assert not source.bounded
+    others = threading.enumerate()
     reader = source.open("0/1", None)
-    sizes = []
-    while not (read := reader.read(1000)).ended:
-        assert read.rows is not None
-        sizes.append(read.rows.num_rows)
-    assert sizes == [3, 3, 3]
-    assert read.rows is not None and read.rows.num_rows == 1
+    assert set(threading.enumerate()) <= set(others)
+    assert [read.rows.num_rows for read in reads(reader, 1) if read.rows] == [1]
+    assert reader.position() == {"items": 1, "rows": 0}
+    assert [reader.read(10) for _ in range(3)] == [NOTHING] * 3
+    [thread] = set(threading.enumerate()) - set(others)
+    reader.close()
+    assert thread.is_alive() and thread.daemon
+    go_on.set()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_none_means_nothing_now() -> None:
-    reader = IterableSource([{"a": 1}, None, None, {"a": 2}], SCHEMA).open("0/1", None)
-    reads = [reader.read(10) for _ in range(3)]
-    assert [None if read.rows is None else read.rows.num_rows for read in reads] == [1, None, 1]
-    assert [read.ended for read in reads] == [False, False, True]
+    asked: list[int] = []
+
+    def items() -> Iterator[dict[str, int] | None]:
+        for number, item in enumerate([{"a": 1}, None, None, {"a": 2}]):
+            asked.append(number)
+            yield item
+
+    reader = IterableSource(items, SCHEMA).open("0/1", None)
+    got = list(reads(reader, 1))
+    assert sum(read.rows.num_rows for read in got if read.rows) == 1
+    assert asked[-1] < 3, "the item behind a None is asked for once the None was taken"
+    assert sum(read.rows.num_rows for read in reads(reader, 2) if read.rows) == 1
+    assert reader.position() == {"items": 4, "rows": 0}
 
 
+def test_items_before_an_exception_are_delivered_and_no_more_than_the_bound_is_pulled_ahead() -> None:
+    pulled = 0
+
+    def failing() -> Iterator[dict[str, int]]:
+        nonlocal pulled
+        for pulled in range(300_000):
+            yield {"a": pulled}
+        raise ValueError("no more")
+
+    source = IterableSource(failing, SCHEMA)
+    reader, taken = source.open("0/1", None), 0
+    with pytest.raises(UserError, match="raised ValueError after 300000 items: no more"):
+        for read in reads(reader, 300_001):
+            taken += read.rows.num_rows if read.rows else 0
+            assert pulled - taken <= BOUND_ROWS + 1000
+    assert taken == 300_000
+    with pytest.raises(UserError, match="raised ValueError after 300000 items: no more"):
+        list(reads(source.open("0/1", {"items": 300_001, "rows": 0}), 1))
+
+
+def reads(reader: Reader, rows: int) -> Iterator[Read]:
+    """Read until so many rows have come, or the end."""
+    for _ in range(100_000_000):
+        read = reader.read(1000)
+        yield read
+        rows -= read.rows.num_rows if read.rows else 0
+        if rows <= 0 or read.ended:
+            return
+    raise AssertionError("the rows did not come")
+
+
+@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 3))
 def test_a_restartable_iterable_goes_on_from_any_position(max_rows: int, stop_after: int) -> None:
     def items() -> Iterator[Any]:

@@ -156,7 +156,7 @@ def test_row_groups_are_left_out_and_no_row_that_counts(file: Path, predicate: E
 
 def test_what_is_left_out_is_reported_where_it_stands(file: Path) -> None:
     source = ParquetSource(file).with_time("t").restrict(["n"], (col("n") < 100) | (col("n") > 850))
-    reader = source.open("0/1", None)
+    reader = source.open(str(file), None)
     with closing(reader):
         first, second, third, fourth = (reader.read(100) for _ in range(4))
     assert (first.skipped, second.skipped, third.skipped) == (0, 700, 0)
@@ -168,12 +168,12 @@ def test_what_is_left_out_is_reported_where_it_stands(file: Path) -> None:
 def test_positions_do_not_depend_on_what_is_left_out(file: Path) -> None:
     all_rows = ParquetSource(file).restrict(["n"], None)
     few = all_rows.restrict(["n"], col("n") > 450)
-    reader = all_rows.open("0/1", None)
+    reader = all_rows.open(str(file), None)
     with closing(reader):
         for _ in range(5):
             reader.read(50)
         position = reader.position()
-    with closing(few.open("0/1", position)) as reader:
+    with closing(few.open(str(file), position)) as reader:
         got = reader.read(1000)
     assert got.skipped == 150 and got.rows is not None
     assert got.rows.column("n").to_pylist()[0] == 400
@@ -250,4 +250,4 @@ def test_a_damaged_page_is_an_error(tmp_path: Path) -> None:
 
 def test_a_position_in_a_file_that_is_gone_is_an_error(file: Path) -> None:
     with pytest.raises(UserError, match="no longer there to go on from"):
-        ParquetSource(file).open("0/1", {"file": "gone.parquet", "group": 0, "row": 0})
+        ParquetSource(file).open(str(file), {"file": "gone.parquet", "group": 0, "row": 0})
