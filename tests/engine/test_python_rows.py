@@ -19,7 +19,6 @@ LAST = datetime.datetime(9999, 12, 31, 23, 59, 59)
         pa.array([FIRST, None, LAST], pa.timestamp("us")),
         pa.array([0, None, -1, 1_760_000_000_123_456], pa.timestamp("us", "UTC")),
         pa.array([0, None, 1_711_846_800_000, 1_711_850_400_000], pa.timestamp("ms", "Europe/Berlin")),
-        pa.array([0, None, 1_000], pa.timestamp("ns")),
         pa.array([FIRST.date(), None, LAST.date()]),
         pa.array([1, None, 3]),
         pa.array(["a", None]),
@@ -32,6 +31,13 @@ def test_values_are_those_of_pyarrow(column: pa.Array) -> None:
         values = python_values(part)
         assert values == part.to_pylist()
         assert [type(value) for value in values] == [type(value) for value in part.to_pylist()]
+
+
+def test_nanoseconds_become_datetimes_whether_pandas_is_there_or_not() -> None:
+    column = pa.array([0, None, 1_000], pa.timestamp("ns"))
+    values = python_values(column)
+    assert values == column.cast(pa.timestamp("us")).to_pylist()
+    assert [type(value) for value in values] == [datetime.datetime, type(None), datetime.datetime]
 
 
 def test_dates_that_python_does_not_know_fail_as_in_pyarrow() -> None:
