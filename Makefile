@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help nexmark test quick lint type bench lock clean
+.PHONY: help nexmark test quick lint type bench docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,11 +29,14 @@ type: .venv/test ## mypy --strict
 bench: .venv/test ## Measure Nexmark beside batch engines, one core; writes benchmarks/results
 	$(BIN)/python -m penstock.benchmarks.nexmark.bench $(ARGS)
 
+docs: .venv/test ## Build the documentation into site/
+	$(BIN)/mkdocs build --quiet --strict
+
 lock: .venv/test ## Write requirements.lock from what .venv holds
 	$(BIN)/pip freeze --exclude-editable > requirements.lock
 
 clean: ## Remove .venv and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/made:

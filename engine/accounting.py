@@ -21,8 +21,9 @@ class Activity(Enum):
 class TimeSpent:
     """Nanoseconds per activity since the instance started; their sum is the wall time.
 
-    ``busy_ns``: inside operators. ``remote_wait_ns``: blocked in a remote call. ``core_wait_ns``: had input and room
-    but another instance had the core. ``input_wait_ns``: nothing to do. ``output_wait_ns``: an output was full.
+    ``busy_ns``: inside operators. ``remote_wait_ns``: could go on only when calls to the outside are answered.
+    ``core_wait_ns``: had input and room but another instance had the core. ``input_wait_ns``: nothing to do.
+    ``output_wait_ns``: an output was full.
     """
 
     busy_ns: int

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.engine.async_calls import IoThread, MakeCalls
 from penstock.engine.chain import ChainNode
 from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.dead_letter_output import DeadLetterOutput
 from penstock.engine.exchange import Broadcast, Forward, Hash, Output, Rebalance
 from penstock.engine.input_gate import GateInput, InputGate
 from penstock.engine.instance import Instance
@@ -17,11 +20,13 @@ from penstock.engine.operators.contract import (
     Operator,
     OperatorContext,
     RowCounters,
+    asleep,
 )
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.source_head import SourceAlignment, SourceHead
 from penstock.engine.transport.in_memory import Channel
 from penstock.model.config import LoopOptions
+from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
@@ -57,13 +62,17 @@ def build(
     options: LoopOptions,
     clock: Clock,
     state: StateFactory,
-    dead_letters: DeadLetters,
+    dead_letters: DeadLetterWriter,
+    *,
+    wake: Callable[[], None] = asleep,
+    async_calls: MakeCalls = IoThread,
 ) -> Build:
     """Make operators, channels and instances, and open the operators.
 
-    Nothing runs yet. When opening fails, what was opened is aborted or closed before the error is raised.
+    ``wake`` and ``async_calls`` are those of the operators' contexts. Nothing runs yet. When opening fails, what was
+    opened is aborted or closed before the error is raised.
     """
-    builder = _Builder(graph, options, clock, state, dead_letters)
+    builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls)
     try:
         return builder.build()
     except BaseException:
@@ -81,13 +90,17 @@ class _Builder:
         options: LoopOptions,
         clock: Clock,
         state: StateFactory,
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterWriter,
+        wake: Callable[[], None],
+        async_calls: MakeCalls,
     ) -> None:
         self._graph = graph
         self._options = options
         self._clock = clock
         self._state = state
         self._dead_letters = dead_letters
+        self._wake = wake
+        self._async_calls = async_calls
         self._build = Build(graph)
         self.opened: list[Operator] = []
         self.heads: list[SourceHead] = []
@@ -121,11 +134,14 @@ class _Builder:
         root = self._chain(task, task.head, index)
         name = self._graph.name(task)
         if isinstance(head_node.spec, SourceSpec):
-            head = self._head(head_node, head_node.spec, task, index)
+            head = self._head(head_node, head_node.spec, task, index, root.letters)
             self.heads.append(head)
             alignment.add(head)
             return Instance(name, index, self._clock, root=root, head=head, alignment=alignment)
-        gate = InputGate([item for edge in self._graph.incoming(task.head) for item in self._inputs(edge, task, index)])
+        gate = InputGate(
+            [item for edge in self._graph.incoming(task.head) for item in self._inputs(edge, task, index)],
+            self._options.batch_rows,
+        )
         return Instance(name, index, self._clock, root=root, gate=gate)
 
     def _inputs(self, edge: Edge, task: Task, index: int) -> Sequence[GateInput]:
@@ -134,7 +150,9 @@ class _Builder:
             return [GateInput(channels[index], edge.port)]
         return [GateInput(channel, edge.port) for channel in channels[index :: task.parallelism]]
 
-    def _head(self, node: OperatorNode, spec: SourceSpec, task: Task, index: int) -> SourceHead:
+    def _head(
+        self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, letters: DeadLetterOutput | None
+    ) -> SourceHead:
         partitions = list(spec.source.partitions(task.parallelism))
         return SourceHead(
             node.name,
@@ -144,7 +162,7 @@ class _Builder:
             spec.watermark_delay_us,
             clock=self._clock,
             counters=self._counters(node.id, index),
-            dead_letters=self._dead_letters,
+            dead_letters=letters or self._dead_letters,
             batch_rows=self._options.batch_rows,
             linger_ns=self._options.linger_ms * 1_000_000,
             idle_timeout_ns=self._options.idle_timeout_ms * 1_000_000,
@@ -152,8 +170,12 @@ class _Builder:
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:
         node = self._graph.node(operator)
-        counters = RowCounters() if isinstance(node.spec, SourceSpec) else self._counters(operator, index)
-        member = ChainNode(node.name, self._operator(node, task, index, counters), counters)
+        counters = self._counters(operator, index)
+        # The rows a source takes in are counted by its head.
+        own = RowCounters() if isinstance(node.spec, SourceSpec) else counters
+        letters = self._letters(operator)
+        made = self._operator(node, task, index, own, letters or self._dead_letters)
+        member = ChainNode(node.name, made, counters, letters=letters)
         for edge in self._graph.outgoing(operator):
             if edge.chained:
                 target = self._chain(task, edge.consumer, index)
@@ -163,7 +185,15 @@ class _Builder:
                 member.exchanged.setdefault(edge.output, []).append(self._output(edge, task, index))
         return member
 
-    def _operator(self, node: OperatorNode, task: Task, index: int, counters: RowCounters) -> Operator:
+    def _letters(self, operator: OperatorId) -> DeadLetterOutput | None:
+        """Return where an instance's dead letters go if something reads them."""
+        if not self._graph.graph.is_read(operator, DEAD_LETTER):
+            return None
+        return DeadLetterOutput(self._dead_letters, self._clock, self._options.batch_rows)
+
+    def _operator(
+        self, node: OperatorNode, task: Task, index: int, counters: RowCounters, dead_letters: DeadLetters
+    ) -> Operator:
         inputs = [self._graph.node(edge.operator).outputs[edge.output] for edge in node.inputs]
         operator = make_operator(node.spec, inputs, node.name)
         store = self._state(node.name, index)
@@ -177,10 +207,12 @@ class _Builder:
                 clock=self._clock,
                 state=store,
                 counters=counters,
-                dead_letters=self._dead_letters,
+                dead_letters=dead_letters,
                 key_groups=self._owners(task.parallelism),
                 batch_rows=self._options.batch_rows,
                 seed=_seed(self._options.seed, node.name, index),
+                wake=self._wake,
+                async_calls=self._async_calls,
             )
         )
         return operator

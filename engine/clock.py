@@ -1,4 +1,4 @@
-"""The real clock, for the shells; everything below takes a `Clock` and never asks the machine."""
+"""The clocks that executors hand in; everything below takes a `Clock` and never asks the machine."""
 
 import time
 
@@ -13,3 +13,33 @@ class SystemClock:
     def wall_us(self) -> int:
         """Return microseconds since the epoch."""
         return time.time_ns() // 1_000
+
+
+class ManualClock:
+    """A clock that stands still until it is moved, for tests."""
+
+    def __init__(self, monotonic_ns: int = 0, wall_us: int = 1_760_000_000_000_000) -> None:
+        """Start at these times."""
+        self._monotonic_ns = monotonic_ns
+        self._wall_us = wall_us
+
+    def monotonic_ns(self) -> int:
+        """Return the time for durations."""
+        return self._monotonic_ns
+
+    def wall_us(self) -> int:
+        """Return microseconds since the epoch."""
+        return self._wall_us
+
+    def advance_ns(self, duration_ns: int) -> None:
+        """Move both times on."""
+        self._monotonic_ns += duration_ns
+        self._wall_us += duration_ns // 1_000
+
+    def advance_us(self, duration_us: int) -> None:
+        """Move both times on."""
+        self.advance_ns(duration_us * 1_000)
+
+    def set_wall_us(self, wall_us: int) -> None:
+        """Set the wall clock alone, forwards or back."""
+        self._wall_us = wall_us

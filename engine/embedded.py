@@ -8,13 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from penstock.engine.async_calls import IoThread, MakeCalls
 from penstock.engine.build import Build, build
 from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.freed_memory import keep_freed_memory
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
-from penstock.engine.operators.contract import Clock, DeadLetters
+from penstock.engine.operators.contract import Clock
 from penstock.engine.worker import Done, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
@@ -38,9 +39,10 @@ class EmbeddedJob:
         directory: Path,
         *,
         clock: Clock | None = None,
-        dead_letters: DeadLetters | None = None,
+        dead_letters: DeadLetterWriter | None = None,
+        async_calls: MakeCalls = IoThread,
     ) -> None:
-        """Build and open everything; nothing runs yet.
+        """Build and open everything; nothing runs yet. Tests hand in another clock, and who makes async calls.
 
         Raises:
             PlanError: an operator does not fit its inputs.
@@ -49,7 +51,15 @@ class EmbeddedJob:
         self.name = name
         self._clock = clock or SystemClock()
         self._dead_letters = dead_letters or DeadLetterWriter.for_graph(graph.graph, directory)
-        self.build: Build = build(graph, options, self._clock, _state_factory(options), self._dead_letters)
+        self.build: Build = build(
+            graph,
+            options,
+            self._clock,
+            _state_factory(options),
+            self._dead_letters,
+            wake=self._wake,
+            async_calls=async_calls,
+        )
         self.worker = Worker(self.build.instances, self._clock)
         self._started_ns = self._clock.monotonic_ns()
         self._ended_ns: int | None = None
@@ -102,6 +112,13 @@ class EmbeddedJob:
             if progress is not None and self._clock.monotonic_ns() - report_ns > 200_000_000:
                 report_ns = self._clock.monotonic_ns()
                 progress(self.metrics())
+
+    def _wake(self) -> None:
+        """Let the loop look again; from any thread, once it runs."""
+        self.worker.wake()
+        # One entry is enough: whoever takes it steps the loop before waiting again.
+        if self._wakened.empty():
+            self._wakened.put(None)
 
     def _wait(self, until_ns: int | None) -> None:
         seconds = LONGEST_WAIT_S

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.engine.compile_arrow import ROW_ERRORS, evaluate_isolating
@@ -93,7 +94,7 @@ class Hash(Output):
         """Send every row to its owner, in order."""
         hashes = self._hashes(batch.rows)
         order, counts = partition(hashes, self._owners, len(self.channels))
-        rows = batch.rows.take(pa.array(order))
+        rows = pc.take(batch.rows, pa.array(order), boundscheck=False)
         start = 0
         for channel, count in zip(self.channels, counts.tolist(), strict=True):
             if count:

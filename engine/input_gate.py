@@ -2,7 +2,9 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from penstock.engine.elements import (
     END_OF_TIME_US,
@@ -30,10 +32,12 @@ class InputGate:
     """Merges channels into one sequence of (port, element), in the order of each channel.
 
     Watermarks and idleness are merged; a barrier or reroute comes out once, when every open channel has delivered
-    it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended.
+    it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. Batches
+    of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to pieces, and
+    every piece would cost its receiver as many steps as a whole one.
     """
 
-    def __init__(self, inputs: Sequence[GateInput]) -> None:
+    def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
         """Take the channels; there is at least one."""
         self.inputs = tuple(inputs)
         self._merge = WatermarkMerge(len(inputs))
@@ -44,6 +48,8 @@ class InputGate:
         self._released: deque[tuple[int, Element]] = deque()
         self._next = 0
         self._said_idle = False
+        self._batch_rows = batch_rows
+        self._overtaken = False
 
     @property
     def watermark_us(self) -> int:
@@ -52,12 +58,18 @@ class InputGate:
 
     def has_input(self) -> bool:
         """Return whether `take` would find an element."""
-        return bool(self._released) or any(
-            len(gate_input.channel) and index not in self._blocked for index, gate_input in enumerate(self.inputs)
-        )
+        if self._overtaken or self._released:
+            return True
+        for index, gate_input in enumerate(self.inputs):
+            if len(gate_input.channel) and index not in self._blocked:
+                return True
+        return False
 
     def take(self) -> tuple[int, Element] | None:
         """Take one element from the next channel that has one; None when it changed nothing for the operators."""
+        if self._overtaken:
+            self._overtaken = False
+            return self.inputs[0].port, Watermark(self._merge.time_us)
         if self._released:
             return self._released.popleft()
         count = len(self.inputs)
@@ -73,7 +85,7 @@ class InputGate:
         if isinstance(element, Batch):
             self._merge.set_active(index)
             self._said_idle = False
-            return port, element
+            return port, self._joined(index, element)
         if isinstance(element, Watermark):
             advanced = self._merge.advance(index, element.time_us)
             self._said_idle = False
@@ -83,6 +95,38 @@ class InputGate:
         if isinstance(element, EndOfStream):
             return self._end(index, element)
         return self._align(index, element)
+
+    def _joined(self, index: int, first: Batch) -> Batch:
+        """Return a batch with those that wait behind it, and at the heads of the other channels of its port."""
+        parts, rows = [first], first.rows.num_rows
+        port = self.inputs[index].port
+        count = len(self.inputs)
+        for other in ((index + step) % count for step in range(count)):
+            if self.inputs[other].port != port or other in self._blocked:
+                continue
+            while (batch := self._next_batch(other)) is not None:
+                if rows + batch.rows.num_rows > self._batch_rows or batch.keep != first.keep:
+                    break
+                channel = self.inputs[other].channel
+                while isinstance(element := channel.take(), Watermark):
+                    # It comes out after the rows that it was ahead of: a watermark may be late, but never early.
+                    self._overtaken |= self._merge.advance(other, element.time_us)
+                self._merge.set_active(other)
+                parts.append(batch)
+                rows += batch.rows.num_rows
+        if len(parts) == 1:
+            return first
+        ingest_ns = min(part.ingest_ns for part in parts)
+        return replace(first, rows=pa.concat_batches([part.rows for part in parts]), ingest_ns=ingest_ns)
+
+    def _next_batch(self, index: int) -> Batch | None:
+        """Return the batch that comes next in a channel, behind nothing but watermarks."""
+        for element in self.inputs[index].channel:
+            if isinstance(element, Batch):
+                return element
+            if not isinstance(element, Watermark):
+                return None
+        return None
 
     def _idle(self, port: int, advanced: bool) -> tuple[int, Element] | None:
         if advanced:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from penstock.engine.accounting import Accounting, Activity
-from penstock.engine.chain import ChainNode, fire_timers, push
-from penstock.engine.elements import Barrier, Element, EndOfStream
+from penstock.engine.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
+from penstock.engine.elements import Barrier, Batch, Element, EndOfStream
 from penstock.engine.exchange import Output
 from penstock.engine.input_gate import InputGate
-from penstock.engine.operators.contract import Clock
+from penstock.engine.operators.contract import Clock, Operator
 from penstock.engine.source_head import SourceAlignment, SourceHead
 
 
@@ -35,11 +35,15 @@ class Instance:
         self.accounting = Accounting(clock.monotonic_ns())
         self._clock = clock
         self._alignment = alignment
-        self._current: Iterator[Output] | None = None
-        self._full: Output | None = None
+        self._current: Iterator[Room] | None = None
+        self._full: Room | None = None
         self._outputs = tuple(root.outputs())
         self._nodes = tuple(root.walk())
         self._barriers: list[Barrier] = []
+        # Most operators have neither timers nor anything pending, and the loop asks after every step.
+        operators = [node.operator for node in self._nodes]
+        self._timed = [item for item in operators if type(item).timer_ns is not Operator.timer_ns]
+        self._keeping = [item for item in operators if type(item).has_pending is not Operator.has_pending]
 
     @property
     def name(self) -> str:
@@ -61,17 +65,24 @@ class Instance:
         self._barriers.append(barrier)
 
     def activity(self, now_ns: int) -> Activity:
-        """Say what the instance would do with the core now: CORE_WAIT means it can step."""
+        """Say what the instance would do with the core now: CORE_WAIT means it can step.
+
+        REMOTE_WAIT: an operator takes no more in, or the input no end, before answers come from outside. While answers
+        are awaited but more could be taken in, an instance waits for input.
+        """
         if self.done:
             return Activity.INPUT_WAIT
         if self._current is not None:
             full = self._full
-            return Activity.CORE_WAIT if full is None or full.has_room() else Activity.OUTPUT_WAIT
+            if full is None or full.has_room():
+                return Activity.CORE_WAIT
+            return Activity.REMOTE_WAIT if isinstance(full, Awaited) else Activity.OUTPUT_WAIT
         if not self._has_input(now_ns):
             return Activity.INPUT_WAIT
-        if all(output.has_room() for output in self._outputs):
-            return Activity.CORE_WAIT
-        return Activity.OUTPUT_WAIT
+        for output in self._outputs:
+            if not output.has_room():
+                return Activity.OUTPUT_WAIT
+        return Activity.CORE_WAIT
 
     def wake_ns(self, now_ns: int) -> int | None:
         """Return the monotonic time of the next timer or poll after now, None when none will come.
@@ -80,17 +91,17 @@ class Instance:
         """
         if self.done:
             return None
-        times = [due for node in self._nodes if (due := node.operator.timer_ns()) is not None]
+        times = [due for operator in self._timed if (due := operator.timer_ns()) is not None]
         if self.head is not None:
             times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
         return min((due for due in times if due > now_ns), default=None)
 
     def has_pending(self) -> bool:
         """Return whether an operator kept something for a quiet moment."""
-        return not self.done and self._current is None and any(node.operator.has_pending() for node in self._nodes)
+        return not self.done and self._current is None and any(item.has_pending() for item in self._keeping)
 
     def step(self, *, idle: bool = False) -> None:
-        """Process one input element, a due timer, or what is pending (``idle``), as far as outputs have room."""
+        """Process due timers and input up to one batch, or what is pending (``idle``), as far as outputs have room."""
         if self._current is None:
             self._current = self._next(idle)
         try:
@@ -102,8 +113,10 @@ class Instance:
             self._current = None
 
     def _has_input(self, now_ns: int) -> bool:
-        if any((due := node.operator.timer_ns()) is not None and due <= now_ns for node in self._nodes):
-            return True
+        for operator in self._timed:
+            due_ns = operator.timer_ns()
+            if due_ns is not None and due_ns <= now_ns:
+                return True
         if self.gate is not None:
             return self.gate.has_input()
         assert self.head is not None
@@ -118,24 +131,29 @@ class Instance:
             return False
         return self._alignment is None or self._alignment.may_read(head)
 
-    def _next(self, idle: bool) -> Iterator[Output]:
+    def _next(self, idle: bool) -> Iterator[Room]:
         now_ns = self._clock.monotonic_ns()
         yield from fire_timers(self.root, now_ns, idle)
         if idle:
             return
         if self.gate is not None:
-            taken = self.gate.take()
-            if taken is not None:
-                port, element = taken
-                yield from self._push(port, element)
+            while self.gate.has_input():
+                taken = self.gate.take()
+                if taken is None:
+                    continue
+                yield from self._push(*taken)
+                if isinstance(taken[1], Batch | EndOfStream):
+                    return
             return
         assert self.head is not None
         while self._barriers:
             yield from self._push(0, self._barriers.pop(0))
         for element in self.head.poll() if self._may_poll(self.head, now_ns) else self.head.leave():
+            yield from send_letters(self.root)
             yield from self._push(0, element)
+        yield from send_letters(self.root)
 
-    def _push(self, port: int, element: Element) -> Iterator[Output]:
+    def _push(self, port: int, element: Element) -> Iterator[Room]:
         yield from push(self.root, port, element)
         if isinstance(element, EndOfStream):
             self.done = True

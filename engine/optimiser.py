@@ -1,11 +1,15 @@
 """Rewrites a job graph into one that means the same and does less: filters early, projections merged, columns pruned.
 
-Pure functions from graph to graph, called by the planner; `explain` shows what they did.
+Pure functions from graph to graph, called by the planner; `explain` shows what they did. An operator whose dead letters
+are read meets the rows it was written for, and only these: nothing is moved across it or merged with it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.engine.pruning import prune_columns
+from penstock.model.dead_letters import DEAD_LETTER
+from penstock.model.expression_trees import MOST_LEVELS, levels
 from penstock.model.expressions import Expr, column_name, columns_of, size_of, substitute, uses_of
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
@@ -63,6 +67,8 @@ def _swappable(graph: JobGraph, node: OperatorNode) -> tuple[OperatorNode, Opera
     below = graph[node.inputs[0].operator]
     if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
         return None
+    if graph.is_read(node.id, DEAD_LETTER):
+        return None
     if node.parallelism != below.parallelism or below.inputs[0].exchange or node.inputs[0].exchange:
         return None
     mapping = dict(below.spec.columns)
@@ -89,29 +95,45 @@ def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: E
 def merge_projections(graph: JobGraph) -> JobGraph:
     """Compute neighbouring projections in one step.
 
-    Not if that would put something computed in two places, or make an expression of more than `LARGEST_MERGED` nodes.
+    Not if that would put something computed in two places, or make an expression of more than `LARGEST_MERGED` nodes
+    or more levels than users may nest.
     """
+    while True:
+        merged = _with_one_merged(graph)
+        if merged is None:
+            return graph
+        graph = merged
+
+
+def _with_one_merged(graph: JobGraph) -> JobGraph | None:
     for node in list(graph.operators.values()):
         if not isinstance(node.spec, ProjectSpec) or node.inputs[0].output != MAIN or node.inputs[0].exchange:
             continue
         below = graph[node.inputs[0].operator]
         if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
             continue
-        if below.named or node.parallelism != below.parallelism:
+        if below.named or node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
             continue
         mapping = dict(below.spec.columns)
         uses = [name for _, expression in node.spec.columns for name in uses_of(expression)]
         if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
             continue
+        if any(_merged_size(expression, mapping) > LARGEST_MERGED for _, expression in node.spec.columns):
+            continue
         columns = tuple((name, substitute(expression, mapping)) for name, expression in node.spec.columns)
-        if any(size_of(expression) > LARGEST_MERGED for _, expression in columns):
+        if any(levels(expression.tree) > MOST_LEVELS for _, expression in columns):
             continue
         merged = replace(node, spec=ProjectSpec(columns), inputs=below.inputs)
         operators = {
             key: merged if key == node.id else item for key, item in graph.operators.items() if key != below.id
         }
-        return merge_projections(JobGraph(operators))
-    return graph
+        return JobGraph(operators)
+    return None
+
+
+def _merged_size(expression: Expr, mapping: Mapping[str, Expr]) -> int:
+    """Return how many nodes there are once columns, which are two nodes each, are replaced; parentheses not counted."""
+    return size_of(expression) + sum(size_of(mapping[name]) - 2 for name in uses_of(expression))
 
 
 def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
@@ -121,15 +143,26 @@ def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
         if not isinstance(node.spec, SourceSpec):
             continue
         consumers = graph.consumers(node.id)
-        if len(consumers) != 1 or not isinstance(consumers[0][0].spec, FilterSpec):
+        if len(consumers) != 1:
             continue
-        source = node.spec.source.restrict(node.outputs[MAIN].fields.names, consumers[0][0].spec.predicate)
+        above = consumers[0][0]
+        if not isinstance(above.spec, FilterSpec) or _reads_letters(graph, above):
+            continue
+        source = node.spec.source.restrict(node.outputs[MAIN].fields.names, above.spec.predicate)
         operators[node.id] = replace(node, spec=replace(node.spec, source=source))
     return JobGraph(operators)
 
 
 def fuse_filters(graph: JobGraph) -> JobGraph:
     """Let a projection right above a filter evaluate the condition, so that both share what they compute."""
+    while True:
+        fused = _with_one_fused(graph)
+        if fused is None:
+            return graph
+        graph = fused
+
+
+def _with_one_fused(graph: JobGraph) -> JobGraph | None:
     for node in graph.operators.values():
         if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].exchange:
             continue
@@ -139,12 +172,17 @@ def fuse_filters(graph: JobGraph) -> JobGraph:
         above = consumers[0][0]
         if not isinstance(above.spec, ProjectSpec) or above.inputs[0].exchange or above.spec.where is not None:
             continue
-        if above.parallelism != node.parallelism:
+        if above.parallelism != node.parallelism or _reads_letters(graph, above):
             continue
         fused = replace(above, spec=replace(above.spec, where=node.spec.predicate), inputs=node.inputs)
         operators = {key: fused if key == above.id else item for key, item in graph.operators.items() if key != node.id}
-        return fuse_filters(JobGraph(operators))
-    return graph
+        return JobGraph(operators)
+    return None
+
+
+def _reads_letters(graph: JobGraph, node: OperatorNode) -> bool:
+    """Whether an operator of one input reads dead letters or has its own read."""
+    return node.inputs[0].output == DEAD_LETTER or graph.is_read(node.id, DEAD_LETTER)
 
 
 def _redirect(node: OperatorNode, old: OperatorId, new: OperatorId) -> OperatorNode:

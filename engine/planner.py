@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.engine.optimiser import optimise
+from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.expressions import Expr, col, column_name
@@ -13,7 +14,6 @@ from penstock.model.job_graph import (
     FilterSpec,
     Input,
     JobGraph,
-    JoinSpec,
     OperatorNode,
     ProjectSpec,
     ReduceSpec,
@@ -21,8 +21,13 @@ from penstock.model.job_graph import (
     SinkSpec,
     SplitSpec,
 )
+from penstock.model.join_specs import TwoSided
+from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
 
 Keys = tuple[str, ...]
+
+Keyed = AggregateSpec | ReduceSpec | TopSpec | FirstSpec | OverSpec | ProcessSpec
+"""Operators with state per key, given as (name, expression) pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class _Placed:
 
     def by(self, output: str) -> Keys | None:
         """Return the columns by which an output is partitioned; late rows are input rows, whose columns are others."""
-        return self.partitioned_by if output == MAIN or self.alike else None
+        return self.partitioned_by if output == MAIN or (self.alike and output != DEAD_LETTER) else None
 
 
 def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
@@ -90,12 +95,23 @@ def _check_exchanges(node: OperatorNode) -> None:
     chosen = [edge.exchange for edge in node.inputs if edge.exchange is not None]
     if not chosen or not _keys(node, 0):
         return
-    if isinstance(node.spec, JoinSpec) and chosen.count("broadcast") == 1:
+    if isinstance(node.spec, TwoSided) and chosen.count("broadcast") == 1:
+        _check_broadcast(node, node.spec)
         return
-    remedy = "broadcast() one side only" if isinstance(node.spec, JoinSpec) else "leave it out, rows go by their key"
+    remedy = "broadcast() one side only" if isinstance(node.spec, TwoSided) else "leave it out, rows go by their key"
     raise PlanError(
         f"{node.name!r} at {node.where} needs rows of one key together, so {chosen[0]}() cannot feed it; {remedy}"
     )
+
+
+def _check_broadcast(node: OperatorNode, spec: TwoSided) -> None:
+    """Refuse a join in which each instance would put out the same rows for want of a partner."""
+    for side, edge in zip(("left", "right"), node.inputs, strict=True):
+        if edge.exchange == "broadcast" and spec.how in (side, "full"):
+            raise PlanError(
+                f"{node.name!r} at {node.where} puts out rows of its {side} side that have no partner, and every "
+                f"instance would, for all of them have these rows: broadcast() the other side, or leave it out"
+            )
 
 
 def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Placed]) -> int:
@@ -108,7 +124,7 @@ def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Pla
         return 1
     if node.parallelism is not None:
         return node.parallelism
-    if isinstance(node.spec, AggregateSpec | ReduceSpec | JoinSpec) or len(node.inputs) != 1:
+    if isinstance(node.spec, Keyed | TwoSided) or len(node.inputs) != 1:
         return default
     # Stateless operators stay with what feeds them: an exchange only to be wider would cost more than it gains.
     return placed[node.inputs[0].operator].parallelism
@@ -139,9 +155,9 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
 def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
     """The key expressions an operator wants its input partitioned by; None when it has no key."""
     spec = node.spec
-    if isinstance(spec, AggregateSpec | ReduceSpec):
+    if isinstance(spec, Keyed):
         return tuple(expression for _, expression in spec.keys)
-    if isinstance(spec, JoinSpec):
+    if isinstance(spec, TwoSided):
         return spec.right_keys if port else spec.left_keys
     if isinstance(spec, SinkSpec) and spec.mode == "upsert":
         return tuple(col(name) for name in spec.key)
@@ -164,8 +180,12 @@ def _names(keys: tuple[Expr, ...]) -> Keys | None:
 def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
     """By which of its columns an operator's output is partitioned."""
     spec = node.spec
-    if isinstance(spec, AggregateSpec | ReduceSpec):
-        return tuple(name for name, _ in spec.keys) or None
+    if isinstance(spec, Keyed):
+        return _shown_keys(spec)
+    if isinstance(spec, TwoSided):
+        # Rows that are spread anyhow, to meet a broadcast side, do not lie where their keys say.
+        spread = any(edge.exchange == "rebalance" for edge in incoming)
+        return None if spread else _joined_keys(spec)
     if len(incoming) != 1 or incoming[0].exchange != "forward":
         return None
     before = placed[incoming[0].producer].by(incoming[0].output)
@@ -178,6 +198,24 @@ def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[Operato
         after = tuple(renamed.get(name) for name in before)
         return None if None in after else tuple(name for name in after if name is not None)
     return None
+
+
+def _joined_keys(spec: TwoSided) -> Keys | None:
+    """Return the columns that show the left keys, if every row has them."""
+    if spec.how not in ("inner", "left"):
+        return None
+    shown = {column: name for name, side, column in spec.output if side == 0}
+    names = tuple(shown.get(name or "") for name in map(column_name, spec.left_keys))
+    return None if None in names else tuple(name for name in names if name is not None)
+
+
+def _shown_keys(spec: Keyed) -> Keys | None:
+    """Return the columns that show a keyed operator's keys, None if it puts them out otherwise."""
+    if isinstance(spec, AggregateSpec | ReduceSpec):
+        return tuple(name for name, _ in spec.keys) or None
+    if isinstance(spec, ProcessSpec):
+        return None
+    return _names(tuple(key for _, key in spec.keys)) or None
 
 
 def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:

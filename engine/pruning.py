@@ -5,24 +5,27 @@ from dataclasses import replace
 
 from penstock.engine.operators.join_schema import LATE_RIGHT
 from penstock.engine.schemas import output_schemas
+from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.expressions import Expr, col, columns_of
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     LATE,
     MAIN,
     AggregateSpec,
+    AsyncFunctionSpec,
     FilterSpec,
     Input,
     JobGraph,
-    JoinSpec,
     OperatorNode,
     OperatorSpec,
     ProjectSpec,
     RowFunctionSpec,
     SourceSpec,
     SplitSpec,
+    TimeSpec,
     UnionSpec,
 )
+from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 
 Required = dict[tuple[OperatorId, str], set[str]]
@@ -58,6 +61,9 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
     inputs = [graph[edge.operator].outputs[edge.output] for edge in node.inputs]
     spec = node.spec
     everything = [set(schema.fields.names) for schema in inputs]
+    if (node.id, DEAD_LETTER) in required:
+        # A dead letter shows the whole row, and a row is bad whichever of its columns cannot be computed.
+        return everything
     wanted = required.get((node.id, MAIN), set())
     if isinstance(spec, FilterSpec):
         return [wanted | columns_of(spec.predicate)]
@@ -65,6 +71,8 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
         return [_columns(expression for name, expression in spec.columns if name in _kept(spec, wanted))]
     if isinstance(spec, RowFunctionSpec) and spec.columns is not None:
         return [set(spec.columns) | (wanted if spec.kind == "filter" else set())]
+    if isinstance(spec, AsyncFunctionSpec) and spec.columns is not None:
+        return [set(spec.columns)]
     if isinstance(spec, UnionSpec):
         return [wanted or everything[0] for _ in inputs]
     if isinstance(spec, SplitSpec):
@@ -74,8 +82,13 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
         if (node.id, LATE) in required:
             return everything
         return [_aggregate_needs(spec, inputs[0])]
-    if isinstance(spec, JoinSpec):
+    if isinstance(spec, JoinSpec | IntervalJoinSpec | AsOfJoinSpec):
         return _join_needs(node, spec, inputs, required)
+    if isinstance(spec, LookupSpec):
+        return [_columns(spec.left_keys) | _of_side(spec.output, 0, wanted)]
+    if isinstance(spec, TimeSpec) and (node.id, LATE) not in required:
+        return [wanted | {spec.column} | _time_column(inputs[0])]
+    # Ties are decided by all columns of a row, and user functions may look at any.
     return everything
 
 
@@ -89,22 +102,37 @@ def _aggregate_needs(spec: AggregateSpec, schema: StreamSchema) -> set[str]:
 
 
 def _join_needs(
-    node: OperatorNode, spec: JoinSpec, inputs: Sequence[StreamSchema], required: Required
+    node: OperatorNode,
+    spec: JoinSpec | IntervalJoinSpec | AsOfJoinSpec,
+    inputs: Sequence[StreamSchema],
+    required: Required,
 ) -> list[set[str]]:
     wanted = required.get((node.id, MAIN), set())
+    timed = not isinstance(spec, JoinSpec) or spec.windowing is not None
     needs = []
     for side, (keys, late) in enumerate(((spec.left_keys, LATE), (spec.right_keys, LATE_RIGHT))):
         if (node.id, late) in required:
             needs.append(set(inputs[side].fields.names))
             continue
-        names = _columns(keys) | {column for name, origin, column in spec.output if origin == side and name in wanted}
-        needs.append(names | (_time_column(inputs[side]) if spec.windowing is not None else set()))
+        names = _columns(keys) | _of_side(spec.output, side, wanted)
+        needs.append(names | (_time_column(inputs[side]) if timed else set()))
+    if isinstance(spec, IntervalJoinSpec) and isinstance(spec.upper, Expr):
+        needs[0] |= columns_of(spec.upper)
+    if isinstance(spec, AsOfJoinSpec):
+        # Ties between rows of one time are decided by all their columns.
+        needs[1] = set(inputs[1].fields.names)
     return needs
+
+
+def _of_side(output: Sequence[tuple[str, int, str]], side: int, wanted: set[str]) -> set[str]:
+    return {column for name, origin, column in output if origin == side and name in wanted}
 
 
 def _rebuild(graph: JobGraph, node: OperatorNode, required: Required, keep_time: bool) -> None:
     """Add the pruned version of a node to ``graph``, whose earlier operators are pruned already."""
     wanted = required.get((node.id, MAIN), set())
+    if (node.id, DEAD_LETTER) in required:
+        wanted = set(node.outputs[MAIN].fields.names)
     spec: OperatorSpec = node.spec
     source_time: TimeColumn | None = None
     if isinstance(spec, SourceSpec):
@@ -120,7 +148,7 @@ def _rebuild(graph: JobGraph, node: OperatorNode, required: Required, keep_time:
     elif isinstance(spec, ProjectSpec):
         kept = _kept(spec, wanted)
         spec = ProjectSpec(tuple((name, expression) for name, expression in spec.columns if name in kept))
-    elif isinstance(spec, JoinSpec):
+    elif isinstance(spec, JoinSpec | IntervalJoinSpec | AsOfJoinSpec | LookupSpec):
         output = tuple(item for item in spec.output if item[0] in wanted) or spec.output[:1]
         spec = replace(spec, output=output)
     inputs = node.inputs

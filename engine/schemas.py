@@ -9,18 +9,27 @@ import pyarrow as pa
 
 from penstock.engine.compile_arrow import infer_type
 from penstock.engine.operators.aggregate_schema import aggregate_output
-from penstock.engine.operators.event_time import kept_time
+from penstock.engine.operators.asof_join_schema import asof_join_output
+from penstock.engine.operators.event_time import kept_time, time_type
+from penstock.engine.operators.first_schema import first_output
+from penstock.engine.operators.interval_join_schema import interval_join_output
 from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
+from penstock.engine.operators.lookup_schema import lookup_output
+from penstock.engine.operators.over_schema import over_output
+from penstock.engine.operators.process_schema import process_output
 from penstock.engine.operators.reduce_schema import reduce_output
+from penstock.engine.operators.top_schema import top_output
+from penstock.engine.operators.union import union_output
+from penstock.model.dead_letters import DEAD_LETTER, LETTER_FIELDS
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr, column_name
 from penstock.model.job_graph import (
     LATE,
     MAIN,
     AggregateSpec,
+    AsyncFunctionSpec,
     BatchFunctionSpec,
     FilterSpec,
-    JoinSpec,
     OperatorSpec,
     ProjectSpec,
     ReduceSpec,
@@ -28,8 +37,11 @@ from penstock.model.job_graph import (
     SinkSpec,
     SourceSpec,
     SplitSpec,
+    TimeSpec,
     UnionSpec,
 )
+from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
+from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
 from penstock.model.schema import StreamSchema, TimeColumn, check_names
 
 
@@ -41,6 +53,20 @@ def output_schemas(
     Raises:
         PlanError: the spec does not fit its inputs; the message names the operator ``name``.
     """
+    outputs = _outputs(spec, inputs, name, source_time)
+    if isinstance(spec, SinkSpec | UnionSpec):
+        return outputs
+    if DEAD_LETTER in outputs:
+        raise PlanError(
+            f"{name!r} has an output of the name {DEAD_LETTER!r}, which is where the records go that it cannot "
+            "process; name yours otherwise"
+        )
+    return {**outputs, DEAD_LETTER: StreamSchema(LETTER_FIELDS)}
+
+
+def _outputs(
+    spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str, source_time: TimeColumn | None
+) -> Mapping[str, StreamSchema]:
     if isinstance(spec, SourceSpec):
         return {MAIN: StreamSchema(spec.source.schema, source_time)}
     if isinstance(spec, FilterSpec):
@@ -60,7 +86,7 @@ def output_schemas(
             )
         return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
     if isinstance(spec, UnionSpec):
-        return {MAIN: _union(inputs, name)}
+        return {MAIN: union_output(inputs, name)}
     if isinstance(spec, SplitSpec):
         for _, predicate in spec.outputs:
             _boolean(predicate, inputs[0], name)
@@ -71,6 +97,29 @@ def output_schemas(
         return {MAIN: reduce_output(spec, inputs[0], name), LATE: inputs[0]}
     if isinstance(spec, JoinSpec):
         return {MAIN: join_output(spec, inputs[0], inputs[1], name), LATE: inputs[0], LATE_RIGHT: inputs[1]}
+    if isinstance(spec, IntervalJoinSpec):
+        return {MAIN: interval_join_output(spec, inputs[0], inputs[1], name), LATE: inputs[0], LATE_RIGHT: inputs[1]}
+    if isinstance(spec, AsOfJoinSpec):
+        return {MAIN: asof_join_output(spec, inputs[0], inputs[1], name), LATE: inputs[0], LATE_RIGHT: inputs[1]}
+    if isinstance(spec, LookupSpec):
+        return {MAIN: lookup_output(spec, inputs[0], name)}
+    if isinstance(spec, TopSpec):
+        return {MAIN: top_output(spec, inputs[0], name)}
+    if isinstance(spec, FirstSpec):
+        return {MAIN: first_output(spec, inputs[0], name), LATE: inputs[0]}
+    if isinstance(spec, OverSpec):
+        return {MAIN: over_output(spec, inputs[0], name), LATE: inputs[0]}
+    if isinstance(spec, ProcessSpec):
+        return {MAIN: process_output(spec, inputs[0], name), LATE: inputs[0]}
+    if isinstance(spec, AsyncFunctionSpec):
+        if inputs[0].changelog:
+            raise PlanError(
+                f"{name!r} calls a coroutine on an updating stream, whose retractions might get another answer; "
+                "call it before the aggregate, or use a final window"
+            )
+        return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
+    if isinstance(spec, TimeSpec):
+        return {MAIN: _timed(spec, inputs[0], name), LATE: inputs[0]}
     return _sink(spec, inputs[0], name)
 
 
@@ -94,19 +143,18 @@ def _project(spec: ProjectSpec, schema: StreamSchema, name: str) -> StreamSchema
     return StreamSchema(pa.schema(fields), time, schema.changelog)
 
 
-def _union(inputs: Sequence[StreamSchema], name: str) -> StreamSchema:
-    first = inputs[0]
-    for other in inputs[1:]:
-        if other.fields.names != first.fields.names or other.fields.types != first.fields.types:
-            raise PlanError(
-                f"{name!r} unites streams of different columns: {_describe(first)} and {_describe(other)}; "
-                "select the same columns first"
-            )
-    changelog = any(item.changelog for item in inputs)
-    if changelog and not all(item.changelog for item in inputs):
-        raise PlanError(f"{name!r} unites an updating stream with an append-only one; make both the same")
-    time = first.time if all(item.time == first.time for item in inputs) else None
-    return StreamSchema(first.fields, time, changelog)
+def _timed(spec: TimeSpec, schema: StreamSchema, name: str) -> StreamSchema:
+    check_names([spec.column], schema.fields.names, f"event_time() of {name!r}")
+    if schema.time is None:
+        raise PlanError(
+            f"{name!r} takes event time from another column, but its input has no event time and so no watermarks; "
+            "declare it at the source with time=..."
+        )
+    if schema.changelog:
+        raise PlanError(f"{name!r} gives event time to an updating stream, which cannot have one; use a final window")
+    timed = StreamSchema(schema.fields, TimeColumn(spec.column))
+    time_type(timed, name)
+    return timed
 
 
 def _sink(spec: SinkSpec, schema: StreamSchema, name: str) -> Mapping[str, StreamSchema]:
@@ -124,7 +172,3 @@ def _sink(spec: SinkSpec, schema: StreamSchema, name: str) -> Mapping[str, Strea
     if added in schema.fields.names:
         raise PlanError(f"sink {name!r} adds a column {added!r} in mode {spec.mode!r}; rename yours")
     return {}
-
-
-def _describe(schema: StreamSchema) -> str:
-    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema.fields) + ")"

@@ -119,8 +119,13 @@ class SourceHead:
 
     @property
     def ordered(self) -> bool:
-        """Whether the source has an event time to be aligned by."""
-        return self._time is not None
+        """Whether the source is aligned with others by its event time."""
+        return self._time is not None and self._source.aligned
+
+    def wake(self) -> None:
+        """Ask every reader again at once: something may be there now."""
+        for item in self._partitions:
+            item.retry_ns = 0
 
     def stop(self, drain: bool) -> None:
         """Read nothing more; the next poll ends the stream (``drain``: as if the input had ended)."""
@@ -208,7 +213,9 @@ class SourceHead:
             self.counters.filtered += read.skipped
             if read.skipped_time_us is not None:
                 partition.latest_us = max(partition.latest_us, read.skipped_time_us)
-        nothing = not (rows or read.rejected or read.skipped or read.ended)
+        if read.watermark_us is not None:
+            partition.latest_us = max(partition.latest_us, read.watermark_us + self._delay_us)
+        nothing = not (rows or read.rejected or read.skipped or read.ended or read.watermark_us is not None)
         if nothing:
             partition.retry_ns = max(partition.retry_ns, now_ns + RETRY_NS)
             if partition.nothing_since_ns is None and not partition.failures:
@@ -238,7 +245,6 @@ class SourceHead:
         batches, ingest_ns = waiting.batches, waiting.since_ns
         self._gathered = Gathered()
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        self.counters.rows_out += rows.num_rows
         self._said_idle = False
         for chunk in chunks(rows, self._batch_rows):
             yield Batch(chunk, ingest_ns=ingest_ns)

@@ -56,6 +56,7 @@ class Worker:
         self._in_ready: set[int] = set()
         self._touched: dict[int, Instance] = {}
         self._wake_ns: dict[int, int] = {}
+        self._woken = False
         self._sources = [instance for instance in instances if instance.head is not None]
         for instance in instances:
             self._wire(instance)
@@ -69,9 +70,18 @@ class Worker:
         """Look at this instance again before the next step."""
         self._touched[id(instance)] = instance
 
+    def wake(self) -> None:
+        """Look at every instance again in the next step: something came from outside. From any thread."""
+        self._woken = True
+
     def step(self) -> Outcome:
         """Let one instance do one piece of work."""
         now_ns = self._clock.monotonic_ns()
+        if self._woken:
+            # Unset first: what comes from here on is for the step after this one.
+            self._woken = False
+            for candidate in self.instances:
+                self.touch(candidate)
         self._wake(now_ns)
         self._classify(now_ns)
         instance = self._pick()

@@ -29,7 +29,9 @@ class Read:
 
     ``rows`` may be None together with ``ended`` False: nothing is there now, ask again later. ``rejected`` are
     records that could not be decoded. ``skipped`` counts rows that the source left out because the pushed-down
-    predicate excludes them, and ``skipped_time_us`` is their greatest event time, if known (`Source.time`).
+    predicate excludes them, and ``skipped_time_us`` is their greatest event time, if known (`Source.with_time`).
+    ``watermark_us`` says that no row with an earlier event time will follow, for a source that knows better than the
+    greatest time seen less the declared delay.
     """
 
     rows: pa.RecordBatch | None = None
@@ -37,6 +39,7 @@ class Read:
     rejected: Sequence[RawRecord] = ()
     skipped: int = 0
     skipped_time_us: int | None = None
+    watermark_us: int | None = None
 
 
 NOTHING = Read()
@@ -69,6 +72,9 @@ class Source(ABC):
 
     bounded: bool = True
     """Whether the source ends by itself."""
+
+    aligned: bool = True
+    """Whether reading waits for the job's other sources that are behind in event time."""
 
     @property
     @abstractmethod
@@ -133,6 +139,29 @@ class Sink(ABC):
 
     def describe(self) -> str:
         """Say in a few words what is written, for plans and messages."""
+        return type(self).__name__
+
+
+class LookupTable(ABC):
+    """A side table that `Stream.lookup` reads as a whole, again every ``refresh_us`` microseconds (None: once)."""
+
+    refresh_us: int | None = None
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+
+    @abstractmethod
+    def load(self) -> pa.Table:
+        """Read the table as it is now. May block: after the first time it is called on a thread of its own.
+
+        Raises:
+            PenstockError: it cannot be read; the job goes on with the table it has and counts the failure.
+        """
+
+    def describe(self) -> str:
+        """Say what is read, in a few words, for plans."""
         return type(self).__name__
 
 

@@ -29,7 +29,7 @@ def to_microseconds(duration: Duration, what: str = "duration") -> int:
     """
     if isinstance(duration, datetime.timedelta):
         value = round(duration / datetime.timedelta(microseconds=1))
-    elif isinstance(duration, bool):
+    elif isinstance(duration, bool) or not isinstance(duration, str | int | float):
         raise OptionError(f"{what} must be a duration such as '10s', not {duration!r}")
     elif isinstance(duration, int | float):
         value = round(duration * 1_000_000)

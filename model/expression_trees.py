@@ -7,8 +7,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from penstock.model.errors import ExpressionError
+
 PLACE = "at"
 """The key of a node's metadata under which the user's ``file:line`` is kept."""
+
+MOST_LEVELS = 100
+"""How deep operators and functions may be nested: typing and printing a tree recur, and the caller has a stack too."""
 
 
 def place_of(node: exp.Expr) -> str:
@@ -37,6 +42,37 @@ def structure(node: Any) -> Any:
         return node.name
     given = ((key, part) for key, part in node.args.items() if part is not None and part != [])
     return (type(node).__name__, *sorted((key, structure(part)) for key, part in given))
+
+
+def levels(node: exp.Expr) -> int:
+    """Return how deep operators and functions are nested in a tree; columns, constants, parentheses do not count."""
+    deepest = 0
+    pending = [(node, 0)]
+    while pending:
+        node, above = pending.pop()
+        deepest = max(deepest, above)
+        if not isinstance(node, exp.Column):
+            below = above if isinstance(node, exp.Paren | exp.Alias) else above + 1
+            pending += [(part, below) for part in node.iter_expressions()]
+    return deepest
+
+
+def check_levels(node: exp.Expr, place: str) -> None:
+    """Refuse a tree of more than `MOST_LEVELS`.
+
+    Raises:
+        ExpressionError: it is deeper; the message names ``place``.
+    """
+    if levels(node) > MOST_LEVELS:
+        raise too_deep(f"The expression at {place} nests more than {MOST_LEVELS} operators and functions")
+
+
+def too_deep(what: str) -> ExpressionError:
+    """Return the error that begins with ``what`` and goes on with the remedies."""
+    return ExpressionError(
+        f"{what}: compute parts of it as columns with with_columns(...) first, "
+        "or use is_in([...]) in place of many comparisons."
+    )
 
 
 def bare(node: exp.Expr, keep_alias: bool = True) -> exp.Expr:

@@ -5,13 +5,14 @@ float is DOUBLE, a `decimal.Decimal` is DECIMAL; text is a value, except where a
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn, Union
 
 from sqlglot import exp as ast
 
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_methods import StructMethods, TextMethods, TimeMethods
-from penstock.model.expression_trees import PLACE, bare, place_of, sql_text, structure
+from penstock.model.expression_trees import PLACE, bare, check_levels, place_of, sql_text, structure
 from penstock.model.literals import Literal, to_node
 from penstock.model.source_location import user_location
 from penstock.model.type_names import DataTypeLike, to_arrow, to_sql_type
@@ -46,8 +47,15 @@ class Expr:
     __slots__ = ("_tree",)
 
     def __init__(self, tree: ast.Expr, place: str | None = None) -> None:
-        """Take over a tree that nobody else changes, written by the user at ``place`` (default: the caller)."""
-        tree.meta.setdefault(PLACE, place or user_location())
+        """Take over a tree that nobody else changes, written by the user at ``place``; without it, just now.
+
+        Raises:
+            ExpressionError: it was written just now, and nests too deep.
+        """
+        if place is None:
+            place = user_location()
+            check_levels(tree, place)
+        tree.meta.setdefault(PLACE, place)
         self._tree = tree
 
     @property
@@ -75,6 +83,14 @@ class Expr:
     def same_as(self, other: "Expr") -> bool:
         """Whether both are the same expression, wherever they were written."""
         return bool(structure(self._tree) == structure(other._tree))
+
+    def desc(self) -> "Ordering":
+        """Order by this expression, greatest first."""
+        return Ordering(self, descending=True)
+
+    def asc(self) -> "Ordering":
+        """Order by this expression, smallest first."""
+        return Ordering(self)
 
     def alias(self, name: str) -> "Expr":
         """Give the result this name."""
@@ -229,6 +245,14 @@ class Expr:
     def str(self) -> TextMethods:
         """Methods on text."""
         return TextMethods(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """An expression to order by, and the direction. Nulls come last in either; NaN is greater than any number."""
+
+    expression: Expr
+    descending: bool = False
 
 
 def col(name: str) -> Expr:

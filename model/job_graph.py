@@ -13,6 +13,8 @@ from penstock.model.aggregates import AggregateCall
 from penstock.model.connectors import Sink, Source
 from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId
+from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
+from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Emission, Windowing
 
@@ -110,17 +112,32 @@ class ReduceSpec:
 
 
 @dataclass(frozen=True)
-class JoinSpec:
-    """Inner join of two append-only streams on equal keys, within a window or (None) for ever.
+class AsyncFunctionSpec:
+    """Call a coroutine function per row, off the worker's thread; at most ``capacity`` rows wait for their answers.
 
-    ``output``: name of each result column, the side it comes from (0 or 1) and its name there. With a window,
-    ``window_start`` and ``window_end`` may be asked for with side -1.
+    ``ordered``: results leave in the order of their rows. A call that fails or takes longer than ``timeout_us`` is made
+    again up to ``retries`` times. ``columns`` and ``fields`` as in `RowFunctionSpec`.
     """
 
-    left_keys: tuple[Expr, ...]
-    right_keys: tuple[Expr, ...]
-    output: tuple[tuple[str, int, str], ...]
-    windowing: Windowing | None = None
+    function: Callable[..., Any]
+    fields: pa.Schema
+    columns: tuple[str, ...] | None = None
+    capacity: int = 1_000
+    ordered: bool = True
+    timeout_us: int = 10_000_000
+    retries: int = 0
+    on_error: str = "dead_letter"
+
+
+@dataclass(frozen=True)
+class TimeSpec:
+    """Take another timestamp column as event time, whose watermark is the input's less ``delay_us``.
+
+    A row whose new time is before that watermark is late; one whose time is null or out of range a dead letter.
+    """
+
+    column: str
+    delay_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,6 +165,15 @@ OperatorSpec = (
     | AggregateSpec
     | ReduceSpec
     | JoinSpec
+    | IntervalJoinSpec
+    | AsOfJoinSpec
+    | LookupSpec
+    | TopSpec
+    | FirstSpec
+    | OverSpec
+    | ProcessSpec
+    | AsyncFunctionSpec
+    | TimeSpec
     | SinkSpec
 )
 
@@ -197,6 +223,14 @@ class JobGraph:
 
     def __getitem__(self, operator: OperatorId) -> OperatorNode:
         return self.operators[operator]
+
+    def is_read(self, operator: OperatorId, output: str) -> bool:
+        """Return whether anything reads this output of `operator`."""
+        return any(
+            edge.operator == operator and edge.output == output
+            for node in self.operators.values()
+            for edge in node.inputs
+        )
 
     def consumers(self, operator: OperatorId) -> list[tuple[OperatorNode, int]]:
         """Return (operator, port) of everything that reads an output of `operator`."""

@@ -34,7 +34,10 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """Fields (without the weight column), event time (None: none is known) and changelog or append-only."""
+    """Fields (without the weight column), event time (None: none is known) and changelog or append-only.
+
+    No name begins with ``$``: operators name the columns they add inside that way.
+    """
 
     fields: pa.Schema
     time: TimeColumn | None = None
@@ -45,8 +48,11 @@ class StreamSchema:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise SchemaError(f"column {repeated[0]!r} appears twice; every column needs its own name")
-        if WEIGHT in names:
-            raise SchemaError(f"column name {WEIGHT!r} is reserved for changelogs; rename it")
+        reserved = next((name for name in names if name.startswith("$")), None)
+        if reserved is not None:
+            raise SchemaError(
+                f"column name {reserved!r} begins with '$', which is reserved; rename it, or leave it out"
+            )
         if self.time is not None and self.time.name not in names:
             raise SchemaError(f"event time column {self.time.name!r} is not among {names}")
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from penstock.model.errors import ExpressionError
-from penstock.model.expression_trees import sql_text
+from penstock.model.expression_trees import bare, check_levels, sql_text, too_deep
 from penstock.model.expressions import Expr
 from penstock.model.functions import FUNCTIONS, VARIADIC
 from penstock.model.source_location import user_location
@@ -22,13 +22,16 @@ def sql(text: str) -> Expr:
     """Read one SQL expression.
 
     Raises:
-        ExpressionError: it does not parse, or uses something that expressions do not have.
+        ExpressionError: it does not parse, or nests too deep, or uses something that expressions do not have.
     """
     place = user_location()
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
     except SqlglotError as error:
         raise ExpressionError(f"The SQL expression {text!r} at {place} does not parse{_where(error)}.") from None
+    except RecursionError:
+        raise too_deep(f"The SQL expression at {place} nests too deep to be read") from None
+    check_levels(tree, place)
     try:
         return Expr(_read(tree), place)
     except _ForeignError as error:
@@ -62,7 +65,6 @@ _KEPT = (
     exp.And,
     exp.Or,
     exp.Not,
-    exp.Paren,
     exp.Is,
     exp.Between,
     exp.In,
@@ -182,6 +184,11 @@ def _distinct(node: exp.Expr) -> exp.Expr:
     return exp.Not(this=exp.NullSafeEQ(this=_read(node.this), expression=_read(node.expression)))
 
 
+def _paren(node: exp.Expr) -> exp.Expr:
+    """One pair of parentheses says as much as many, which would only make the tree deep."""
+    return exp.Paren(this=_read(bare(node)))
+
+
 def _concat(node: exp.Expr) -> exp.Expr:
     return _call("concat", *node.expressions)
 
@@ -224,6 +231,7 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
     exp.TryCast: _cast,
     exp.NullSafeNEQ: _distinct,
     exp.Concat: _concat,
+    exp.Paren: _paren,
     exp.Trim: _trim,
     exp.Extract: _extract,
     exp.TimestampTrunc: _truncate,

@@ -14,6 +14,7 @@ __all__ = [
     "ENDED",
     "NOTHING",
     "BadRecordError",
+    "BatchProcess",
     "BugError",
     "ExpressionError",
     "FatalError",
@@ -25,6 +26,7 @@ __all__ = [
     "OptionError",
     "PenstockError",
     "PlanError",
+    "Process",
     "RawRecord",
     "Read",
     "Reader",
@@ -57,8 +59,12 @@ __all__ = [
     "global_window",
     "hash_",
     "hopping",
+    "join",
     "last",
+    "list_state",
     "lit",
+    "lookup_table",
+    "map_state",
     "max_",
     "mean",
     "min_",
@@ -70,6 +76,7 @@ __all__ = [
     "read_memory",
     "read_nexmark",
     "read_parquet",
+    "reducing_state",
     "run",
     "session",
     "sliding",
@@ -78,6 +85,7 @@ __all__ = [
     "stddev",
     "sum_",
     "tumbling",
+    "value_state",
     "variance",
     "when",
 ]
@@ -112,6 +120,8 @@ _MODULES = {
     ),
     "model.expression_functions": ("coalesce", "concat", "hash_", "nullif", "when"),
     "model.expressions": ("col", "lit"),
+    "model.process": ("BatchProcess", "Process"),
+    "model.process_states": ("list_state", "map_state", "reducing_state", "value_state"),
     "model.sql_reader": ("sql",),
     "model.windows": ("WindowAssigner",),
     "aggregates": (
@@ -133,6 +143,8 @@ _MODULES = {
         "variance",
     ),
     "job": ("Handle", "Job", "run", "start"),
+    "join_verbs": ("join",),
+    "lookup_tables": ("lookup_table",),
     "plan_text": ("explain",),
     "readers": (
         "read",
@@ -195,6 +207,8 @@ if TYPE_CHECKING:
     from penstock.engine.connectors.nexmark_config import NexmarkConfig
     from penstock.engine.metrics import JobMetrics
     from penstock.job import Handle, Job, run, start
+    from penstock.join_verbs import join
+    from penstock.lookup_tables import lookup_table
     from penstock.model.aggregates import UserAggregate
     from penstock.model.connectors import (
         ENDED,
@@ -222,6 +236,8 @@ if TYPE_CHECKING:
     )
     from penstock.model.expression_functions import coalesce, concat, hash_, nullif, when
     from penstock.model.expressions import col, lit
+    from penstock.model.process import BatchProcess, Process
+    from penstock.model.process_states import list_state, map_state, reducing_state, value_state
     from penstock.model.sql_reader import sql
     from penstock.model.windows import WindowAssigner
     from penstock.plan_text import explain

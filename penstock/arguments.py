@@ -12,16 +12,18 @@ from typing import Any
 
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import OptionError, PlanError
-from penstock.model.expressions import Expr, col, to_expr
+from penstock.model.expressions import Expr, Ordering, col, to_expr
 from penstock.model.source_location import user_location
 from penstock.model.windows import Window, Windowing
 
 Column = str | Expr
+Order = str | Expr | Ordering
 
 _EXAMPLES = {
     "map": "map(lambda row: {**row}), or with_columns(...) for expressions",
     "flat_map": "flat_map(lambda row: [row, row])",
     "map_batches": "map_batches(lambda batch: batch)",
+    "map_async": "map_async(fetch), where fetch is an async function of the row",
     "reduce": "reduce(lambda older, newer: newer)",
     "for_each_batch": "for_each_batch(print)",
 }
@@ -112,6 +114,26 @@ def named(verb: str, columns: Sequence[object]) -> list[tuple[str, Expr]]:
 def keywords(columns: Mapping[str, Column]) -> list[tuple[str, Expr]]:
     """Return columns given by keyword; text names a column, any other value is a constant."""
     return [(name, col(item) if isinstance(item, str) else to_expr(item)) for name, item in columns.items()]
+
+
+def orderings(verb: str, by: object) -> tuple[Ordering, ...]:
+    """Return what to order by.
+
+    Raises:
+        PlanError: something is neither a column nor an expression, or there is nothing.
+    """
+    chosen: list[Ordering] = []
+    for item in by if isinstance(by, list | tuple) else [by]:
+        if isinstance(item, Ordering):
+            chosen.append(item)
+        elif isinstance(item, str | Expr):
+            chosen.append(Ordering(col(item) if isinstance(item, str) else item))
+        else:
+            write = 'write by=col("price").desc()'
+            raise refusal(f"{verb}() orders by columns and expressions, not {shown(item)}; {write}")
+    if not chosen:
+        raise refusal(f'{verb}() needs something to order by; write by=col("price").desc()')
+    return tuple(chosen)
 
 
 def aggregates(calls: Mapping[str, AggregateCall]) -> tuple[tuple[str, AggregateCall], ...]:

@@ -8,6 +8,7 @@ environment is not fit.
 import ast
 import importlib.util
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -167,6 +168,25 @@ def doctor(context: typer.Context, as_json: Json = False, debug: Debug = False) 
                 typer.echo(f"{status}  {check.name:<{width}}  {check.finding}{advice}")
     if any(check.status == FAIL for check in checks):
         raise typer.Exit(UNFIT)
+
+
+@app.command()
+def init(
+    context: typer.Context,
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The new directory; the project is called like it.")],
+    debug: Debug = False,
+) -> None:
+    """Write a small project to begin with: a pipeline over a sample file, and its tests."""
+    with _answering(debug or context.obj):
+        from penstock.new_project import write_project
+
+        written = write_project(name)
+        typer.echo("wrote")
+        for path in written:
+            typer.echo(f"  {path}")
+        typer.echo(f"now\n  cd {shlex.quote(str(name))}")
+        for line in ("penstock run pipeline.py", "penstock explain pipeline.py", "pytest"):
+            typer.echo(f"  {line}")
 
 
 def _add_commands(given: Sequence[str]) -> None:

@@ -210,9 +210,9 @@ def default_name() -> str:
     return program if program and not program.startswith("-") else "job"
 
 
-def embed(job: Job, options: RunOptions) -> EmbeddedJob:
-    """Plan a job and make it ready to run in this process."""
-    return EmbeddedJob(options.name, job.plan(options.parallelism), options.loop, options.job_directory)
+def embed(job: Job, options: RunOptions, **shell: Any) -> EmbeddedJob:
+    """Plan a job and make it ready to run in this process; ``shell`` is what tests hand to `EmbeddedJob`."""
+    return EmbeddedJob(options.name, job.plan(options.parallelism), options.loop, options.job_directory, **shell)
 
 
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:

@@ -2,15 +2,21 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from penstock.job import Job
+from penstock.model.config import check_count
 from penstock.model.connectors import Sink, Writer
+from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, SinkSpec
+
+if TYPE_CHECKING:
+    from penstock.preview import Preview
 
 _EYE = OperatorId("$picture")
 
@@ -27,6 +33,19 @@ class Picture:
         from penstock.plan_text import explain
 
         return explain(plan_up_to(self.job, self._operator, self._output))
+
+    def preview(self, rows: int = 20, *, timeout: Duration = "10s") -> "Preview":
+        """Run what leads to this stream and return its first rows, at most ``rows``; sinks stay untouched.
+
+        It ends when the rows are there, the input has ended, or ``timeout`` is over. Notebooks show it as a table.
+
+        Raises:
+            OptionError: ``rows`` is below 1.
+        """
+        from penstock.preview import preview
+
+        check_count("rows", rows)
+        return preview(self.job, self._operator, self._output, rows, to_microseconds(timeout, "timeout") / 1e6)
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
@@ -64,15 +83,19 @@ def plan_up_to(job: Job, operator: OperatorId, output: str) -> ExecutionGraph:
     """
     from penstock.engine.planner import plan
 
-    graph = JobGraph({key: node for key, node in job.graph.operators.items() if not isinstance(node.spec, SinkSpec)})
-    schema = graph[operator].outputs[output]
-    spec = SinkSpec(_Eye(), "changelog" if schema.changelog else "append")
-    graph.add(OperatorNode(_EYE, str(_EYE), spec, (Input(operator, output),), {}))
-    planned = plan(graph, 1)
+    planned = plan(graph_up_to(job, operator, output, _Eye()), 1)
     operators = {key: node for key, node in planned.graph.operators.items() if key != _EYE}
     tasks = (replace(task, operators=tuple(key for key in task.operators if key != _EYE)) for task in planned.tasks)
     edges = tuple(edge for edge in planned.edges if edge.consumer != _EYE)
     return ExecutionGraph(JobGraph(operators), tuple(task for task in tasks if task.operators), edges)
+
+
+def graph_up_to(job: Job, operator: OperatorId, output: str, sink: Sink) -> JobGraph:
+    """Return the job's graph with one sink in place of its own: on this output, for all its columns."""
+    graph = JobGraph({key: node for key, node in job.graph.operators.items() if not isinstance(node.spec, SinkSpec)})
+    mode = "changelog" if graph[operator].outputs[output].changelog else "append"
+    graph.add(OperatorNode(_EYE, str(_EYE), SinkSpec(sink, mode), (Input(operator, output),), {}))
+    return graph
 
 
 class _Eye(Sink):

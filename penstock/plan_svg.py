@@ -11,7 +11,8 @@ from itertools import pairwise
 from penstock.layered_layout import Box, lay_out
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.job_graph import OperatorNode, SinkSpec, SourceSpec
-from penstock.plan_words import chain, display_name, edge_text, legend, summary, task_text, words
+from penstock.operator_words import words
+from penstock.plan_words import chain, display_name, edge_text, legend, side_output, summary, task_text
 
 CUT_CHARACTERS = 56
 """Longer lines are cut; the whole text is the box's tooltip."""
@@ -99,9 +100,10 @@ def _card(graph: ExecutionGraph, task: Task, channels: list[Edge]) -> _Card:
     for node, depth in chain(graph, task):
         described = words(node)
         texts = [described.headline, *(f"{label}: {text}" for label, text in described.details)]
-        lines.append(_Line(_cut(display_name(node)), "name", depth * _INDENT))
+        name = side_output(graph, node.id) + display_name(node)
+        lines.append(_Line(_cut(name), "name", depth * _INDENT))
         lines += [_Line(_cut(text), "detail", (depth + 1) * _INDENT) for text in texts]
-        tooltip += [display_name(node), *(f"  {text}" for text in texts)]
+        tooltip += [name, *(f"  {text}" for text in texts)]
         style = _style(node) or style
     arriving = [edge_text(graph, edge) for edge in channels if edge.consumer in task.operators]
     labels = max((len(text) for text in arriving), default=0) * _LABEL_CHARACTER + 16

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
-from penstock.model.job_graph import OperatorNode
+from penstock.model.job_graph import MAIN, OperatorNode
+from penstock.operator_words import words
 from penstock.plan_words import (
     chain,
     display_name,
     edge_text,
     legend,
+    side_output,
     summary,
     task_text,
-    words,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def mermaid(graph: ExecutionGraph) -> str:
         lines += [f'        {ids[node.id]}["{_label(node)}"]' for node, _ in chain(graph, task)]
         for edge in graph.edges:
             if edge.chained and edge.consumer in task.operators:
-                lines.append(f"        {ids[edge.producer]} --> {ids[edge.consumer]}")
+                label = "" if edge.output == MAIN else f'|"{_escape(edge.output)}"|'
+                lines.append(f"        {ids[edge.producer]} -->{label} {ids[edge.consumer]}")
         lines.append("    end")
     for edge in graph.edges:
         if not edge.chained:
@@ -101,7 +103,7 @@ class _Forest:
 
     def _child(self, edge: Edge) -> _Branch:
         if edge.chained:
-            return self.grow(edge.consumer)
+            return self.grow(edge.consumer, side_output(self._graph, edge.consumer))
         task = self._graph.task_of(edge.consumer)
         inputs = len(self._graph.incoming(edge.consumer))
         self._awaited[task.id] = self._awaited.get(task.id, inputs) - 1

@@ -37,7 +37,8 @@ def read(
     """Read from any source.
 
     ``time`` names the timestamp column that is the event time, ``watermark`` how late behind the newest row another
-    one may come. ``on_error`` says what becomes of bad records: ``dead_letter``, ``skip`` (both counted) or ``fail``.
+    one may come. ``on_error`` says what becomes of bad records: ``dead_letter``, ``skip`` (both counted) or ``fail``;
+    dead letters can be had as a stream by ``side_output("dead_letter")``.
 
     Raises:
         SchemaError: there is no such column, or it is no timestamp.
@@ -129,6 +130,10 @@ def read_iterable(
 
     An item that is None means that there is nothing now. With ``bounded=False`` a silent iterable is idle after a
     while, and no longer holds back the watermark of what it is joined with.
+
+    A thread of its own pulls the items, at the most about 131,072 rows ahead of what is processed, so that the
+    iterable may block. `Handle.stop` drops what was pulled but not yet read: an iterator has given those items away,
+    a function makes a new one that starts over.
     """
     source = IterableSource(items, schema=to_arrow_schema(schema), bounded=bounded)
     return read(source, time=time, watermark=watermark, on_error=on_error, job=job)

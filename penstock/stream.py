@@ -11,49 +11,47 @@ import pyarrow as pa
 
 from penstock.arguments import (
     Column,
+    Order,
     check_condition,
     check_function,
     keywords,
     refusal,
     return_annotation,
-    shown,
-    windowing,
-)
-from penstock.arguments import (
-    aggregates as checked_aggregates,
 )
 from penstock.arguments import (
     named as named_columns,
 )
-from penstock.job import Job, located
-from penstock.joins import join_spec
+from penstock.async_functions import async_spec
+from penstock.job import Job
+from penstock.join_verbs import Joins, check_streams
+from penstock.keyed_stream import KeyedStream, WindowedStream
 from penstock.model.aggregates import AggregateCall
 from penstock.model.config import check_count, check_on_error
 from penstock.model.durations import Duration, to_microseconds
-from penstock.model.errors import PlanError, SchemaError
+from penstock.model.errors import SchemaError
 from penstock.model.expressions import Expr, col
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
-    AggregateSpec,
     BatchFunctionSpec,
     FilterSpec,
     Input,
     OperatorSpec,
     ProjectSpec,
-    ReduceSpec,
     RowFunctionSpec,
     SplitSpec,
+    TimeSpec,
     UnionSpec,
 )
+from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import Fields, StreamSchema, check_names, to_arrow_schema
 from penstock.model.source_location import user_location
-from penstock.model.windows import Emission, Window, Windowing
+from penstock.model.windows import Window, Windowing
 from penstock.pictures import Picture
 from penstock.sinks import Writes
 
 
-class Stream(Writes, Picture):
+class Stream(Writes, Picture, Joins):
     """An output of an operator. Immutable: methods return new streams."""
 
     def __init__(self, job: Job, operator: OperatorId, output: str = MAIN, exchange: str | None = None) -> None:
@@ -116,13 +114,16 @@ class Stream(Writes, Picture):
 
         A function whose parameters are all named like columns gets just these columns. ``schema`` describes what it
         returns; without it, the return annotation if that is a dataclass, else the stream's own.
+
+        The result keeps event time if it has the time column in its type. The function may change the times; rows it
+        dates before the watermark that has already passed are late for the operators behind it, and counted there.
         """
         return self._add(self._row_function("map", function, schema, on_error), "map")
 
     def flat_map(
         self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: str = "dead_letter"
     ) -> "Stream":
-        """Call a function for every row that returns any number of rows; otherwise like `map`."""
+        """Call a function for every row that returns any number of rows; otherwise, event time too, like `map`."""
         return self._add(self._row_function("flat_map", function, schema, on_error), "flat_map")
 
     def map_batches(
@@ -136,7 +137,7 @@ class Stream(Writes, Picture):
         """Call a function for every batch, given as ``pyarrow``, ``polars``, ``pandas`` or ``numpy`` (dict of arrays).
 
         It returns anything with the Arrow PyCapsule interface, or a dict of columns. ``schema`` describes the result;
-        without it, the stream's own.
+        without it, the stream's own. Event time is kept as by `map`.
         """
         check_function("map_batches", function)
         fields = self.schema if schema is None else to_arrow_schema(schema)
@@ -166,7 +167,7 @@ class Stream(Writes, Picture):
 
     def union(self, *others: "Stream") -> "Stream":
         """Merge with streams of the same columns."""
-        _check_streams("union", others)
+        check_streams("union", others)
         return self._add(UnionSpec(), "union", *others)
 
     def split(self, **conditions: Expr) -> dict[str, "Stream"]:
@@ -180,6 +181,9 @@ class Stream(Writes, Picture):
 
     def side_output(self, name: str) -> "Stream":
         """Return another output of the last operator, for example the ``"late"`` rows of a window.
+
+        ``"dead_letter"`` has the records it could not read or process, with the columns operator, position, error,
+        traceback, text and raw_base64; once it is read, they go there and not to the job's file.
 
         Raises:
             PlanError: there is no such output; the message lists them.
@@ -204,29 +208,67 @@ class Stream(Writes, Picture):
         """Aggregate all rows; the result is updating."""
         return KeyedStream(self, ()).agg(**aggregates)
 
-    def join(
-        self,
-        other: "Stream",
-        on: Column | Sequence[Column] | None = None,
-        *,
-        left_on: Column | Sequence[Column] | None = None,
-        right_on: Column | Sequence[Column] | None = None,
-        window: Windowing | Window | None = None,
-        suffix: str = "_right",
-    ) -> "Stream":
-        """Inner join on equal keys, within a window or, without one, for ever; both sides must be append-only.
+    def top(self, rows: int, by: Order | Sequence[Order], *, rank: str | None = None) -> "Stream":
+        """Keep the first rows of the whole stream by an order; see `KeyedStream.top`. The result is updating."""
+        return KeyedStream(self, ()).top(rows, by, rank=rank)
 
-        The result has the columns of this stream, then those of the other one without keys of the same name; a name
-        that both have gets ``suffix`` on the right. With a window, ``window_start`` and ``window_end`` are added
-        unless a side has such columns. Null keys never match.
+    def distinct(self, *columns: Column) -> "Stream":
+        """Keep each different row, or combination of these columns, once.
+
+        Append-only input gives append-only output: a row leaves as soon as it is new.
         """
-        _check_streams("join", (other,))
-        chosen = None if window is None else windowing(window, "join")
-        try:
-            spec = join_spec(self._schema, other._schema, on, left_on, right_on, chosen, suffix)
-        except PlanError as error:
-            raise located(error, user_location()) from None
-        return self._add(spec, "join", other)
+        named = named_columns("distinct", columns or self.schema.names)
+        if self.updating:
+            return KeyedStream(self, tuple(named)).agg()
+        return self._project(named, "distinct")._add(
+            FirstSpec(tuple((name, col(name)) for name, _ in named), True), "distinct"
+        )
+
+    def event_time(self, column: str, delay: Duration = 0) -> "Stream":
+        """Take another timestamp column as event time, for example when an auction ends instead of when it began.
+
+        The watermark stays what it is, less ``delay``: rows whose new time is before it are late.
+
+        Raises:
+            PlanError: there is no such column, it is no timestamp, or the stream has no watermarks.
+        """
+        return self._add(TimeSpec(column, to_microseconds(delay, "delay")), "event_time")
+
+    def map_async(
+        self,
+        function: Callable[..., Any],
+        schema: Fields | None = None,
+        *,
+        capacity: int = 1_000,
+        ordered: bool = True,
+        timeout: Duration = "10s",
+        retries: int = 0,
+        on_error: str = "dead_letter",
+    ) -> "Stream":
+        """Call an async function for every row, many at a time, on a thread of their own; otherwise like `map`.
+
+        At most ``capacity`` rows wait for answers; beyond that the stream waits. ``ordered``: results leave in the
+        order of their rows, else as they come, though never across a watermark. A call that fails or takes longer
+        than ``timeout`` is made again up to ``retries`` times, then its row is a bad record.
+
+        Raises:
+            PlanError: it is no async function.
+            OptionError: ``capacity`` is below 1, or ``retries`` negative.
+        """
+        plain = self._row_function("map_async", function, schema, on_error)
+        spec = async_spec(plain, capacity, ordered, timeout, retries)
+        return self._add(spec, "map_async")
+
+    def _time(self, verb: str) -> Expr:
+        """Return the event time column, which ``verb`` needs.
+
+        Raises:
+            PlanError: the stream has none.
+        """
+        time = self._schema.time
+        if time is None:
+            raise refusal(f"{verb} needs event time, but the stream has none; declare it at the source with time=...")
+        return col(time.name)
 
     def _row_function(
         self, kind: str, function: Callable[..., Any], schema: Fields | None, on_error: str
@@ -273,72 +315,3 @@ class Stream(Writes, Picture):
 
     def _input(self) -> Input:
         return Input(self._operator, self._output, exchange=self._exchange)
-
-
-class KeyedStream:
-    """A stream grouped by key; aggregate it, reduce it or put it into windows."""
-
-    def __init__(self, stream: Stream, keys: tuple[tuple[str, Expr], ...], emission: Emission | None = None) -> None:
-        """Remember the keys; see `Stream.key_by`."""
-        self._stream = stream
-        self._keys = keys
-        self._emission = emission or Emission("updates")
-
-    def window(self, window: Windowing | Window) -> "WindowedStream":
-        """Group each key's rows by a window."""
-        return WindowedStream(self._stream, self._keys, windowing(window))
-
-    def emit(self, *, every: Duration) -> "KeyedStream":
-        """Emit changes at most once per ``every`` of processing time (default 1 s; 0 after every batch)."""
-        return KeyedStream(self._stream, self._keys, Emission("updates", to_microseconds(every, "every")))
-
-    def agg(self, **aggregates: AggregateCall) -> Stream:
-        """Aggregate each key; the result is updating. Without aggregates: the distinct keys."""
-        spec = AggregateSpec(self._keys, checked_aggregates(aggregates), None, self._emission)
-        return self._stream._add(spec, "agg")
-
-    def reduce(self, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]) -> Stream:
-        """Fold each key's rows in event-time order with a function of two rows; the result is updating."""
-        check_function("reduce", function)
-        return self._stream._add(ReduceSpec(self._keys, function, None, self._emission), "reduce")
-
-
-class WindowedStream:
-    """A stream grouped by window, and by key if it has one."""
-
-    def __init__(self, stream: Stream, keys: tuple[tuple[str, Expr], ...], windowing: Windowing) -> None:
-        """Remember keys and window; see `KeyedStream.window`."""
-        self._stream = stream
-        self._keys = keys
-        self._windowing = windowing
-
-    def emit(self, mode: str = "updates", *, every: Duration | None = None) -> "WindowedStream":
-        """Choose when results leave: ``"final"`` (default), ``"updates"``, or ``every="1s"`` of processing time."""
-        emission = Emission(mode) if every is None else Emission("updates", to_microseconds(every, "every"))
-        old = self._windowing
-        return WindowedStream(self._stream, self._keys, Windowing(old.window, old.lateness_us, old.clock, emission))
-
-    def allowed_lateness(self, lateness: Duration) -> "WindowedStream":
-        """Let each window take rows for this long after its end."""
-        old = self._windowing
-        lateness_us = to_microseconds(lateness, "lateness")
-        return WindowedStream(self._stream, self._keys, Windowing(old.window, lateness_us, old.clock, old.emission))
-
-    def agg(self, **aggregates: AggregateCall) -> Stream:
-        """Aggregate each window (and key); rows have ``window_start`` and ``window_end``."""
-        spec = AggregateSpec(self._keys, checked_aggregates(aggregates), self._windowing, self._windowing.emission)
-        return self._stream._add(spec, "agg")
-
-    def reduce(self, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]) -> Stream:
-        """Fold the rows of each window (and key) in event-time order with a function of two rows."""
-        check_function("reduce", function)
-        spec = ReduceSpec(self._keys, function, self._windowing, self._windowing.emission)
-        return self._stream._add(spec, "reduce")
-
-
-def _check_streams(verb: str, others: Sequence[object]) -> None:
-    for other in others:
-        if not isinstance(other, Stream):
-            write = 'join(other, on="item")' if verb == "join" else "union(other)"
-            what = "a grouped stream without agg()" if isinstance(other, KeyedStream | WindowedStream) else shown(other)
-            raise refusal(f"{verb}() takes streams, not {what}; write {write} with a stream of the same job")

@@ -47,30 +47,79 @@ def store_cells(
 
 
 @jit
+def add_marks(
+    items: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    lanes: NDArray[np.int64],
+    marks: NDArray[np.int64],
+    distinct: NDArray[np.int64],
+    effects: NDArray[np.int8],
+) -> None:
+    """Set lanes[i] (bits; the lowest if there are none) in the mark of items[i].
+
+    ``distinct[owner]`` follows as the number of its marks, lane by lane; ``effects[i]`` is what row i did to it in the
+    lowest lane.
+    """
+    for i in range(items.size):
+        item = items[i]
+        fresh = (lanes[i] if lanes.size else 1) & ~marks[item, 0]
+        effects[i] = fresh & 1
+        if fresh:
+            marks[item, 0] |= fresh
+            for lane in range(distinct.shape[1]):
+                distinct[owners[i], lane] += fresh >> lane & 1
+
+
+@jit
 def add_counts(
     items: NDArray[np.int64],
     owners: NDArray[np.int64],
     changes: NDArray[np.int64],
+    lanes: NDArray[np.int64],
     counts: NDArray[np.int64],
     distinct: NDArray[np.int64],
+    effects: NDArray[np.int8],
     gone: NDArray[np.int64],
 ) -> int:
-    """Add changes[i] (1 if there are none) to the count of items[i], and keep distinct[owner] = its positive counts.
+    """Add changes[i] (1 if there are none) to the counts of items[i] in its lanes (bits; the lowest if there are none).
+
+    ``distinct[owner]`` follows as the number of its positive counts, lane by lane; ``effects[i]`` is what row i did to
+    it in the lowest lane.
 
     Returns:
-        How many items, written to `gone`, have a count of zero now; each once.
+        How many items, written to `gone`, have no count but zero now; each once.
     """
+    width = counts.shape[1]
+    doubtful = False
     for i in range(items.size):
-        before = counts[items[i]]
-        after = before + (changes[i] if changes.size else 1)
-        counts[items[i]] = after
-        distinct[owners[i]] += (after > 0) - (before > 0)
+        change = changes[i] if changes.size else 1
+        chosen = lanes[i] if lanes.size else 1
+        item = items[i]
+        owner = owners[i]
+        effect = 0
+        for lane in range(width):
+            if chosen >> lane & 1:
+                before = counts[item, lane]
+                after = before + change
+                counts[item, lane] = after
+                turned = (after > 0) - (before > 0)
+                distinct[owner, lane] += turned
+                if lane == 0:
+                    effect = turned
+        effects[i] = effect
+        doubtful |= change <= 0 or chosen == 0 or counts[item, 0] <= 0
     filled = 0
+    if not doubtful:
+        return filled
     for i in range(items.size):
-        if counts[items[i]] == 0:
-            counts[items[i]] = _TAKEN
-            gone[filled] = items[i]
+        item = items[i]
+        empty = True
+        for lane in range(width):
+            empty &= counts[item, lane] == 0
+        if empty:
+            counts[item, 0] = _TAKEN
+            gone[filled] = item
             filled += 1
     for i in range(filled):
-        counts[gone[i]] = 0
+        counts[gone[i], 0] = 0
     return filled

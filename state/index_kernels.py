@@ -144,12 +144,14 @@ def settle(
     counters: NDArray[np.int64],
     begin: int,
     create: bool,
+    ahead: int,
     located: NDArray[np.int64],
     fresh: NDArray[np.int64],
 ) -> int:
     """Find (or create) the slots of the rows from `begin` on that `guess` left ABSENT or UNSETTLED, in order.
 
-    Stops early where a key must be created and there is no slot or no room in the arena for it.
+    With ``ahead`` > 0 the table is prefetched for that many rows. Stops early where a key must be created and there is
+    no slot or no room in the arena for it.
 
     Returns:
         The first row not done.
@@ -164,8 +166,14 @@ def settle(
     arena_at = address(arena)
     start_at = rows.shape[1] - 2
     length_at = rows.shape[1] - 1
+    table_at = address(table)
     mask = np.uint64(table.size - 1)
     for i in range(begin, hashes.size):
+        if ahead and i + ahead < hashes.size and located[i + ahead] < 0:
+            h = hashes[i + ahead]
+            if prefix.size:
+                h = table_hash(h, prefix[i + ahead])
+            prefetch(table_at + np.int64((h & mask) << _3))
         if located[i] >= 0:
             continue
         h = hashes[i]

@@ -155,6 +155,7 @@ class KeyIndex:
                 self._counters,
                 done,
                 create,
+                _PREFETCH_AHEAD if len(self._table) >= _PREFETCH_FROM else 0,
                 located,
                 fresh,
             )

@@ -36,8 +36,8 @@ def new_column(spec: ColumnSpec, account: Account) -> Column:
             return FixedColumn(dtype, account)
         case Text(type_):
             return MemoryTextCells(type_, account)
-        case Bag(type_):
-            return MemoryBagCells(type_, account)
+        case Bag(type_, lanes, counted):
+            return MemoryBagCells(type_, account, lanes, counted)
         case Objects():
             return ObjectColumn(spec, account)
 

@@ -86,6 +86,14 @@ class MemoryStore(StateStore):
         """Return the names of tables and logs, sorted."""
         return sorted([*self._tables, *self._logs])
 
+    def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield every table's and log's name with rows of it."""
+        for name, table in self._tables.items():
+            for rows in table.scan(range(1), 1):
+                yield name, rows
+        for name, log in self._logs.items():
+            yield name, log.take(log.live())
+
     def _refuse_if_taken(self, name: str, others: dict[str, Any]) -> None:
         if name in others:
             raise SchemaError(f"operator {self._budget.owner!r} uses the name {name!r} for both a table and a log.")

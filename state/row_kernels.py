@@ -7,7 +7,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.intrinsics import address, load8, load64
+from penstock.state.intrinsics import address, load8, load64, prefetch, store64
 from penstock.state.jit import jit
 from penstock.state.kernels import copy_bytes
 
@@ -16,6 +16,8 @@ VALIDITY, VALUES, DATA, OFFSET, COLUMN_FIELDS = 0, 1, 2, 3, 4
 
 _0, _1, _7, _32 = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_WORD_BYTES = 8
+_AHEAD, _LINE_BYTES, _FETCHED_BYTES = 8, 64, 256
 
 
 @jit
@@ -105,6 +107,11 @@ def gather_values(
 ) -> None:
     """Write the values, `width` bytes each, of these rows."""
     target = address(values)
+    if width == _WORD_BYTES:
+        for i in range(rows.size):
+            at = rows[i] + entries[chunks[i], field + OFFSET]
+            store64(target + _WORD_BYTES * i, load64(entries[chunks[i], field + VALUES] + _WORD_BYTES * at))
+        return
     for i in range(rows.size):
         at = rows[i] + entries[chunks[i], field + OFFSET]
         copy_bytes(entries[chunks[i], field + VALUES] + at * width, target + i * width, width)
@@ -134,4 +141,10 @@ def copy_spans(starts: NDArray[np.int64], offsets: NDArray[np.int64], data: NDAr
     """Copy the byte strings at these addresses to their offsets."""
     target = address(data)
     for i in range(starts.size):
+        ahead = i + _AHEAD
+        if ahead < starts.size:
+            # The strings lie anywhere, and waiting for each would cost twice what copying does.
+            length = offsets[ahead + 1] - offsets[ahead]
+            for line in range(0, min(length, _FETCHED_BYTES), _LINE_BYTES):
+                prefetch(starts[ahead] + line)
         copy_bytes(starts[i], target + offsets[i], offsets[i + 1] - offsets[i])

@@ -35,9 +35,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """A column whose cell is a multiset of values of this type (value -> signed count)."""
+    """A column whose cell is a multiset of values of this type (value -> signed count).
+
+    With several ``lanes`` (at most 63) a value has as many counts: that many multisets over much the same values. What
+    is not ``counted`` is a set: a value is in it (count 1) or not, and never leaves it.
+    """
 
     type: pa.DataType
+    lanes: int = 1
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +201,26 @@ class TextCells(ABC):
 
 
 class BagCells(ABC):
-    """The cells of one `Bag` column: each a multiset of values, which are equal as keys are (one NaN, 1.0 is 1.00)."""
+    """The cells of one `Bag` column: each a multiset of values, which are equal as keys are (one NaN, 1.0 is 1.00).
+
+    With several lanes ``distinct`` and counts have a second axis for them.
+    """
 
     @abstractmethod
-    def add(self, slots: Slots, values: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
+    def add(
+        self,
+        slots: Slots,
+        values: pa.Array,
+        counts: NDArray[np.int64] | None = None,
+        lanes: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int8]:
         """Add counts[i] (default 1, may be negative) of values[i] to the bag of slots[i]; null values count as values.
 
-        A value whose count reaches zero is forgotten; a negative count is kept (a retraction before its insert).
+        Bit j of lanes[i] (default: the lowest) says whether lane j counts the row. A value all of whose counts reach
+        zero is forgotten; a negative count is kept (a retraction before its insert). A set takes no counts.
+
+        Returns:
+            By how much each row changed the number of distinct values of its slot, in the lowest lane.
 
         Raises:
             StateBudgetError: there is no room for the values; nothing was added.
@@ -254,6 +273,10 @@ class StateStore(ABC):
     @abstractmethod
     def names(self) -> Sequence[str]:
         """Return the names of tables and logs, sorted."""
+
+    @abstractmethod
+    def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield every table's and log's name with rows of it, a table's as `KeyedTable.scan` does; for people."""
 
 
 class RowLog(ABC):

@@ -3,10 +3,13 @@
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.job import Job
+from penstock.lookup_tables import lookup_table
+from penstock.model.connectors import LookupTable
 from penstock.model.errors import UserError
 from penstock.readers import read_nexmark, read_parquet
 from penstock.stream import Stream
@@ -14,6 +17,9 @@ from penstock.stream import Stream
 KINDS = ("person", "auction", "bid")
 WATERMARK = "4s"
 """How late an event may come: the reference's watermark delay."""
+
+SIDE_INPUT = pa.schema({"key": pa.int64(), "value": pa.string()})
+SIDE_INPUT_KEYS = 10_000
 
 
 class Events:
@@ -38,6 +44,15 @@ class Events:
     def bid(self) -> Stream:
         """Bids: auction, bidder, price, channel, url, dateTime, extra."""
         return self._read("bid")
+
+    @cached_property
+    def side_input(self) -> LookupTable:
+        """A side table of ``key`` and ``value``: ``side_input.csv`` in the directory, or 10,000 keys as text."""
+        file = None if isinstance(self._source, NexmarkConfig) else self._source / "side_input.csv"
+        if file is not None and file.is_file():
+            return lookup_table(file, schema=SIDE_INPUT)
+        keys = pa.array(range(SIDE_INPUT_KEYS), pa.int64())
+        return lookup_table(pa.table([keys, keys.cast(pa.string())], schema=SIDE_INPUT))
 
     def _read(self, kind: str) -> Stream:
         if isinstance(self._source, NexmarkConfig):

@@ -14,10 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import NO_SIGNS, build
+from penstock.engine.accumulators.bags import DISTINCT, MOST_LANES, CountDistinct, count_distinct
 from penstock.engine.accumulators.cells import INTEGER, TableAccumulator
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.registry import make_accumulator
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
+from penstock.engine.kernels.scan import scan_counts
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr
@@ -34,7 +36,7 @@ class Aggregation:
     """What the aggregates of one operator keep and return.
 
     ``input_types[j]`` are the types of the inputs of ``calls[j]``; ``updating`` says that rows can
-    be retracted.
+    be retracted. Without ``sharing`` every aggregate has state of its own.
 
     Raises:
         ExpressionError: an aggregate does not take its inputs.
@@ -48,6 +50,7 @@ class Aggregation:
         calls: Sequence[AggregateCall],
         input_types: Sequence[Sequence[pa.DataType]],
         updating: bool = False,
+        sharing: bool = True,
     ) -> None:
         self.operator = operator
         self.names = tuple(names)
@@ -63,7 +66,11 @@ class Aggregation:
                     "append-only stream"
                 )
             self.accumulators.append(accumulator)
-            self.owners.append(self._owner(len(self.owners)))
+            self.owners.append(self._owner(len(self.owners)) if sharing else len(self.owners))
+        self.lanes = self._lanes()
+        for members in self.lanes.values():
+            for lane, index in enumerate(members):
+                self.accumulators[index] = count_distinct(input_types[index][0], updating, len(members), lane)
 
     def columns(self) -> dict[str, ColumnSpec]:
         """Return the state columns for a `TableSpec`: ``rows``, then ``a0.`` ... of the first
@@ -100,10 +107,19 @@ class Aggregation:
                 family is not None
                 and self.accumulators[earlier].family == family
                 and self.owners[earlier] == earlier
-                and _same_rows(self.calls[earlier], call)
+                and _same_rows(self.calls[earlier], call, filters=family != DISTINCT)
+                and self.owners.count(earlier) < MOST_LANES
             ):
                 return earlier
         return index
+
+    def _lanes(self) -> dict[int, list[int]]:
+        """Return, by the aggregate that owns it, the aggregates that share a bag, in the order of its lanes."""
+        lanes: dict[int, list[int]] = {}
+        for index, owner in enumerate(self.owners):
+            if owner is not None and self.accumulators[index].family == DISTINCT:
+                lanes.setdefault(owner, []).append(index)
+        return {owner: members for owner, members in lanes.items() if len(members) > 1}
 
 
 class BoundAggregation:
@@ -141,7 +157,11 @@ class BoundAggregation:
         add_counts(read_only(rows.slots), weights, self._table.array(ROWS))
         for index, cells in self._owned:
             with self._named(index):
-                cells.update(rows, values[index], where[index])
+                if isinstance(cells, CountDistinct) and index in self._aggregation.lanes:
+                    filters = [where[member] for member in self._aggregation.lanes[index]]
+                    cells.update_lanes(rows, values[index], filters)
+                else:
+                    cells.update(rows, values[index], where[index])
 
     def absorb(self, into: Slots, other: "BoundAggregation", slots: Slots) -> None:
         """Merge other's slots[i] into my into[i]; ``into`` may repeat, ``other`` may be this
@@ -155,6 +175,29 @@ class BoundAggregation:
         for (index, mine), (_, theirs) in zip(self._owned, other._owned, strict=True):
             with self._named(index):
                 mine.absorb(into, theirs, slots)
+
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Let every slot absorb the slots of its run before it; see `Cells.scan`."""
+        scan_counts(read_only(slots), read_only(places), self._table.array(ROWS))
+        for index, cells in self._owned:
+            with self._named(index):
+                cells.scan(slots, places)
+
+    def follow(
+        self,
+        rows: Rows,
+        values: Sequence[Sequence[pa.Array]],
+        where: Sequence[NDArray[np.bool_] | None],
+    ) -> list[pa.Array]:
+        """Fold rows in as `update` does and return every aggregate's result after each of them.
+
+        No aggregate may share its state with another, so the aggregation was made without sharing.
+        """
+        results = []
+        for index, cells in self._owned:
+            with self._named(index):
+                results.append(cells.follow(rows, values[index], where[index]))
+        return results
 
     def row_counts(self, slots: Slots) -> NDArray[np.int64]:
         """Return the sum of weights of each group; 0: empty, below 0: retractions came before
@@ -201,8 +244,9 @@ def _prefix(index: int) -> str:
     return f"a{index}."
 
 
-def _same_rows(left: AggregateCall, right: AggregateCall) -> bool:
-    """Whether two calls see the same values."""
+def _same_rows(left: AggregateCall, right: AggregateCall, filters: bool) -> bool:
+    """Whether two calls see the same values, of the same rows if ``filters`` matter."""
     pairs: list[tuple[Expr | None, Expr | None]] = [*zip(left.inputs, right.inputs, strict=True)]
-    pairs.append((left.where, right.where))
+    if filters:
+        pairs.append((left.where, right.where))
     return all(one is other if one is None or other is None else one.same_as(other) for one, other in pairs)

@@ -13,15 +13,32 @@ from penstock.engine.accumulators.arrays import bitmap, build, kept_rows, signs_
 from penstock.engine.accumulators.cells import TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import canonical
+from penstock.engine.kernels.scan import follow_counts
 from penstock.model.errors import NumericOverflowError
+from penstock.state.arrays import read_only
 from penstock.state.store import Bag, BagCells, KeyedTable, Slots
 
+DISTINCT = "distinct values"
+"""The family of the aggregates that count distinct values; whatever their filters, they share a bag."""
 
-def count_distinct(kind: pa.DataType) -> TableAccumulator:
+MOST_LANES = 63
+"""How many aggregates can share one bag."""
+
+
+def count_distinct(kind: pa.DataType, updating: bool, lanes: int = 1, lane: int = 0) -> TableAccumulator:
     """Count the different values that are not null, in an int64; NaN is one value, and so is
     zero.
+
+    Aggregates over the same values with different filters share one bag: this one answers from
+    ``lane``. `CountDistinct.update_lanes` feeds them all.
     """
-    return TableAccumulator({"values": Bag(kind)}, pa.int64(), CountDistinct)
+    return TableAccumulator(
+        {"values": Bag(kind, lanes, counted=updating)},
+        pa.int64(),
+        lambda table, prefix: CountDistinct(table, prefix, updating, lane),
+        retractable=updating,
+        family=DISTINCT,
+    )
 
 
 def collect(kind: pa.DataType) -> TableAccumulator:
@@ -31,41 +48,83 @@ def collect(kind: pa.DataType) -> TableAccumulator:
     return TableAccumulator({"values": Bag(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind))
 
 
-class CountDistinct(TableCells):
+class BagOfValues(TableCells):
     """A bag of the values of each group."""
-
-    skips_nulls = True
-
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
-        """Add and remove values by weight."""
-        signs = signs_of(rows, where, values if self.skips_nulls else ())
-        kept = kept_rows(rows.slots, signs)
-        slots: Slots = taken(rows.slots, kept)
-        if len(slots):
-            counts = None if signs.shape[0] == 0 else taken(signs, kept).astype(np.int64)
-            self.bag().add(slots, canonical(taken(values[0], kept)), counts)
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Put other's values into my bags."""
         self.bag().absorb(into, self.peer(other).bag(), slots)
-
-    def result(self, slots: Slots) -> pa.Array:
-        """Return the number of values of each bag."""
-        return build(pa.int64(), self.bag().distinct(slots))
 
     def bag(self) -> BagCells:
         """Return the bags."""
         return self.table.bag(self.prefix + "values")
 
 
-class Collect(CountDistinct):
-    """The same bags, nulls included."""
+class CountDistinct(BagOfValues):
+    """How many values a lane of each bag has."""
 
-    skips_nulls = False
+    def __init__(self, table: KeyedTable, prefix: str, updating: bool, lane: int) -> None:
+        super().__init__(table, prefix)
+        self.updating = updating
+        self.lane = lane
+
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+        """Add and remove values by weight."""
+        self._add(rows, values, where, None)
+
+    def update_lanes(self, rows: Rows, values: Sequence[pa.Array], filters: Sequence[NDArray[np.bool_] | None]) -> None:
+        """Add and remove values by weight, in every lane whose filter is true."""
+        always = sum(1 << lane for lane, where in enumerate(filters) if where is None)
+        lanes = np.full(len(rows.slots), always)
+        for lane, where in enumerate(filters):
+            if where is not None:
+                lanes |= where.astype(np.int64) << lane
+        self._add(rows, values, None if always else lanes != 0, lanes)
+
+    def follow(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> pa.Array:
+        """Add the values in one go: the bag knows which row brought one that was not there."""
+        distinct, groups = np.unique(rows.slots, return_inverse=True)
+        counts = self.bag().distinct(distinct).copy()
+        kept, effects = self._add(rows, values, where, None)
+        changes = np.zeros(len(groups), np.int64)
+        changes[slice(None) if kept is None else kept] = effects
+        follow_counts(read_only(groups), counts, changes)
+        return build(pa.int64(), changes)
+
+    def result(self, slots: Slots) -> pa.Array:
+        """Return the number of values of each bag."""
+        counts = self.bag().distinct(slots)
+        return build(pa.int64(), np.ascontiguousarray(counts if counts.ndim == 1 else counts[:, self.lane]))
+
+    def _add(
+        self,
+        rows: Rows,
+        values: Sequence[pa.Array],
+        where: NDArray[np.bool_] | None,
+        lanes: NDArray[np.int64] | None,
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8]]:
+        """Put the rows that count into the bags; return which ones (None: all) and what each did to the lowest lane."""
+        kept = kept_rows(rows.slots, signs_of(rows, where, values))
+        counts = taken(rows.weights, kept).astype(np.int64) if self.updating and rows.weights is not None else None
+        chosen = None if lanes is None else taken(lanes, kept)
+        return kept, self.bag().add(taken(rows.slots, kept), canonical(taken(values[0], kept)), counts, chosen)
+
+
+class Collect(BagOfValues):
+    """All values, nulls included."""
 
     def __init__(self, table: KeyedTable, prefix: str, kind: pa.DataType) -> None:
         super().__init__(table, prefix)
         self.kind = kind
+
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+        """Add and remove values by weight."""
+        signs = signs_of(rows, where, ())
+        kept = kept_rows(rows.slots, signs)
+        slots: Slots = taken(rows.slots, kept)
+        if len(slots):
+            counts = None if signs.shape[0] == 0 else taken(signs, kept).astype(np.int64)
+            self.bag().add(slots, canonical(taken(values[0], kept)), counts)
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the values of each bag as a sorted list; null for an empty bag.

@@ -25,6 +25,7 @@ from penstock.engine.accumulators.cells import FLAG, INTEGER, TableAccumulator, 
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import Keys, SortColumn
 from penstock.engine.kernels.accumulate_best import least_pair, least_text, least_word
+from penstock.engine.kernels.scan import scan_least
 from penstock.model.errors import BugError
 from penstock.state.arrays import NO_BYTES, read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots, Text
@@ -107,6 +108,15 @@ class BestCells(TableCells):
         """Keep the better of both groups."""
         theirs = self.peer(other)
         self.fold(into, theirs.has(slots).view(np.int8), theirs.keys(slots))
+
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Keep the better in one pass, if one or two words decide."""
+        levels = len(self.order.levels)
+        if self.order.texts or levels > 2:
+            super().scan(slots, places)
+            return
+        seconds = self.array("key1") if levels == 2 else np.zeros(0, np.int64)
+        scan_least(read_only(slots), read_only(places), self.array("key0"), seconds, self.array("has"))
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the answer's column of the best rows."""

@@ -2,16 +2,19 @@
 they merge with.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.contract import Accumulator, Cells
+from penstock.engine.accumulators.arrays import taken
+from penstock.engine.accumulators.contract import Accumulator, Cells, Rows
+from penstock.engine.kernels.order import number_rows
 from penstock.model.errors import BugError
-from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots
+from penstock.state.arrays import read_only
+from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, Text
 
 INTEGER = Fixed(np.dtype(np.int64))
 DOUBLE = Fixed(np.dtype(np.float64))
@@ -39,6 +42,11 @@ class TableAccumulator(Accumulator):
         self.family = family
         self._cells = cells
 
+    @property
+    def plain(self) -> bool:
+        """Whether a group takes little room whatever its rows are, so that every row can have a group of its own."""
+        return all(isinstance(spec, Fixed | Text) for spec in self.columns.values())
+
     def bind(self, table: KeyedTable, prefix: str) -> Cells:
         """Return the accumulator's face on one table."""
         return self._cells(table, prefix)
@@ -53,6 +61,33 @@ class TableCells(Cells):
 
     def reset(self, slots: Slots) -> None:
         """Zeros are a fresh state."""
+
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Merge in steps of 1, 2, 4, ...: after each, a slot holds twice as many of its run."""
+        step = 1
+        while (into := np.flatnonzero(places >= step)[::-1]).size:
+            # Backwards, so that no slot is read after it has been written, whatever order `absorb` keeps to.
+            self.absorb(slots[into], self, slots[into - step])
+            step *= 2
+
+    def follow(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> pa.Array:
+        """Fold in rounds, the first rows of all slots, then the second ones, and so on."""
+        distinct, groups = np.unique(rows.slots, return_inverse=True)
+        rounds = number_rows(read_only(groups), np.zeros(len(distinct), np.int64))
+        order = np.argsort(rounds, kind="stable")
+        results = [self.result(rows.slots[:0])]
+        for part in np.split(order, np.cumsum(np.bincount(rounds))[:-1]):
+            weights = None if rows.weights is None else rows.weights[part]
+            times_us = None if rows.times_us is None else rows.times_us[part]
+            self.update(
+                Rows(rows.slots[part], weights, times_us),
+                [taken(array, part) for array in values],
+                None if where is None else where[part],
+            )
+            results.append(self.result(rows.slots[part]))
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        return pa.concat_arrays(results).take(pa.array(places))
 
     def array(self, name: str) -> NDArray[Any]:
         """Return the array of one of my fixed columns, as it is now."""

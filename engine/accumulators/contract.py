@@ -60,6 +60,17 @@ class Cells(ABC):
         """Merge other's slots[i] into my into[i]; `into` may repeat, ``other`` may be this object."""
 
     @abstractmethod
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Let every slot absorb the slots of its run before it, runs following each other in ``slots``.
+
+        places[i] says how many of its run come before slots[i]; no slot repeats.
+        """
+
+    @abstractmethod
+    def follow(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> pa.Array:
+        """Fold the rows in one after the other; return what its slot's `result` is after each, slots all >= 0."""
+
+    @abstractmethod
     def result(self, slots: Slots) -> pa.Array:
         """Return the aggregate's value of each slot, in ``result_type``; null for an empty group (count: 0).
 

@@ -10,6 +10,7 @@ from penstock.engine.accumulators.arrays import build, signs_of
 from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
+from penstock.engine.kernels.scan import scan_counts
 from penstock.state.arrays import read_only
 from penstock.state.store import Slots
 
@@ -29,6 +30,10 @@ class CountCells(TableCells):
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's counts."""
         add_deltas(read_only(into), read_only(self.peer(other).array("count")[slots]), self.array("count"))
+
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Add up in one pass."""
+        scan_counts(read_only(slots), read_only(places), self.array("count"))
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the counts; never below zero."""

@@ -22,6 +22,7 @@ from penstock.engine.accumulators.cells import DOUBLE, INTEGER, TableAccumulator
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas
 from penstock.engine.kernels.accumulate_floats import add_doubles
+from penstock.engine.kernels.scan import scan_doubles
 from penstock.state.arrays import read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
@@ -66,6 +67,14 @@ class FloatSum(TableCells):
             add_deltas(mine, read_only(theirs.array(name)[slots]), self.array(name))
         self._add(mine, NO_SIGNS, read_only(sums), 0)
         self._add(mine, NO_SIGNS, read_only(np.where(np.isfinite(sums), rests, 0.0)), 0)
+
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Add up in one pass, if values that are not finite may stay in the sum."""
+        if self.updating:
+            super().scan(slots, places)
+            return
+        sums, rests, counts = (self.array(name) for name in ("sum", "rest", "count"))
+        scan_doubles(read_only(slots), read_only(places), sums, rests, counts)
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the sums."""

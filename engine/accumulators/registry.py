@@ -185,7 +185,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "last": _Function(_by_time(descending=True)),
     "arg_min": _Function(_by_other(descending=False), fewest=2, most=2),
     "arg_max": _Function(_by_other(descending=True), fewest=2, most=2),
-    "count_distinct": _Function(lambda types, options, updating: count_distinct(types[0])),
+    "count_distinct": _Function(lambda types, options, updating: count_distinct(types[0], updating)),
     "approx_count_distinct": _Function(
         lambda types, options, updating: approx_count_distinct(types[0], options["lg_k"]),
         options=(_Option("lg_k", 12, 7, 21),),

@@ -23,6 +23,7 @@ from penstock.engine.accumulators.arrays import (
 from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas, add_integers, add_wide
+from penstock.engine.kernels.scan import scan_integers
 from penstock.model.errors import NumericOverflowError
 from penstock.state.arrays import read_only
 from penstock.state.store import KeyedTable, Slots
@@ -92,6 +93,11 @@ class IntegerSum(TableCells):
         self._add(mine, NO_SIGNS, sums, 0)
         add_deltas(mine, wraps, self.array("wraps"))
         add_deltas(mine, counts, self.array("count"))
+
+    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+        """Add up in one pass."""
+        sums, wraps, counts = (self.array(name) for name in ("sum", "wraps", "count"))
+        scan_integers(read_only(slots), read_only(places), sums, wraps, counts)
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the sums.

@@ -2,27 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv
 
 from penstock.engine.connectors.csv_decode import CsvDecoder, read_header
-from penstock.engine.connectors.file_chunks import chunks_of, first_block
-from penstock.engine.connectors.line_reader import LineReader
-from penstock.engine.connectors.partitions import file_partition, file_partitions
+from penstock.engine.connectors.file_chunks import first_block
+from penstock.engine.connectors.line_source import LineSource
 from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.text_values import infer_type
-from penstock.model.connectors import Reader, Source
 from penstock.model.errors import OptionError, SchemaError
-
-if TYPE_CHECKING:
-    from penstock.model.expressions import Expr
 
 SUFFIXES = (".csv", ".tsv", ".txt")
 
 
-class CsvSource(Source):
+class CsvSource(LineSource):
     """Records of a file, a directory or a glob, one per line; quoted values may not hold line breaks.
 
     Times are ISO 8601 or epoch milliseconds. Lines that do not fit become raw records; empty lines count for nothing.
@@ -44,51 +38,20 @@ class CsvSource(Source):
             raise OptionError(f"delimiter of CSV {str(path)!r} must be one character, not {delimiter!r}")
         if schema is None and not header:
             raise OptionError(f"CSV {str(path)!r} without a header needs schema=... to name its columns")
+        files = find_files(path, SUFFIXES, "CSV")
+        super().__init__(files, schema if schema is not None else _infer(files, str(path), delimiter))
         self._path = path
         self._delimiter = delimiter
-        self._files = find_files(path, SUFFIXES, "CSV")
-        self._schema = schema if schema is not None else _infer(self._files, str(path), delimiter)
         self._names = None if header else self._schema.names
-        self._time: str | None = None
-        self._decoder().start_file(self._files[0])
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The declared or inferred fields, or those left after `restrict`."""
-        return self._schema
-
-    def partitions(self, parallelism: int) -> Sequence[str]:
-        """Name one partition per file, or shares of their chunks if there are fewer than ``parallelism``."""
-        return file_partitions(self._files, parallelism)
-
-    def open(self, partition: str, position: Any | None) -> Reader:
-        """Open one partition."""
-        chunks = chunks_of(file_partition(self._files, partition))
-        return LineReader(chunks, self._decoder(), self._time, position)
-
-    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "CsvSource":
-        """Convert only these columns; predicates are of no help here."""
-        return self._changed(schema=pa.schema([self._schema.field(name) for name in columns]))
-
-    def with_time(self, column: str) -> "CsvSource":
-        """Make lines without a usable event time bad records."""
-        return self._changed(time=column)
+        self.decoder().start_file(self._files[0])
 
     def describe(self) -> str:
         """Name the path."""
         return f"CSV {self._path}"
 
-    def _decoder(self) -> CsvDecoder:
+    def decoder(self) -> CsvDecoder:
+        """Make a decoder, which finds the columns in each file's header if it has one."""
         return CsvDecoder(self._schema, self._names, self._delimiter)
-
-    def _changed(self, schema: pa.Schema | None = None, time: str | None = None) -> "CsvSource":
-        copy = object.__new__(CsvSource)
-        copy.__dict__.update(self.__dict__)
-        copy._schema = self._schema if schema is None else schema
-        copy._time = time or self._time
-        if copy._time not in copy._schema.names:
-            copy._time = None
-        return copy
 
 
 def _infer(files: Sequence[Path], path: str, delimiter: str) -> pa.Schema:

@@ -1,6 +1,7 @@
-"""Where records go that could not be read or processed: JSON lines in the job's directory, or an output of the user's.
+"""Where records go that could not be read or processed: JSON lines in the job's directory.
 
-Implements the operators' `DeadLetters` contract (engine.md section 10); made by the executor, one for a whole job.
+Implements the operators' `DeadLetters` contract (engine.md section 10); made by the executor, one for a whole job. An
+operator whose dead letters are read as a stream has a `DeadLetterOutput` in between.
 """
 
 import base64
@@ -12,23 +13,12 @@ import pyarrow as pa
 
 from penstock.engine.connectors.row_text import encode_lines, encode_rows
 from penstock.model.config import check_on_error
-from penstock.model.connectors import RawRecord, Writer
+from penstock.model.connectors import RawRecord
+from penstock.model.dead_letters import LETTER_FIELDS
 from penstock.model.errors import BadRecordError
 from penstock.model.job_graph import JobGraph
 
 FILE_NAME = "dead_letters.jsonl"
-
-SCHEMA = pa.schema(
-    [
-        pa.field("operator", pa.string(), nullable=False),
-        pa.field("position", pa.string(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-        pa.field("traceback", pa.string()),
-        pa.field("text", pa.string()),
-        pa.field("raw_base64", pa.string(), nullable=False),
-    ]
-)
-"""A dead letter: ``text`` is the record if it is UTF-8, ``raw_base64`` its bytes; a row is kept as a JSON object."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _SHOWN = 200
@@ -46,9 +36,8 @@ class DeadLetterWriter:
         policies: Mapping[str, str] | None = None,
         *,
         default: str = "dead_letter",
-        outputs: Mapping[str, Writer] | None = None,
     ) -> None:
-        """``policies`` and ``outputs`` are by operator name; an output receives rows of `SCHEMA` in place of the file.
+        """``policies`` are by operator name.
 
         Raises:
             OptionError: there is no such policy.
@@ -56,7 +45,6 @@ class DeadLetterWriter:
         self._path = directory / FILE_NAME
         self._policies = {name: check_on_error(policy, name) for name, policy in (policies or {}).items()}
         self._default = check_on_error(default, "the job")
-        self._outputs = dict(outputs or {})
         self._file: BinaryIO | None = None
         self.counts: dict[str, int] = {}
         """Records rejected so far, by operator."""
@@ -78,9 +66,7 @@ class DeadLetterWriter:
         Raises:
             BadRecordError: the operator's policy is ``fail``.
         """
-        if rows.num_rows and self._wanted(operator, rows.num_rows, lambda: _first_row(rows, errors)):
-            positions = [""] * rows.num_rows
-            self._write(operator, encode_rows(rows), positions, errors)
+        self._write(self.letters(operator, rows, errors))
 
     def reject_raw(self, operator: str, records: Sequence[RawRecord]) -> None:
         """Take records a source could not decode.
@@ -88,32 +74,45 @@ class DeadLetterWriter:
         Raises:
             BadRecordError: the operator's policy is ``fail``.
         """
-        if records and self._wanted(operator, len(records), lambda: records[0]):
-            raws = [record.raw for record in records]
-            self._write(operator, raws, [r.position for r in records], [r.error for r in records])
+        self._write(self.raw_letters(operator, records))
+
+    def letters(self, operator: str, rows: pa.RecordBatch, errors: Sequence[str]) -> pa.RecordBatch | None:
+        """Count rows as `reject` does, and return their letters instead of writing them; None if none are wanted.
+
+        Raises:
+            BadRecordError: the operator's policy is ``fail``.
+        """
+        if not rows.num_rows or not self._wanted(operator, rows.num_rows, lambda: _first_row(rows, errors)):
+            return None
+        return _letters(operator, encode_rows(rows), [""] * rows.num_rows, errors)
+
+    def raw_letters(self, operator: str, records: Sequence[RawRecord]) -> pa.RecordBatch | None:
+        """Count records as `reject_raw` does, and return their letters; None if none are wanted.
+
+        Raises:
+            BadRecordError: the operator's policy is ``fail``.
+        """
+        if not records or not self._wanted(operator, len(records), lambda: records[0]):
+            return None
+        raws = [record.raw for record in records]
+        return _letters(operator, raws, [r.position for r in records], [r.error for r in records])
 
     def close(self) -> None:
-        """Close the file and the outputs."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
-        for output in self._outputs.values():
-            output.close()
-        self._outputs = {}
 
     def _wanted(self, operator: str, records: int, first: Callable[[], RawRecord]) -> bool:
-        """Count records and return whether they are to be written."""
+        """Count records and return whether their letters are to be kept."""
         self.counts[operator] = self.counts.get(operator, 0) + records
         policy = self._policies.get(operator, self._default)
         if policy == "fail":
             raise BadRecordError(_sentence(operator, first()))
         return policy == "dead_letter"
 
-    def _write(self, operator: str, raws: Sequence[bytes], positions: Sequence[str], errors: Sequence[str]) -> None:
-        letters = _letters(operator, raws, positions, errors)
-        output = self._outputs.get(operator)
-        if output is not None:
-            output.write(letters)
+    def _write(self, letters: pa.RecordBatch | None) -> None:
+        if letters is None:
             return
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +132,8 @@ def _letters(operator: str, raws: Sequence[bytes], positions: Sequence[str], err
         [base64.b64encode(raw).decode() for raw in raws],
     ]
     return pa.RecordBatch.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        [pa.array(values, field.type) for values, field in zip(columns, LETTER_FIELDS, strict=True)],
+        schema=LETTER_FIELDS,
     )
 
 

@@ -2,28 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.json
 
-from penstock.engine.connectors.file_chunks import chunks_of, first_block
+from penstock.engine.connectors.file_chunks import first_block
 from penstock.engine.connectors.json_decode import JsonDecoder
-from penstock.engine.connectors.line_reader import LineReader
-from penstock.engine.connectors.partitions import file_partition, file_partitions
+from penstock.engine.connectors.line_source import LineSource
 from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.text_values import infer_type
-from penstock.model.connectors import Reader, Source
 from penstock.model.errors import SchemaError
-
-if TYPE_CHECKING:
-    from penstock.model.expressions import Expr
 
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
-class JsonLinesSource(Source):
+class JsonLinesSource(LineSource):
     """Objects of a file, a directory or a glob, one per line.
 
     Fields that are missing are null, fields that are not in the schema are passed over. Times are ISO 8601 text or
@@ -39,46 +34,18 @@ class JsonLinesSource(Source):
             UserError: there is no such file.
             SchemaError: a type cannot be read from JSON, or nothing can be inferred.
         """
+        files = find_files(path, SUFFIXES, "JSON")
+        super().__init__(files, schema if schema is not None else _infer(files, str(path)))
         self._path = path
-        self._files = find_files(path, SUFFIXES, "JSON")
-        self._schema = schema if schema is not None else _infer(self._files, str(path))
-        self._time: str | None = None
-        JsonDecoder(self._schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The declared or inferred fields, or those left after `restrict`."""
-        return self._schema
-
-    def partitions(self, parallelism: int) -> Sequence[str]:
-        """Name one partition per file, or shares of their chunks if there are fewer than ``parallelism``."""
-        return file_partitions(self._files, parallelism)
-
-    def open(self, partition: str, position: Any | None) -> Reader:
-        """Open one partition."""
-        chunks = chunks_of(file_partition(self._files, partition))
-        return LineReader(chunks, JsonDecoder(self._schema), self._time, position)
-
-    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "JsonLinesSource":
-        """Decode only these columns; predicates are of no help here."""
-        return self._changed(schema=pa.schema([self._schema.field(name) for name in columns]))
-
-    def with_time(self, column: str) -> "JsonLinesSource":
-        """Make lines without a usable event time bad records."""
-        return self._changed(time=column)
+        self.decoder()
 
     def describe(self) -> str:
         """Name the path."""
         return f"JSON lines {self._path}"
 
-    def _changed(self, schema: pa.Schema | None = None, time: str | None = None) -> "JsonLinesSource":
-        copy = object.__new__(JsonLinesSource)
-        copy.__dict__.update(self.__dict__)
-        copy._schema = self._schema if schema is None else schema
-        copy._time = time or self._time
-        if copy._time not in copy._schema.names:
-            copy._time = None
-        return copy
+    def decoder(self) -> JsonDecoder:
+        """Make a decoder."""
+        return JsonDecoder(self._schema)
 
 
 def _infer(files: Sequence[Path], path: str) -> pa.Schema:

@@ -123,7 +123,12 @@ def _grouped(rows: pa.Table, weight: pa.ChunkedArray | None) -> pa.Table:
 
 
 def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return nested values as their JSON text, since Arrow groups flat ones only."""
+    """Return nested values as their JSON text, since Arrow groups flat ones only, and numbers as they are compared."""
+    if pa.types.is_floating(column.type):
+        # A changelog may retract 0.0 where -0.0 was inserted, and one NaN for another: they are equal.
+        column = column.cast(pa.float64())
+        column = pc.if_else(pc.is_nan(column), float("nan"), column)
+        return pc.if_else(pc.equal(column, 0.0), 0.0, column)
     if not pa.types.is_nested(column.type):
         return column
     return pa.chunked_array([json_texts(chunk) for chunk in column.chunks], pa.string())

@@ -18,11 +18,22 @@ _FEW_TEXTS = 8
 _NULL_TOLERANT = ("and", "or", "is_null", "coalesce", "case", "hash")
 
 
-def fold(typed: Typed) -> Typed:
-    """Return an equivalent expression with constants folded and cases in order."""
+def fold(typed: Typed, done: dict[Typed, Typed] | None = None) -> Typed:
+    """Return an equivalent expression with constants folded and cases in order.
+
+    What is used in several places is one object there before and after; ``done`` holds what is folded already.
+    """
     if not typed.args:
         return typed
-    typed = replace(typed, args=tuple(fold(argument) for argument in typed.args))
+    done = {} if done is None else done
+    if typed not in done:
+        arguments = tuple(fold(argument, done) for argument in typed.args)
+        done[typed] = _folded(replace(typed, args=arguments))
+    return done[typed]
+
+
+def _folded(typed: Typed) -> Typed:
+    """Fold a step whose arguments are folded."""
     if typed.op == "case":
         return _case(typed)
     if typed.op == "coalesce":

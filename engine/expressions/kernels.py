@@ -81,7 +81,14 @@ def missing(typed: Typed) -> Kernel:
 
 def may_fail(typed: Typed) -> bool:
     """Whether some row may have no result, so that a case must not compute it for rows that take another branch."""
-    return _fails(typed) or any(may_fail(argument) for argument in typed.args)
+    pending, seen = [typed], set()
+    while pending:
+        part = pending.pop()
+        if _fails(part):
+            return True
+        seen.add(part)
+        pending += [argument for argument in part.args if argument not in seen]
+    return False
 
 
 def _fails(typed: Typed) -> bool:

@@ -42,6 +42,8 @@ class Program:
         """Compile; errors of rows will name ``operator``."""
         self._operator = operator
         self._slots_by_key: dict[Any, int] = {}
+        # An expression used in several places is asked for once, or nesting would double the work at every level.
+        self._slots_by_typed: dict[Typed, int] = {}
         self._template: list[Any] = []
         self._columns: dict[int, int] = {}
         self._most_parts: dict[int, int] = {}
@@ -135,6 +137,11 @@ class Program:
 
     def _add(self, typed: Typed) -> int:
         """Return the slot of an expression, adding what is not there yet."""
+        if typed not in self._slots_by_typed:
+            self._slots_by_typed[typed] = self._add_new(typed)
+        return self._slots_by_typed[typed]
+
+    def _add_new(self, typed: Typed) -> int:
         if typed.op == "literal":
             return self._slot(_constant_key(typed.value), typed.value)[0]
         if typed.op == "column":
@@ -172,7 +179,7 @@ class Program:
         return slot
 
     def _add_case(self, typed: Typed) -> int:
-        """Branches that may fail are programs of their own, which read columns."""
+        """Branches that may fail are programs of their own, which read columns, unless all rows need them anyway."""
         conditions = tuple(self._add(argument) for argument in typed.args[:-1:2])
         values: list[int] = []
         branches: list[cases.LazyBranch | None] = []
@@ -180,7 +187,7 @@ class Program:
         ranges: list[range] = []
         for value in (*typed.args[1:-1:2], typed.args[-1]):
             first = len(extra)
-            if kernels.may_fail(value):
+            if kernels.may_fail(value) and value not in self._slots_by_typed:
                 program = Program([value], self._operator)
                 extra += [self._add_column(index) for index in program.columns]
                 branches.append(cases.LazyBranch(program.run_branch))

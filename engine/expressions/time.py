@@ -84,6 +84,9 @@ def strftime(typed: Typed) -> Kernel:
 
     def kernel(value: pa.Array) -> pa.Array:
         ticks = numbers(local(value)).view(np.int64)
+        count = len(ticks)
+        if granularity and count and _within_one(ticks, unit * granularity):
+            ticks = ticks[:1]
         seconds = np.floor_divide(ticks, unit)
         micros = NO_INTEGERS
         if not granularity:
@@ -92,9 +95,11 @@ def strftime(typed: Typed) -> Kernel:
         text[:] = template
         if not calendar.format_times(read_only(seconds), micros, granularity, fields, text):
             return _format_slowly(value, pattern)
-        offsets = np.arange(len(ticks) + 1, dtype=np.int32) * np.int32(len(template))
+        if len(text) < count:
+            text = np.tile(text[0], count)
+        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(template))
         buffers = [validity(value), pa.py_buffer(offsets), pa.py_buffer(text)]
-        return pa.Array.from_buffers(pa.string(), len(ticks), buffers)
+        return pa.Array.from_buffers(pa.string(), count, buffers)
 
     return kernel
 
@@ -124,6 +129,11 @@ def arithmetic(typed: Typed) -> Kernel:
         return value.view(pa.int64())
 
     return lambda *values: kernel(*[ticks(value) for value in values]).view(typed.type)
+
+
+def _within_one(ticks: Ints, length: int) -> bool:
+    """Whether all times lie in one interval of ``length`` ticks, as those of a batch often do in one day or minute."""
+    return bool(ticks.min() // length == ticks.max() // length)
 
 
 def _floored(ticks: Ints, step: int) -> Ints:

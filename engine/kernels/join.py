@@ -1,7 +1,7 @@
 """Compiled loops of the joins: chains of row ids per key, hash lookup by (window, key), and bounded expansion of pairs.
 
 A *chain* is a list of row ids linked from the newest to the oldest; -1 ends it.
-Called by ``operators/join.py`` and ``operators/window_join.py``.
+Called by the joins under ``operators/``.
 """
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy.typing as npt
 from penstock.state.jit import jit
 
 Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY = np.uint64(0xBF58476D1CE4E5B9)
@@ -84,36 +83,15 @@ def index_rows(windows: Ints, keys: Ints, table: Ints, older: Ints) -> None:
 
 
 @jit
-def match_rows(
-    windows: Ints,
-    keys: Ints,
-    table: Ints,
-    table_windows: Ints,
-    table_keys: Ints,
-    older: Ints,
-    row: int,
-    at: int,
-    row_out: Ints,
-    match_out: Ints,
-) -> tuple[int, int, int]:
-    """Write (row, row that `index_rows` chained under its (window, key)) pairs until the outputs are full.
-
-    ``row``, ``at`` and the result are those of `expand_chains`.
-    """
+def find_chains(windows: Ints, keys: Ints, table: Ints, table_windows: Ints, table_keys: Ints) -> Ints:
+    """Return the first id of the chain that `index_rows` made of each row's (window, key); -1 if there is none."""
+    first = np.empty(keys.size, np.int64)
     mask = np.uint64(table.size - 1)
-    filled = 0
-    while filled < row_out.size:
-        while at < 0:
-            row += 1
-            if row >= keys.size:
-                return filled, row, -1
-            place = _place(windows[row], keys[row]) & mask
-            at = table[place]
-            while at >= 0 and (table_keys[at] != keys[row] or table_windows[at] != windows[row]):
-                place = (place + np.uint64(1)) & mask
-                at = table[place]
-        row_out[filled] = row
-        match_out[filled] = at
-        filled += 1
-        at = older[at]
-    return filled, row, at
+    for i in range(keys.size):
+        place = _place(windows[i], keys[i]) & mask
+        found = table[place]
+        while found >= 0 and (table_keys[found] != keys[i] or table_windows[found] != windows[i]):
+            place = (place + np.uint64(1)) & mask
+            found = table[place]
+        first[i] = found
+    return first

@@ -1,7 +1,7 @@
 """The contract of an operator: what the worker loop calls and what it may rely on."""
 
 from abc import ABC
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.engine.async_calls import IoThread, MakeCalls
 from penstock.engine.elements import Batch
 from penstock.model.connectors import RawRecord
 from penstock.model.job_graph import LATE, MAIN
@@ -84,12 +85,17 @@ class DeadLetters(Protocol):
         """Finish writing."""
 
 
+def asleep() -> None:
+    """Wake nobody: for loops that nothing comes to from other threads."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
     """What an operator instance is given when it opens.
 
     ``key_groups`` maps every key group to the instance that owns it (empty for operators without key).
-    ``seed`` makes the instance's random choices repeatable.
+    ``seed`` makes the instance's random choices repeatable. ``wake`` makes the loop ask `Operator.timer_ns` again; it
+    alone may be called from any thread. ``async_calls`` makes what runs coroutines.
     """
 
     name: str
@@ -102,6 +108,8 @@ class OperatorContext:
     key_groups: NDArray[np.int32]
     batch_rows: int
     seed: int
+    wake: Callable[[], None] = asleep
+    async_calls: MakeCalls = IoThread
 
 
 class Operator(ABC):
@@ -111,6 +119,10 @@ class Operator(ABC):
     ended, after a watermark at the end of time; `close`. The returned iterables are drained lazily, one emission at a
     time, and the loop may do other work between two emissions: nothing else is called on this operator until the
     iterable is exhausted. Emitted batches hold at most ``batch_rows`` rows where an input row can become many.
+
+    An operator that waits for something outside (`map_async`) returns at once from every call and keeps the rows in
+    its state. It says with `has_room`, `unanswered` and `released_watermark` what must wait for it, with `timer_ns`
+    that it can go on, and calls the context's ``wake`` when that has changed in another thread.
     """
 
     context: OperatorContext
@@ -131,8 +143,26 @@ class Operator(ABC):
         return ()
 
     def output_watermark(self, time_us: int) -> int:
-        """Return the watermark to pass on after `on_watermark(time_us)`; lower when rows are held back."""
+        """Return the watermark to pass on after `on_watermark(time_us)`; lower when rows are held back.
+
+        One that is not greater than the last is not passed on.
+        """
         return time_us
+
+    def released_watermark(self) -> int | None:
+        """Return a watermark that was held back and is to be passed on now, behind what `on_timer` emitted."""
+        return None
+
+    def has_room(self) -> bool:
+        """Return whether `process` may be called. As long as not, the chain waits and calls `on_timer` when due."""
+        return True
+
+    def unanswered(self) -> bool:
+        """Return whether rows wait for something outside: the end, and idleness, wait behind them.
+
+        `on_timer` is called when due, and before `on_end`, until this is False.
+        """
+        return False
 
     def timer_ns(self) -> int | None:
         """Return the monotonic time at which `on_timer` is due, or None."""

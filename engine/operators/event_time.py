@@ -43,7 +43,10 @@ def time_array(times_us: NDArray[np.int64], kind: pa.TimestampType) -> pa.Array:
 
 
 def kept_time(schema: StreamSchema, fields: pa.Schema) -> TimeColumn | None:
-    """Return the event time of what a user function returns: the input's, if it keeps the column with its type."""
+    """Return the event time of what a user function returns: the input's, if it keeps the column with its type.
+
+    The values are trusted: rows dated before the watermark that has passed are late for whoever is behind.
+    """
     time = schema.time
     if time is None or time.name not in fields.names:
         return None

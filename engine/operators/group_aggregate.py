@@ -11,15 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import ROWS
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.aggregate_input import AggregateInput, EvaluatedRows, Ints
 from penstock.engine.operators.aggregate_schema import plan_aggregate
 from penstock.engine.operators.assigned_windows import AssignedWindows
-from penstock.engine.operators.contract import LATE, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, Emission, OperatorContext
 from penstock.engine.operators.emptiness import CHECKSUM, CHECKSUM_COLUMN
 from penstock.engine.operators.event_time import time_array
+from penstock.engine.operators.following import Following
 from penstock.engine.operators.key_lookup import KeyLookup
-from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
@@ -28,7 +28,7 @@ from penstock.model.windows import Count, Global, Session
 from penstock.state.store import Slots, TableSpec
 
 
-class GroupAggregate(Operator):
+class GroupAggregate(Following):
     """One result per key, or per key and window, that follows its rows."""
 
     def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str) -> None:
@@ -63,9 +63,6 @@ class GroupAggregate(Operator):
         self._cells = self._plan.aggregation.bind(self._table)
         self._lookup = KeyLookup(self._table)
         self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, self._remove_empty)
-        self._clock = ProcessingClock(context.clock)
-        self._purge_ns: int | None = None
-        self._watermark_us = START_OF_TIME_US
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Fold one batch; emit if the interval has passed."""
@@ -82,7 +79,7 @@ class GroupAggregate(Operator):
         else:
             yield from self._fold_windows(self._windows, batch, rows, evaluated, times_us)
             if self._by_clock:
-                self._set_purge_timer()
+                self._set_timer()
         yield from self._output.after(batch)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
@@ -91,32 +88,6 @@ class GroupAggregate(Operator):
             yield from self._output.emit()
         if time_us == END_OF_TIME_US or not self._by_clock:
             yield from self._advance(time_us)
-
-    def timer_ns(self) -> int | None:
-        """Return when the emission interval ends, if anything changed, or a window by processing time is over."""
-        due_ns = self._output.due_ns()
-        if self._purge_ns is None or due_ns is None:
-            return due_ns or self._purge_ns
-        return min(due_ns, self._purge_ns)
-
-    def has_pending(self) -> bool:
-        """Return whether anything changed since the last emission."""
-        return bool(self._output.pending)
-
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit what changed, and forget windows that are over by processing time."""
-        yield from self._output.emit()
-        if self._by_clock:
-            yield from self._advance(self._clock.now_us())
-            self._set_purge_timer()
-
-    def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Emit what changed: what was shown before is not part of a checkpoint."""
-        return self._output.emit()
-
-    def on_end(self) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._output.emit()
 
     def _fold_windows(
         self,
@@ -177,11 +148,9 @@ class GroupAggregate(Operator):
             yield from self._output.emit_only(over)
             self._table.remove(over)
 
-    def _set_purge_timer(self) -> None:
+    def _next_over_us(self) -> int | None:
         first_us = None if self._windows is None else self._table.first_prefix()
-        self._purge_ns = None
-        if first_us is not None and self._windows is not None:
-            self._purge_ns = self._clock.due_ns(self._windows.over_at_us(first_us))
+        return None if first_us is None or self._windows is None else self._windows.over_at_us(first_us)
 
     def _alive(self, slots: Slots) -> NDArray[np.bool_]:
         alive: NDArray[np.bool_] = self._cells.row_counts(slots) > 0

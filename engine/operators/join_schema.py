@@ -6,7 +6,7 @@ from penstock.engine.compile_arrow import infer_type
 from penstock.engine.operators.event_time import bounds_type, time_type
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
-from penstock.model.job_graph import JoinSpec
+from penstock.model.join_specs import JoinSpec, TwoSided
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling, Windowing
 from penstock.state.keys import KeyCodec
@@ -19,28 +19,32 @@ WINDOW_COLUMNS = ("window_start", "window_end")
 
 
 def join_output(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> StreamSchema:
-    """Return the schema of the join's pairs; always append-only.
+    """Return the schema of the join's pairs: a changelog unless both sides are append-only and it is an inner join.
 
     A window join that puts out ``window_end`` has it as event time (offset -1). No other join has one: a pair may be
     older than the watermark, because a row meets partners that come long after it.
 
     Raises:
-        PlanError: an input is a changelog, keys do not fit, the window is not tumbling or hopping in event time, or
-            an output column does not exist.
+        PlanError: keys do not fit, an output column does not exist, or a join within a window is not an inner one, has
+            a changelog as input, or a window that is not tumbling or hopping in event time.
     """
-    for side, schema in (("left", left), ("right", right)):
-        if schema.changelog:
-            raise PlanError(
-                f"join {name!r} needs append-only inputs, but its {side} one is updating; use a final window there"
-            )
+    if spec.windowing is not None:
+        _check_windowed(spec.how, left, right, name)
     key_types(spec, left, right, name)
     bounds = None if spec.windowing is None else window_bounds_type(spec.windowing, left, right, name)
     fields = [_field(output, side, column, left, right, bounds, name) for output, side, column in spec.output]
+    if spec.how != "inner":
+        absent = [side for side in (0, 1) if keeps_unmatched(spec.how, 1 - side)]
+        fields = [
+            field.with_nullable(field.nullable or side in absent)
+            for field, (_, side, _) in zip(fields, spec.output, strict=True)
+        ]
     ends = [output for output, side, column in spec.output if side == -1 and column == "window_end"]
-    return StreamSchema(pa.schema(fields), TimeColumn(ends[0], -1) if ends else None)
+    changelog = spec.how != "inner" or left.changelog or right.changelog
+    return StreamSchema(pa.schema(fields), TimeColumn(ends[0], -1) if ends else None, changelog)
 
 
-def key_types(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> tuple[pa.DataType, ...]:
+def key_types(spec: TwoSided, left: StreamSchema, right: StreamSchema, name: str) -> tuple[pa.DataType, ...]:
     """Return the type in which each pair of keys is compared.
 
     Raises:
@@ -52,14 +56,19 @@ def key_types(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str
             f"{len(spec.left_keys)} and {len(spec.right_keys)}"
         )
     types = tuple(
-        _common_type(infer_type(one, left.fields, name), infer_type(other, right.fields, name), one, other, name)
+        common_key_type(infer_type(one, left.fields, name), infer_type(other, right.fields, name), one, other, name)
         for one, other in zip(spec.left_keys, spec.right_keys, strict=True)
     )
     KeyCodec(types)
     return types
 
 
-def side_columns(spec: JoinSpec, side: int) -> list[str]:
+def keeps_unmatched(how: str, side: int) -> bool:
+    """Return whether rows of this side come out without a partner too."""
+    return how in (("left", "full"), ("right", "full"))[side]
+
+
+def side_columns(spec: TwoSided, side: int) -> list[str]:
     """Return the columns of one side that the output needs, each once."""
     return list(dict.fromkeys(column for _, of, column in spec.output if of == side))
 
@@ -83,6 +92,17 @@ def window_bounds_type(windowing: Windowing, left: StreamSchema, right: StreamSc
     time_type(right, name)
     hop_us = window.hop_us if isinstance(window, Hopping) else window.size_us
     return bounds_type(time_type(left, name), window.size_us, hop_us, window.offset_us)
+
+
+def _check_windowed(how: str, left: StreamSchema, right: StreamSchema, name: str) -> None:
+    if how != "inner":
+        raise PlanError(f"join {name!r} is within a window, where joins are inner ones, not {how}")
+    for side, schema in (("left", left), ("right", right)):
+        if schema.changelog:
+            raise PlanError(
+                f"join {name!r} is within a window and needs append-only inputs, but its {side} one is updating; "
+                "use a final window there"
+            )
 
 
 def _field(
@@ -110,7 +130,7 @@ def _field(
     return fields.field(column).with_name(output)
 
 
-def _common_type(one: pa.DataType, other: pa.DataType, left: Expr, right: Expr, name: str) -> pa.DataType:
+def common_key_type(one: pa.DataType, other: pa.DataType, left: Expr, right: Expr, name: str) -> pa.DataType:
     """Unequal types may meet only where equal values have equal key hashes, or rows would miss each other."""
     if one == other:
         return one

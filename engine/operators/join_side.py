@@ -44,23 +44,30 @@ class JoinSide:
         self.fields = self._projection.schema
 
     def read(
-        self, context: OperatorContext, rows: pa.RecordBatch, beside: Sequence[str] = ()
+        self, context: OperatorContext, rows: pa.RecordBatch, beside: Sequence[str] = (), null_keys: bool = False
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return ``fields`` of the rows that can have partners, and their input columns ``beside``; count the others.
 
-        A row with a null key is filtered, for null equals nothing; one whose key cannot be computed is a dead letter.
+        A row with a null key is filtered, for null equals nothing, unless ``null_keys`` are asked for; one whose key
+        cannot be computed is a dead letter.
         """
         rows, kept = evaluate(context, self._projection, rows)
         if kept is None:
             return pa.RecordBatch.from_pylist([], schema=self.fields), rows.select(beside)
         others = rows.select(beside)
-        columns = [kept.column(name) for name in self.keys]
-        if any(column.null_count for column in columns):
-            known = reduce(pc.and_, [pc.is_valid(column) for column in columns])
+        known = None if null_keys else self.known(kept)
+        if known is not None:
             others = others.filter(known)
             context.counters.filtered += kept.num_rows - pc.sum(known).as_py()
             kept = kept.filter(known)
         return kept, others
+
+    def known(self, rows: pa.RecordBatch) -> pa.BooleanArray | None:
+        """Return which rows have no null among their keys; None: all of them."""
+        columns = [rows.column(name) for name in self.keys]
+        if not any(column.null_count for column in columns):
+            return None
+        return reduce(pc.and_, [pc.is_valid(column) for column in columns])
 
     def encode(self, rows: pa.RecordBatch) -> KeyBatch:
         """Return the keys of rows that have at least the key columns."""

@@ -23,6 +23,7 @@ from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global, Session
 from penstock.state.grouping import KeyGrouper
 from penstock.state.keys import KeyCodec
+from penstock.state.store import Slots
 
 __all__ = ["Reduce", "reduce_output"]
 
@@ -31,7 +32,7 @@ class Reduce(Operator):
     """Folds rows with a user's function.
 
     Without a window, the latest row of every key is a changelog, emitted at most once per interval and in quiet
-    moments; with one, a window's row leaves once, when it is over.
+    moments; with one, a window's row leaves once, when it is over, or with updates as a changelog of its own.
     """
 
     def __init__(self, spec: ReduceSpec, schema: StreamSchema, name: str) -> None:
@@ -43,7 +44,7 @@ class Reduce(Operator):
         self._plan = plan_reduce(spec, schema, name)
         self._windowing = spec.windowing
         self._lateness_us = 0 if spec.windowing is None else spec.windowing.lateness_us
-        self._interval_us = spec.emission.interval_us
+        self._updating = self._plan.output.changelog
         self._folder = Folder(spec.function, schema.fields)
         self._codec = KeyCodec(self._plan.key_types)
         self._projection = compile_projection(spec.keys, schema.fields, name) if spec.keys else None
@@ -54,7 +55,7 @@ class Reduce(Operator):
         super().open(context)
         self._waiting = OrderedRows(context.state, "rows", self._plan.fields)
         self._state = self._open_state(context)
-        self._output = self._state.output if isinstance(self._state, RunningRows) else None
+        self._output = self._state.output
         self._grouper = KeyGrouper()
         self._passed_us = START_OF_TIME_US
         self._ingest_ns = 0
@@ -78,40 +79,54 @@ class Reduce(Operator):
         for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
             piece = self._piece(rows)
             if piece is not None:
-                yield from self._batches(self._state.fold(piece))
-                if self._output is not None:
-                    yield from self._output.after(Batch(piece.rows, ingest_ns=self._ingest_ns))
-        yield from self._batches(self._state.close(self._passed_us))
+                for results in self._state.fold(piece):
+                    yield MAIN, Batch(results, ingest_ns=self._ingest_ns)
+                yield from self._output.after(Batch(piece.rows, ingest_ns=self._ingest_ns))
         if time_us == END_OF_TIME_US:
-            yield from self._flush()
+            yield from self._output.emit()
+        yield from self._close(self._state.over(self._passed_us))
 
     def output_watermark(self, time_us: int) -> int:
-        """Hold back by the lateness, and by the microsecond that a window may be older than what closes it."""
+        """Hold back by the lateness, and by the microsecond that a window may be older than what closes it.
+
+        Updates have no event time, and nothing is held back.
+        """
+        if self._updating:
+            return time_us
         passed_us = self._passed(time_us)
         return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
 
     def timer_ns(self) -> int | None:
         """Return when the emission interval ends, if anything changed."""
-        return None if self._output is None else self._output.due_ns()
+        return self._output.due_ns()
 
     def has_pending(self) -> bool:
-        """Return whether a key's row changed since the last emission."""
-        return self._output is not None and bool(self._output.pending)
+        """Return whether anything changed since the last emission of updates."""
+        return bool(self._output.pending)
 
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
         """Emit what changed."""
-        return self._flush()
+        return self._output.emit()
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Emit what changed, so that nothing shown is older than the cut."""
-        return self._flush()
+        return self._output.emit()
 
     def on_end(self) -> Iterable[Emission]:
         """Emit what changed."""
-        return self._flush()
+        return self._output.emit()
 
-    def _flush(self) -> Iterable[Emission]:
-        return () if self._output is None else self._output.emit()
+    def _close(self, over: Slots) -> Iterator[Emission]:
+        """Emit the results of windows that are over, or with updates their last changes, and forget them."""
+        if self._updating:
+            yield from self._output.emit_only(over)
+            self._state.forget(over)
+            return
+        step = self.context.batch_rows
+        for start in range(0, len(over), step):
+            slots = over[start : start + step]
+            yield MAIN, Batch(self._state.show(slots), ingest_ns=self._ingest_ns)
+            self._state.forget(slots)
 
     def _piece(self, ordered: pa.RecordBatch) -> Piece | None:
         """Evaluate the keys of rows in order of time, and order rows of one key and time by their columns."""
@@ -130,11 +145,6 @@ class Reduce(Operator):
         rows = rows if order is None else rows.take(pa.array(order))
         return Piece(rows, times_us, key_columns, keys, groups, first_rows)
 
-    def _batches(self, results: Iterator[pa.RecordBatch]) -> Iterator[Emission]:
-        for rows in results:
-            if rows.num_rows:
-                yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
-
     def _passed(self, watermark_us: int) -> int:
         if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
             return watermark_us
@@ -143,7 +153,7 @@ class Reduce(Operator):
     def _open_state(self, context: OperatorContext) -> ReduceState:
         parts = (context, self._plan, self._folder)
         if self._windowing is None:
-            return RunningRows(*parts, self._interval_us)
+            return RunningRows(*parts)
         window = self._windowing.window
         if isinstance(window, Count):
             return CountRows(*parts, window)

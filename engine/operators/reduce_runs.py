@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from penstock.engine.elements import END_OF_TIME_US
 from penstock.engine.kernels.order import number_rows, number_sessions
+from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.contract import OperatorContext, chunks
 from penstock.engine.operators.event_time import time_array
+from penstock.engine.operators.pending_changes import Changes
 from penstock.engine.operators.reduce_fold import ROW_COLUMN, Folder
 from penstock.engine.operators.reduce_schema import ReducePlan
 from penstock.engine.operators.reduce_state import Piece, ReduceState
@@ -27,14 +29,13 @@ class RunRows(ReduceState):
     """The reduced row of each key's open window.
 
     A *run* is a window that rows of a piece fall into, numbered from 0 within its key; run 0 goes on with the window
-    that was open before. All but a key's last run are over.
+    that was open before. All but a key's last run are over; with updates, run 0 may have been shown already.
     """
 
     def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder) -> None:
         """Open the table of keys that have an open window."""
-        super().__init__(context, plan, folder)
         columns = {**ROW_COLUMN, "first_us": _INTEGER, "last_us": _INTEGER, "rows": _INTEGER}
-        self._open_rows(TableSpec("keys", plan.key_types, columns))
+        super().__init__(context, plan, folder, TableSpec("keys", plan.key_types, columns))
 
     @abstractmethod
     def number(self, piece: Piece, slots: Slots) -> Ints:
@@ -53,8 +54,9 @@ class RunRows(ReduceState):
         return first_us, last_us
 
     def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Fold rows; yield the windows that are full or followed by another."""
+        """Fold rows; yield the windows that are full or followed by another, or with updates what changed in them."""
         slots = self.table.upsert(piece.keys.take(piece.first_rows)).slots
+        self._remember(slots)
         runs = self.number(piece, slots)
         last_run = np.zeros(len(slots), np.int64)
         last_run[piece.groups] = runs
@@ -79,33 +81,49 @@ class RunRows(ReduceState):
         is_last[base[1:] - 1] = True
         done = ~is_last | self.is_full(rows)
         results = self._result(slots[owners[done]], first_us[done], last_us[done], folded.filter(pa.array(done)))
-        self._keep(slots, base[1:] - 1, done, first_us, last_us, rows, folded)
-        yield from chunks(results, self.context.batch_rows)
+        is_over = done[base[1:] - 1]
+        if not self.plan.output.changelog:
+            parts = chunks(results, self.context.batch_rows)
+        else:
+            left = done[base[:-1]]
+            parts = self._changes(slots[left], (np.cumsum(done) - 1)[base[:-1]][left], results)
+            # What is open now in these slots is another window, which has shown nothing yet.
+            self.output.pending.touch(slots[left & ~is_over], len(self.table.array("row")))
+        self._keep(slots, base[1:] - 1, is_over, first_us, last_us, rows, folded)
+        yield from parts
 
-    def close(self, passed_us: int) -> Iterator[pa.RecordBatch]:
-        """Yield the windows that are over, and forget them."""
-        over = self.over(passed_us)
-        for start in range(0, len(over), self.context.batch_rows):
-            slots = over[start : start + self.context.batch_rows]
-            first_us, last_us = (self.table.array(name)[slots] for name in ("first_us", "last_us"))
-            yield self._result(slots, first_us, last_us, self.reduced.batch(slots))
-            self.reduced.drop(slots)
-        self.table.remove(over)
+    def show(self, slots: Slots) -> pa.RecordBatch:
+        """Return the reduced rows of open windows, with their bounds."""
+        first_us, last_us = (self.table.array(name)[slots] for name in ("first_us", "last_us"))
+        return self._result(slots, first_us, last_us, self.reduced.batch(slots))
+
+    def _changes(self, slots: Slots, places: Ints, results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Return the changelog to results from what is pending of slots; slots[i] has been left by row places[i]."""
+        changes = self.output.pending.take_only(slots)
+        shown_at, shown = changes.shown_at, changes.shown
+        if shown is not None:
+            place_of = np.zeros(len(self.table.array("row")), np.int64)
+            place_of[slots] = places
+            shown_at = place_of[changes.touched[shown_at]]
+            order = np.argsort(shown_at)
+            shown_at, shown = shown_at[order], shown.take(pa.array(order))
+        count = results.num_rows
+        moved = Changes(np.arange(count), shown_at, shown)
+        alive = np.ones(count, np.bool_)
+        return changes_between(moved, alive, lambda rows: results.take(pa.array(rows)), self.context.batch_rows)
 
     def _keep(
         self,
         slots: Slots,
         last_cells: Ints,
-        done: NDArray[np.bool_],
+        over: NDArray[np.bool_],
         first_us: Ints,
         last_us: Ints,
         rows: Ints,
         folded: pa.RecordBatch,
     ) -> None:
         """Put each key's last run into the table, or forget the key if that run is over."""
-        over = done[last_cells]
-        self.reduced.drop(slots[over])
-        self.table.remove(slots[over])
+        self.forget(slots[over])
         kept, cells = slots[~over], last_cells[~over]
         for name, values in (("first_us", first_us), ("last_us", last_us), ("rows", rows)):
             self.table.array(name)[kept] = values[cells]

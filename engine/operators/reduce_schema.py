@@ -19,7 +19,8 @@ class ReducePlan:
     """A checked reduce.
 
     ``fields`` are the input's, which a reduced row has too; ``bounds`` is the type of window bounds (None: there are
-    none to show); ``output`` has a column for every key, for the bounds and for every field.
+    none to show); ``output`` has a column for every key, for the bounds and for every field. ``interval_us`` is the
+    least processing time between two emissions of updates.
     """
 
     key_names: tuple[str, ...]
@@ -28,6 +29,7 @@ class ReducePlan:
     time: TimeColumn
     bounds: pa.TimestampType | None
     output: StreamSchema
+    interval_us: int
 
     def result(self, keys: list[pa.Array], bounds: list[pa.Array], reduced: pa.RecordBatch) -> pa.RecordBatch:
         """Put the parts of result rows together: keys by position, window_start and window_end if shown, fields.
@@ -45,8 +47,9 @@ class ReducePlan:
 def reduce_output(spec: ReduceSpec, schema: StreamSchema, name: str) -> StreamSchema:
     """Return the schema of the result: keys the input has no column for, bounds with a window, the input's fields.
 
-    Without a window it is a changelog of each key's latest row; with one it is append-only, and its event time is the
-    window's last microsecond (a `Global` window has neither bounds nor event time).
+    Without a window it is a changelog of each key's latest row, with updates one of each window's. A final window's
+    result is append-only, and its event time is the window's last microsecond (a `Global` window has neither bounds
+    nor event time).
 
     Raises:
         PlanError: see `plan_reduce`.
@@ -59,7 +62,7 @@ def plan_reduce(spec: ReduceSpec, schema: StreamSchema, name: str) -> ReducePlan
 
     Raises:
         PlanError: the input is updating or has no event time, a key cannot be one, a name is taken twice, or the
-            windowing is not in event time and final.
+            windowing is not in event time.
     """
     if schema.changelog:
         raise PlanError(
@@ -90,9 +93,13 @@ def plan_reduce(spec: ReduceSpec, schema: StreamSchema, name: str) -> ReducePlan
     ]
     if bounds is not None:
         fields += [pa.field(column, bounds, nullable=False) for column in WINDOW_COLUMNS]
-    time = None if bounds is None else TimeColumn(WINDOW_COLUMNS[1], -1)
-    output = StreamSchema(pa.schema([*fields, *schema.fields]), time, changelog=spec.windowing is None)
-    return ReducePlan(tuple(key_names), tuple(key_types), schema.fields, schema.time, bounds, output)
+    emission = spec.emission if spec.windowing is None else spec.windowing.emission
+    updating = emission.mode == "updates"
+    time = None if bounds is None or updating else TimeColumn(WINDOW_COLUMNS[1], -1)
+    output = StreamSchema(pa.schema([*fields, *schema.fields]), time, changelog=updating)
+    return ReducePlan(
+        tuple(key_names), tuple(key_types), schema.fields, schema.time, bounds, output, emission.interval_us
+    )
 
 
 def _check_emission(spec: ReduceSpec, name: str) -> None:
@@ -105,5 +112,3 @@ def _check_emission(spec: ReduceSpec, name: str) -> None:
         return
     if spec.windowing.clock != "event":
         raise PlanError(f"{name!r} folds rows in the order of event time; leave out clock={spec.windowing.clock!r}")
-    if spec.windowing.emission.mode != "final":
-        raise PlanError(f"{name!r} emits a window's reduced row once, when it is over; leave out its emission")

@@ -37,50 +37,73 @@ class Piece:
 
 
 class ReduceState(ABC):
-    """The reduced rows of one operator instance. Everything yielded is a batch of results."""
+    """The reduced rows of one operator instance, in slots of `table`; those that change are pending in `output`.
 
-    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder) -> None:
-        """Open the tables and logs."""
+    Nothing is ever pending if results are final.
+    """
+
+    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, spec: TableSpec) -> None:
+        """Open the table and the log of reduced rows."""
         self.context = context
         self.plan = plan
         self.folder = folder
+        self.table = context.state.table(spec)
+        log = context.state.log("reduced", plan.fields)
+        self.reduced = ReducedRows(self.table, log, plan.fields.names)
+        self.output = UpdatingOutput(context, plan.interval_us, self.show, self.reduced.has, lambda slots: None)
 
     @abstractmethod
     def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Fold rows, which come in order from one call to the next too. Yield results that cannot change again."""
+        """Fold rows, which come in order from one call to the next too.
 
-    def close(self, passed_us: int) -> Iterator[pa.RecordBatch]:
-        """Yield the results that are final once the watermark (less the lateness) is ``passed_us``."""
-        yield from ()
+        Yield the results that cannot change again and are in no slot any more; with updates, what changed in them.
+        """
 
-    def _open_rows(self, spec: TableSpec) -> None:
-        self.table = self.context.state.table(spec)
-        log = self.context.state.log("reduced", self.plan.fields)
-        self.reduced = ReducedRows(self.table, log, self.plan.fields.names)
+    @abstractmethod
+    def over(self, passed_us: int) -> Slots:
+        """Return the slots whose windows are over once the watermark (less the lateness) is ``passed_us``."""
+
+    @abstractmethod
+    def show(self, slots: Slots) -> pa.RecordBatch:
+        """Return the results of slots; all have a row."""
+
+    def forget(self, slots: Slots) -> None:
+        """Drop slots, of which nothing is pending."""
+        self.reduced.drop(slots)
+        self.table.remove(slots)
+
+    def _remember(self, slots: Slots) -> None:
+        """Note, with updates, what slots that are about to change have shown until now."""
+        if not self.plan.output.changelog:
+            return
+        touched = self.output.pending.touch(slots, len(self.table.array("row")))
+        shown = touched[self.reduced.has(touched)]
+        if len(shown):
+            self.output.pending.show(shown, self.show(shown))
 
 
 class RunningRows(ReduceState):
-    """The latest row of every key, shown by ``output`` as a changelog."""
+    """The latest row of every key."""
 
-    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, interval_us: int) -> None:
-        """Open the table of keys; ``interval_us`` is the least time between two emissions."""
-        super().__init__(context, plan, folder)
-        self._open_rows(TableSpec("keys", plan.key_types, ROW_COLUMN))
-        self.output = UpdatingOutput(context, interval_us, self._show, self.reduced.has, lambda slots: None)
+    def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder) -> None:
+        """Open the table of keys."""
+        super().__init__(context, plan, folder, TableSpec("keys", plan.key_types, ROW_COLUMN))
 
     def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Fold rows; nothing is ever final."""
         slots = self.table.upsert(piece.keys.take(piece.first_rows)).slots
-        touched = self.output.pending.touch(slots, len(self.table.array("row")))
-        shown = touched[self.reduced.has(touched)]
-        if len(shown):
-            self.output.pending.show(shown, self._show(shown))
+        self._remember(slots)
         entries = np.arange(piece.rows.num_rows)
         rows = self.folder.fold(self.context, piece.rows, entries, piece.groups, self.reduced.read(slots))
         self.reduced.write(slots, rows)
         yield from ()
 
-    def _show(self, slots: Slots) -> pa.RecordBatch:
+    def over(self, passed_us: int) -> Slots:
+        """Return no slot: a key's row may always change."""
+        return np.empty(0, np.int64)
+
+    def show(self, slots: Slots) -> pa.RecordBatch:
+        """Return the latest rows of slots."""
         return self.plan.result(self.table.key_columns(slots), [], self.reduced.batch(slots))
 
 
@@ -89,12 +112,12 @@ class WindowedRows(ReduceState):
 
     def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, windows: AssignedWindows) -> None:
         """Open the table of windows."""
-        super().__init__(context, plan, folder)
-        self._windows = windows
         # Keys come first in an expanded key: a window of a custom assigner is known by its start as well as its end.
         starts = (pa.int64(),) if windows.keeps_starts else ()
-        self._codec = KeyCodec((*starts, *plan.key_types))
-        self._open_rows(TableSpec("windows", (*starts, *plan.key_types), ROW_COLUMN, prefixed=True))
+        key_types = (*starts, *plan.key_types)
+        super().__init__(context, plan, folder, TableSpec("windows", key_types, ROW_COLUMN, prefixed=True))
+        self._windows = windows
+        self._codec = KeyCodec(key_types)
 
     def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Fold rows into all their windows; rows without any are counted as filtered."""
@@ -108,18 +131,22 @@ class WindowedRows(ReduceState):
         if len(entries):
             slots = self.table.upsert(self._keys(piece, assigned), assigned.ends_us).slots
             distinct, cells = np.unique(slots, return_inverse=True)
+            self._remember(distinct)
             rows = self.folder.fold(self.context, piece.rows, entries, cells, self.reduced.read(distinct))
             self.reduced.write(distinct, rows)
         yield from ()
 
-    def close(self, passed_us: int) -> Iterator[pa.RecordBatch]:
-        """Yield the reduced rows of the windows that end by then, and forget them."""
-        over = self.table.slots_below(min(passed_us, END_OF_TIME_US - 1) + 1)
-        for start in range(0, len(over), self.context.batch_rows):
-            slots = over[start : start + self.context.batch_rows]
-            yield self._results(slots)
-            self.reduced.drop(slots)
-        self.table.remove(over)
+    def over(self, passed_us: int) -> Slots:
+        """Return the windows that end by then, in the order of their ends."""
+        return self.table.slots_below(min(passed_us, END_OF_TIME_US - 1) + 1)
+
+    def show(self, slots: Slots) -> pa.RecordBatch:
+        """Return the reduced rows of windows, with their bounds."""
+        keys = self.table.key_columns(slots)
+        ends_us = self.table.prefixes(slots)
+        starts_us = keys.pop(0).to_numpy() if self._windows.keeps_starts else self._windows.starts_us(ends_us)
+        bounds = [time_array(times_us, self.plan.bounds) for times_us in (starts_us, ends_us)]
+        return self.plan.result(keys, bounds, self.reduced.batch(slots))
 
     def _keys(self, piece: Piece, assigned: Assigned) -> KeyBatch:
         if assigned.starts_us is None:
@@ -127,10 +154,3 @@ class WindowedRows(ReduceState):
         rows = pa.array(assigned.rows)
         keys = [column.take(rows) for column in piece.key_columns]
         return self._codec.encode([pa.array(assigned.starts_us), *keys])
-
-    def _results(self, slots: Slots) -> pa.RecordBatch:
-        keys = self.table.key_columns(slots)
-        ends_us = self.table.prefixes(slots)
-        starts_us = keys.pop(0).to_numpy() if self._windows.keeps_starts else self._windows.starts_us(ends_us)
-        bounds = [time_array(times_us, self.plan.bounds) for times_us in (starts_us, ends_us)]
-        return self.plan.result(keys, bounds, self.reduced.batch(slots))

@@ -2,23 +2,35 @@
 
 from collections.abc import Sequence
 
+from penstock.engine.operators.asof_join import AsOfJoin
+from penstock.engine.operators.async_function import AsyncFunction
 from penstock.engine.operators.batch_function import BatchFunction
 from penstock.engine.operators.contract import Operator
 from penstock.engine.operators.count_window import CountWindowAggregate
+from penstock.engine.operators.event_time_column import EventTimeColumn
+from penstock.engine.operators.first import First
 from penstock.engine.operators.group_aggregate import GroupAggregate
+from penstock.engine.operators.incremental_join import IncrementalJoin
+from penstock.engine.operators.interval_join import IntervalJoin
 from penstock.engine.operators.join import InnerJoin
+from penstock.engine.operators.lookup import Lookup
+from penstock.engine.operators.over import Over
+from penstock.engine.operators.over_updates import UpdatingOver
+from penstock.engine.operators.process import Process
 from penstock.engine.operators.reduce import Reduce
 from penstock.engine.operators.row_function import RowFunction
 from penstock.engine.operators.select import Filter, Pass, Project, Split
 from penstock.engine.operators.session_aggregate import SessionAggregate
 from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.operators.top import Top
+from penstock.engine.operators.union import Union
 from penstock.engine.operators.window_aggregate import WindowAggregate
 from penstock.engine.operators.window_join import WindowJoin
 from penstock.model.job_graph import (
     AggregateSpec,
+    AsyncFunctionSpec,
     BatchFunctionSpec,
     FilterSpec,
-    JoinSpec,
     OperatorSpec,
     ProjectSpec,
     ReduceSpec,
@@ -26,8 +38,11 @@ from penstock.model.job_graph import (
     SinkSpec,
     SourceSpec,
     SplitSpec,
+    TimeSpec,
     UnionSpec,
 )
+from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
+from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Session
 
@@ -54,12 +69,40 @@ def make_operator(spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str)
         case ReduceSpec():
             return Reduce(spec, inputs[0], name)
         case JoinSpec():
-            join = InnerJoin if spec.windowing is None else WindowJoin
-            return join(spec, inputs[0], inputs[1], name)
+            return _join(spec, inputs[0], inputs[1], name)
+        case IntervalJoinSpec():
+            return IntervalJoin(spec, inputs[0], inputs[1], name)
+        case AsOfJoinSpec():
+            return AsOfJoin(spec, inputs[0], inputs[1], name)
+        case LookupSpec():
+            return Lookup(spec, inputs[0], name)
+        case TopSpec():
+            return Top(spec, inputs[0], name)
+        case FirstSpec():
+            return First(spec, inputs[0], name)
+        case OverSpec():
+            corrected = inputs[0].changelog or spec.order
+            return UpdatingOver(spec, inputs[0], name) if corrected else Over(spec, inputs[0], name)
+        case ProcessSpec():
+            return Process(spec, inputs[0], name)
+        case AsyncFunctionSpec():
+            return AsyncFunction(spec, inputs[0], name)
+        case TimeSpec():
+            return EventTimeColumn(spec, inputs[0], name)
         case SinkSpec():
             return SinkOperator(spec, inputs[0], name)
-        case UnionSpec() | SourceSpec():
+        case UnionSpec():
+            return Union(inputs, name)
+        case SourceSpec():
             return Pass()
+
+
+def _join(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> Operator:
+    if spec.windowing is not None:
+        return WindowJoin(spec, left, right, name)
+    if spec.how == "inner" and not left.changelog and not right.changelog:
+        return InnerJoin(spec, left, right, name)
+    return IncrementalJoin(spec, left, right, name)
 
 
 def _aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Operator:

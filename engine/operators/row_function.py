@@ -4,11 +4,8 @@ The only place where rows become Python objects; a function whose parameters are
 columns, without a dict per row.
 """
 
-import dataclasses
-import difflib
-import traceback
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,8 @@ from penstock.engine.elements import Batch
 from penstock.engine.operators.contract import MAIN, Emission, Operator
 from penstock.engine.operators.event_time import kept_time
 from penstock.engine.operators.python_rows import python_rows, python_values
-from penstock.model.errors import SchemaError
+from penstock.engine.operators.row_calls import FAILED, Failures, take_results
+from penstock.engine.operators.row_results import RowResults
 from penstock.model.job_graph import RowFunctionSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 
@@ -36,6 +34,7 @@ class RowFunction(Operator):
         self._names = schema.fields.names
         self._changelog = schema.changelog
         self._time = kept_time(schema, spec.fields)
+        self._results = RowResults(spec.fields, bare=spec.columns is not None)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Call the function for every row of one batch."""
@@ -45,118 +44,80 @@ class RowFunction(Operator):
         else:
             yield from self._map(batch)
 
-    def _calls(self, rows: pa.RecordBatch) -> Iterator[Callable[[], Any]]:
-        function = self._spec.function
+    def _calls(self, rows: pa.RecordBatch) -> Iterator[Any]:
+        """Return an iterator that makes one call per row."""
+        function = self._spec.function if self._spec.kind != "flat_map" else self._listed
         try:
-            arguments = self._arguments(rows)
+            return map(function, *self._arguments(rows))
         except (ValueError, OverflowError):
             # Python has no value for something in these rows; the call of the row that holds it will say so.
-            for index in range(rows.num_rows):
-                yield partial(self._convert_and_call, rows.slice(index, 1))
-            return
-        for values in arguments:
-            yield partial(function, *values)
+            return map(self._convert_and_call, repeat(function), (rows.slice(i, 1) for i in range(rows.num_rows)))
 
-    def _arguments(self, rows: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
-        """Return what the function takes, per row."""
+    def _arguments(self, rows: pa.RecordBatch) -> list[list[Any]]:
+        """Return what the function takes, by parameter."""
         if self._spec.columns is None:
-            return zip(python_rows(rows, self._names), strict=True)
-        return zip(*[python_values(rows.column(name)) for name in self._spec.columns], strict=True)
+            return [python_rows(rows, self._names)]
+        return [python_values(rows.column(name)) for name in self._spec.columns]
 
-    def _convert_and_call(self, row: pa.RecordBatch) -> Any:
-        (values,) = self._arguments(row)
-        return self._spec.function(*values)
+    def _convert_and_call(self, function: Any, row: pa.RecordBatch) -> Any:
+        return function(*(values[0] for values in self._arguments(row)))
+
+    def _listed(self, *values: Any) -> list[Any]:
+        """Call a `flat_map` function and run through what it returns, which may raise too."""
+        return list(self._spec.function(*values))
 
     def _filter(self, batch: Batch) -> Iterator[Emission]:
-        kept: list[int] = []
-        failed: list[tuple[int, str]] = []
-        for index, call in enumerate(self._calls(batch.rows)):
-            try:
-                if call():
-                    kept.append(index)
-            except Exception:
-                failed.append((index, traceback.format_exc(limit=-3)))
+        # Whether an answer counts as true is asked of the answer, which may raise too.
+        answers, failed = take_results(map(bool, self._calls(batch.rows)), batch.rows.num_rows)
+        kept = np.array([answer is True for answer in answers], np.bool_)
         self._reject(batch.rows, failed)
-        self.context.counters.passed += len(kept)
-        self.context.counters.filtered += batch.rows.num_rows - len(kept) - len(failed)
-        yield MAIN, batch.with_rows(batch.rows.take(pa.array(kept, pa.int64())))
+        passed = int(np.count_nonzero(kept))
+        self.context.counters.passed += passed
+        self.context.counters.filtered += batch.rows.num_rows - passed - len(failed)
+        yield MAIN, batch.with_rows(batch.rows.filter(pa.array(kept)))
 
     def _map(self, batch: Batch) -> Iterator[Emission]:
-        produced: list[dict[str, Any]] = []
-        origin: list[int] = []
-        failed: list[tuple[int, str]] = []
-        flat = self._spec.kind == "flat_map"
-        for index, call in enumerate(self._calls(batch.rows)):
-            try:
-                results = [self._row(item) for item in call()] if flat else [self._row(call())]
-            except Exception:
-                failed.append((index, traceback.format_exc(limit=-3)))
-                continue
-            produced.extend(results)
-            origin.extend([index] * len(results))
-        rows, origin, unfit = self._with_times(*self._to_batch(produced, origin))
-        # A flat_map row is passed or rejected as a whole.
-        failed.extend(unfit.items())
+        results, failed = take_results(self._calls(batch.rows), batch.rows.num_rows)
+        origin = np.arange(len(results))
+        if failed:
+            origin = np.delete(origin, list(failed))
+            results = [result for result in results if result is not FAILED]
+        if self._spec.kind == "flat_map":
+            origin = np.repeat(origin, np.fromiter(map(len, results), np.int64, len(results)))
+            results = list(chain.from_iterable(results))
+        rows, kept, unfit = self._results.to_rows(results)
+        failed |= {int(origin[index]): reason for index, reason in reversed(unfit.items())}
+        rows, origin = self._with_times(rows, origin[kept], failed)
+        if unfit or len(failed):
+            # A flat_map row is passed or rejected as a whole.
+            good = ~np.isin(origin, list(failed))
+            rows, origin = (rows, origin) if good.all() else (rows.filter(pa.array(good)), origin[good])
         self._reject(batch.rows, failed)
         self.context.counters.passed += batch.rows.num_rows - len(failed)
         if self._changelog:
-            weights = batch.rows.column(WEIGHT).take(pa.array(origin, pa.int64()))
+            weights = batch.rows.column(WEIGHT).take(pa.array(origin))
             rows = rows.append_column(pa.field(WEIGHT, pa.int8(), nullable=False), weights)
         for start in range(0, rows.num_rows, self.context.batch_rows):
             yield MAIN, batch.with_rows(rows.slice(start, self.context.batch_rows))
 
-    def _row(self, result: Any) -> dict[str, Any]:
-        if dataclasses.is_dataclass(result) and not isinstance(result, type):
-            result = dataclasses.asdict(result)
-        fields = self._spec.fields
-        if not isinstance(result, dict):
-            if len(fields) == 1 and self._spec.columns is not None:
-                return {fields.names[0]: result}
-            raise SchemaError(f"the function must return a dict or a dataclass, not {type(result).__name__}")
-        unknown = [key for key in result if key not in fields.names]
-        if unknown:
-            close = difflib.get_close_matches(str(unknown[0]), fields.names, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(fields.names)}"
-            raise SchemaError(f"the function returned {unknown[0]!r}, which is not in its schema{hint}")
-        return result
-
-    def _to_batch(
-        self, produced: list[dict[str, Any]], origin: list[int]
-    ) -> tuple[pa.RecordBatch, list[int], dict[int, str]]:
-        """Return the batch, the input row of each of its rows, and the error of each input row that did not fit."""
-        fields = self._spec.fields
-        try:
-            return pa.RecordBatch.from_pylist(produced, schema=fields), origin, {}
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            unfit: dict[int, str] = {}
-            for row, index in zip(produced, origin, strict=True):
-                try:
-                    pa.RecordBatch.from_pylist([row], schema=fields)
-                except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-                    unfit[index] = f"the result does not fit the schema: {error}"
-            kept = [(row, index) for row, index in zip(produced, origin, strict=True) if index not in unfit]
-            rows = pa.RecordBatch.from_pylist([row for row, _ in kept], schema=fields)
-            return rows, [index for _, index in kept], unfit
-
     def _with_times(
-        self, rows: pa.RecordBatch, origin: list[int], unfit: dict[int, str]
-    ) -> tuple[pa.RecordBatch, list[int], dict[int, str]]:
-        """Take out the input rows of which some result has no usable event time."""
+        self, rows: pa.RecordBatch, origin: np.ndarray, failed: Failures
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Take out the rows that have no usable event time, and note why."""
         if self._time is None or not rows.num_rows:
-            return rows, origin, unfit
+            return rows, origin
         times = rows.column(self._time.name)
         bad = unusable_times(times)
         if bad is None:
-            return rows, origin, unfit
+            return rows, origin
         for row in np.flatnonzero(bad).tolist():
-            unfit[origin[row]] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
-        kept = [row for row, index in enumerate(origin) if index not in unfit]
-        return rows.take(pa.array(kept, pa.int64())), [origin[row] for row in kept], unfit
+            failed[int(origin[row])] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
+        return rows.filter(pa.array(~bad)), origin[~bad]
 
-    def _reject(self, rows: pa.RecordBatch, failed: list[tuple[int, str]]) -> None:
+    def _reject(self, rows: pa.RecordBatch, failed: Failures) -> None:
         if not failed:
             return
-        failed.sort()
-        bad = rows.take(pa.array([index for index, _ in failed], pa.int64()))
+        numbers = sorted(failed)
+        bad = rows.take(pa.array(numbers, pa.int64()))
         self.context.counters.dead_lettered += bad.num_rows
-        self.context.dead_letters.reject(self.context.name, bad, [text for _, text in failed])
+        self.context.dead_letters.reject(self.context.name, bad, [failed[number] for number in numbers])

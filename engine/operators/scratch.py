@@ -13,12 +13,12 @@ _NONE: Slots = np.zeros(0, np.int64)
 class ScratchGroups:
     """Fresh groups of one aggregation, in a table of their own so that the state's budget bounds them."""
 
-    def __init__(self, store: StateStore, aggregation: Aggregation) -> None:
-        """Open the table ``merging``."""
+    def __init__(self, store: StateStore, aggregation: Aggregation, name: str = "merging") -> None:
+        """Open the table ``name``."""
         columns = aggregation.columns()
         self._fixed = [name for name, spec in columns.items() if isinstance(spec, Fixed)]
         self._only_fixed = len(self._fixed) == len(columns)
-        self._table = store.table(TableSpec("merging", (pa.int64(),), columns))
+        self._table = store.table(TableSpec(name, (pa.int64(),), columns))
         self._codec = KeyCodec([pa.int64()])
         self._slots = _NONE
         self._dense = True

@@ -87,7 +87,7 @@ class Split(Operator):
 
 
 class Pass(Operator):
-    """Passes every row: a union, whose inputs the gate has merged already."""
+    """Passes every row, as a source does."""
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Pass one batch."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.aggregate_input import AggregateInput, Ints
 from penstock.engine.operators.aggregate_schema import plan_aggregate
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
 from penstock.engine.operators.event_time import time_array
-from penstock.engine.operators.processing_clock import ProcessingClock
+from penstock.engine.operators.following import Following
 from penstock.engine.operators.session_state import SessionRows, SessionState
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
@@ -30,7 +30,7 @@ _SHOWN: dict[str, ColumnSpec] = {
 }
 
 
-class SessionAggregate(Operator):
+class SessionAggregate(Following):
     """One result per session and key, with ``window_start`` its first row and ``window_end`` its last row + gap.
 
     A row that joins no open session and could only begin one that is over leaves through `LATE`, unchanged.
@@ -66,9 +66,6 @@ class SessionAggregate(Operator):
         self._cells = self._plan.aggregation.bind(self._table)
         interval_us = self._windowing.emission.interval_us
         self._output = UpdatingOutput(context, interval_us, self._show, self._alive, self._settle)
-        self._clock = ProcessingClock(context.clock)
-        self._timer_ns: int | None = None
-        self._watermark_us = START_OF_TIME_US
         self._ingest_ns = 0
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -114,32 +111,6 @@ class SessionAggregate(Operator):
         if time_us == END_OF_TIME_US or self._by_clock or self._updating:
             return time_us
         return max(START_OF_TIME_US, time_us - self._windowing.lateness_us - 1)
-
-    def timer_ns(self) -> int | None:
-        """Return when the emission interval ends, if anything changed, or a session by processing time is over."""
-        due_ns = self._output.due_ns()
-        if due_ns is None or self._timer_ns is None:
-            return due_ns or self._timer_ns
-        return min(due_ns, self._timer_ns)
-
-    def has_pending(self) -> bool:
-        """Return whether anything changed since the last emission of updates."""
-        return bool(self._output.pending)
-
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit what changed, and sessions that are over by processing time."""
-        yield from self._output.emit()
-        if self._by_clock:
-            yield from self._advance(self._clock.now_us())
-            self._set_timer()
-
-    def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Emit what changed: what was shown before is not part of a checkpoint."""
-        return self._output.emit()
-
-    def on_end(self) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._output.emit()
 
     def _times(self, rows: pa.RecordBatch) -> tuple[Ints, Ints | None]:
         """Return the times that decide the sessions, and the event times that aggregates look at."""
@@ -187,6 +158,5 @@ class SessionAggregate(Operator):
         columns = [*self._table.key_columns(slots), *bounds, *self._cells.results(slots)]
         return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
 
-    def _set_timer(self) -> None:
-        due_us = self._sessions.next_us()
-        self._timer_ns = None if due_us is None else self._clock.due_ns(due_us)
+    def _next_over_us(self) -> int | None:
+        return self._sessions.next_us()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.kernels.join import index_rows, match_rows
+from penstock.engine.kernels.join import expand_chains, find_chains, index_rows
 from penstock.engine.operators.row_chunks import Waiting
 from penstock.state.arrays import read_only
 
@@ -30,22 +30,11 @@ class WindowIndex:
 
         The arrays are reused: they are good until the next pairs are asked for.
         """
-        windows, words = read_only(rows.at), read_only(rows.words)
+        heads = find_chains(read_only(rows.at), read_only(rows.words), self._table, self._windows, self._words)
         positions, matches = self._outs
         row = at = -1
         while True:
-            filled, row, at = match_rows(
-                windows,
-                words,
-                self._table,
-                self._windows,
-                self._words,
-                self._older,
-                row,
-                at,
-                positions,
-                matches,
-            )
+            filled, row, at = expand_chains(read_only(heads), self._older, row, at, positions, matches)
             if filled:
                 yield positions[:filled], matches[:filled]
             if filled < positions.size:

@@ -24,9 +24,10 @@ from penstock.engine.operators.join_side import JoinSide
 from penstock.engine.operators.join_windows import shared_windows
 from penstock.engine.operators.pane_windows import PaneWindows
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.same_keys import same_keys
 from penstock.engine.operators.window_index import WindowIndex
 from penstock.model.errors import BugError
-from penstock.model.job_graph import JoinSpec
+from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling
 from penstock.state.keys import KeyBatch
@@ -130,7 +131,7 @@ class WindowJoin(Operator):
             return
         *ids, windows = (np.concatenate(column) for column in zip(*pairs, strict=True))
         if not self._exact:
-            same = np.flatnonzero(_same_keys(*(side.keys(of) for side, of in zip(self._sides, ids, strict=True))))
+            same = np.flatnonzero(same_keys(*(side.keys(of) for side, of in zip(self._sides, ids, strict=True))))
             ids, windows = [of[same] for of in ids], windows[same]
         if len(windows):
             rows = [side.waiting.take(of, side.columns) for side, of in zip(self._sides, ids, strict=True)]
@@ -177,18 +178,3 @@ class _Side:
 
 def _count(parts: Sequence[Waiting]) -> int:
     return sum(part.ids.size for part in parts)
-
-
-def _same_keys(one: KeyBatch, other: KeyBatch) -> NDArray[np.bool_]:
-    """Return where two batches of keys of equal hashes are equal."""
-    same: NDArray[np.bool_] = (one.words == other.words).all(axis=1)
-    if one.offsets is None or other.offsets is None:
-        return same
-    same &= np.diff(one.offsets) == np.diff(other.offsets)
-    candidates = np.flatnonzero(same)
-    one, other = one.take(candidates), other.take(candidates)
-    if one.data is None or one.offsets is None:
-        raise BugError("keys lost their bytes")
-    unequal = np.flatnonzero(one.data != other.data)
-    same[candidates[np.searchsorted(one.offsets, unequal, side="right") - 1]] = False
-    return same

@@ -1,7 +1,7 @@
 """Channels inside one task manager: a bounded queue between two instances."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from penstock.engine.elements import Batch, Element
 
@@ -37,6 +37,10 @@ class Channel:
 
     def __len__(self) -> int:
         return len(self._queue)
+
+    def __iter__(self) -> Iterator[Element]:
+        """Look at the waiting elements, oldest first, without taking them."""
+        return (element for element, _ in self._queue)
 
     def has_room(self) -> bool:
         """Return whether a batch may be put."""

@@ -9,17 +9,30 @@ from penstock.benchmarks.nexmark.dataset import ensure_dataset, write_dataset
 from penstock.engine.connectors.nexmark import KINDS, SCHEMAS, NexmarkConfig, generate
 from penstock.model.errors import OptionError
 from tests.benchmarks.data_sets import DATA_SETS, Coverage, coverage
+from tests.benchmarks.happenings import JOINS, RANKINGS, TIES, happenings
+from tests.benchmarks.ties import write_ties
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Coverage]:
-    found = {}
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, int]]]:
+    """The data sets by name, with their rows of each kind."""
+    written = {}
     for name, config in DATA_SETS.items():
         directory = tmp_path_factory.mktemp(name)
-        rows = write_dataset(directory, config)
+        written[name] = directory, write_dataset(directory, config)
+    return written
+
+
+@pytest.fixture(scope="module")
+def both(folders: dict[str, tuple[Path, dict[str, int]]]) -> dict[str, Coverage]:
+    for _, rows in folders.values():
         assert sum(rows.values()) == 1_000_000
-        found[name] = coverage(directory, rows)
-    return found
+    return {name: coverage(directory, rows) for name, (directory, rows) in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def at_midnight(folders: dict[str, tuple[Path, dict[str, int]]]) -> dict[str, int]:
+    return happenings(folders["midnight"][0])
 
 
 @pytest.fixture(params=list(DATA_SETS))
@@ -48,6 +61,17 @@ def test_sessions_break_and_just_hold(both: dict[str, Coverage]) -> None:
 
 def test_every_time_of_day_occurs(both: dict[str, Coverage]) -> None:
     assert both["day"].bid_time_types == {"dayTime", "nightTime", "otherTime"}
+
+
+@pytest.mark.parametrize("name", [*JOINS, *RANKINGS])
+def test_joins_and_rankings_have_work(at_midnight: dict[str, int], name: str) -> None:
+    assert at_midnight[name] >= (2 if "days" in name else 1)
+
+
+def test_ties_are_broken_in_a_data_set_of_their_own(tmp_path: Path) -> None:
+    write_ties(tmp_path)
+    found = happenings(tmp_path)
+    assert {name: found[name] for name in TIES if found[name] < 10} == {}
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])

@@ -5,23 +5,35 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.connectors.nexmark import KINDS, SCHEMAS
 from tests.benchmarks.oracle import QUERIES, ReadSoFar, expected
+from tests.benchmarks.small_data import Case
 
+BID = ["auction", "bidder", "price", "channel", "url", "dateTime", "extra"]
+AUCTION = ["id", "itemName", "description", "initialBid", "reserve", "dateTime", "expires", "seller", "category"]
+RANKS = [
+    f"{rank}_{nouns}" for nouns in ("bids", "bidders", "auctions") for rank in ("total", "rank1", "rank2", "rank3")
+]
+LOT = ["itemName", "description", "initialBid", "reserve", "auction_dateTime", "expires", "seller", "category"]
+PERSON = ["person_id", "name", "emailAddress", "creditCard", "city", "state", "person_extra"]
 SINKS = {
     "q0": ["auction", "bidder", "price", "dateTime", "extra"],
     "q1": ["auction", "bidder", "price", "dateTime", "extra"],
     "q2": ["auction", "price"],
     "q3": ["name", "city", "state", "id"],
+    "q4": ["id", "final"],
     "q5": ["auction", "num"],
+    "q6": ["seller", "avg_price"],
     "q7": ["auction", "bidder", "price", "dateTime", "extra"],
     "q8": ["id", "name", "stime"],
+    "q9": [*AUCTION, "extra", "auction", "bidder", "price", "bid_dateTime", "bid_extra"],
     "q10": ["auction", "bidder", "price", "dateTime", "extra", "dt", "hm"],
     "q11": ["bidder", "bid_count", "starttime", "endtime"],
+    "q13": ["auction", "bidder", "price", "dateTime", "value"],
     "q14": ["auction", "bidder", "price", "bidTimeType", "dateTime", "extra", "c_counts"],
+    "q15": ["day", *RANKS],
+    "q16": ["channel", "day", "minute", *RANKS],
     "q17": [
         "auction",
         "day",
@@ -34,31 +46,14 @@ SINKS = {
         "avg_price",
         "sum_price",
     ],
+    "q18": BID,
+    "q19": [*BID, "rank_number"],
+    "q20": [*BID[:5], "bid_dateTime", "bid_extra", *LOT, "auction_extra"],
     "q21": ["auction", "bidder", "price", "channel", "channel_id"],
     "q22": ["auction", "bidder", "price", "channel", "dir1", "dir2", "dir3"],
+    "q23": [*BID[1:5], "bid_extra", *PERSON, *LOT, "auction_extra"],
 }
-NOT_TEXT = {"id", "auction", "bidder", "price", "dateTime", "expires", "seller", "category"}
-NOT_TEXT |= {"initialBid", "reserve"}
 HOUR_MS = 3_600_000
-
-
-class Case:
-    """A data set given row by row; what is not given is 0 or empty."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
-
-    def add(self, kind: str, **values: object) -> None:
-        blank = {name: 0 if name in NOT_TEXT else "" for name in SCHEMAS[kind].names}
-        self.rows[kind].append({**blank, **values})
-
-    def ask(self, query: str, upto: ReadSoFar | None = None) -> list[tuple[Any, ...]]:
-        for kind, rows in self.rows.items():
-            pq.write_table(pa.Table.from_pylist(rows, SCHEMAS[kind]), self.directory / f"{kind}.parquet")
-        answer = expected(query, self.directory, upto=upto)
-        plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in answer.columns]
-        return sorted(zip(*(column.to_pylist() for column in plain), strict=True))
 
 
 @pytest.fixture

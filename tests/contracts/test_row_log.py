@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.model.errors import BugError, SchemaError, StateBudgetError
 from penstock.state.memory_store import MemoryStore
-
-BACKENDS = {"memory": MemoryStore}
+from tests.contracts.backends import BACKENDS
 
 SCHEMA = pa.schema(
     [
@@ -29,11 +28,6 @@ SCHEMA = pa.schema(
         ("kind", pa.dictionary(pa.int8(), pa.string())),
     ]
 )
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request):
-    return BACKENDS[request.param]("op")
 
 
 def row_of(number):

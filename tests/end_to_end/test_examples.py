@@ -1,32 +1,114 @@
-"""Every example runs as it stands, and the README shows one with its real output."""
+"""Every example runs as it stands and prints what was recorded; the README shows one with its real output."""
 
+import os
 import re
+import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from penstock import job as job_module
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+RECORDED = Path(__file__).with_name("examples")
 
 
-def run(path: Path, folder: Path) -> str:
-    ran = subprocess.run([sys.executable, str(path)], cwd=folder, capture_output=True, text=True, check=False)
+def run(*arguments: str | Path, folder: Path) -> str:
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Load an example without running its job, into a default job of its own."""
+    monkeypatch.setattr(job_module, "_default_job", job_module.Job())
+    return lambda name: runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name=name)
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_an_example_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert run(path, tmp_path)
+def test_an_example_runs_and_prints_what_was_recorded(path: Path, tmp_path: Path) -> None:
+    output = run(path, folder=tmp_path)
+    assert output
+    recorded = RECORDED / f"{path.stem}.txt"
+    if recorded.is_file():
+        assert output == recorded.read_text()
+    opening = path.read_text().split('"""')[1]
+    assert len(opening.splitlines()) <= 6
 
 
-def test_the_readme_shows_what_the_example_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+@pytest.mark.parametrize("name", ["leaderboard", "custom_source"])
+def test_an_example_prints_the_same_when_the_command_runs_it(name: str, tmp_path: Path) -> None:
+    output = run("-m", "penstock", "run", ROOT / "examples" / f"{name}.py", folder=tmp_path)
+    assert output == (RECORDED / f"{name}.txt").read_text()
+
+
+def test_every_record_is_of_an_example() -> None:
+    assert {path.stem for path in RECORDED.iterdir()} <= {path.stem for path in EXAMPLES}
+
+
+def test_the_word_count_is_right(example: Any) -> None:
+    found = example("word_count")
+    job_module.run("test")
+    counts = Counter(re.findall(r"\w+", found["TEXT"].lower()))
+    best = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:6]
+    rows = sorted(found["result"].rows(), key=lambda row: row["place"])
+    assert [(row["word"], row["times"]) for row in rows] == best
+
+
+@pytest.mark.parametrize("batch_rows", [1, 5, 100])
+def test_the_leaderboard_ends_the_same_whatever_the_batches(example: Any, batch_rows: int) -> None:
+    found = example("leaderboard")
+    job_module.run("test", batch_rows=batch_rows)
+    points: Counter[str] = Counter()
+    for row in found["rows"]:
+        points[row["player"]] += row["points"]
+    best = sorted(points.items(), key=lambda item: (-item[1], item[0]))[:3]
+    rows = sorted(found["standing"].rows(), key=lambda row: row["place"])
+    assert [(row["player"], row["points"]) for row in rows] == best
+
+
+@pytest.mark.parametrize("batch_rows", [1, 100])
+def test_alarms_do_not_depend_on_how_fast_heartbeats_are_read(example: Any, batch_rows: int) -> None:
+    found = example("process_timers")
+    job_module.run("test", batch_rows=batch_rows, parallelism=2)
+    start = found["START"]
+    alarms = set()
+    for machine, seconds in found["HEARTBEATS"].items():
+        for before, after in zip(seconds, [*seconds[1:], None], strict=True):
+            if after is None or after - before > 30:
+                alarms.add((before + 30, machine))
+    rows = [row for row in found["result"].rows() if "silent" in row["text"]]
+    assert {((row["at"] - start).total_seconds(), row["machine"]) for row in rows} == alarms
+    assert len(rows) == len(alarms)
+
+
+def test_a_reader_of_the_custom_source_goes_on_from_a_position(example: Any) -> None:
+    source = example("custom_source")["Tides"](50)
+    for station in source.partitions(1):
+        whole = source.open(station, None).read(100).rows.to_pylist()
+        reader = source.open(station, None)
+        first = reader.read(17).rows.to_pylist()
+        rest = source.open(station, reader.position()).read(100).rows.to_pylist()
+        assert len(first) == 17 and first + rest == whole
+
+
+def test_the_readme_shows_what_the_example_prints(tmp_path: Path) -> None:
     code, output = re.findall(r"```(?:python)?\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[:2]
     program = tmp_path / "readme.py"
     program.write_text(code)
-    assert sorted(run(program, tmp_path).splitlines()) == sorted(output.splitlines())
+    assert sorted(run(program, folder=tmp_path).splitlines()) == sorted(output.splitlines())
     assert code.strip() in (ROOT / "examples" / "hot_bids.py").read_text()

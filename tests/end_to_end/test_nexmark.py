@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.nexmark.queries import NAMES
 from penstock.engine.ledger import check_ledger, read_ledger
-from tests.benchmarks.oracle import assert_same_rows
+from tests.benchmarks.oracle import QUERIES, assert_same_rows
 from tests.end_to_end.nexmark_support import DataSets, answer, prepare
 
 
@@ -30,7 +29,7 @@ def check(query: str, directory: Path, folder: Path, *, parallelism: int, batch_
 )
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("batch_rows", [997, 32_768])
-@pytest.mark.parametrize("query", NAMES)
+@pytest.mark.parametrize("query", QUERIES)
 def test_a_million_events(
     data_sets: DataSets, tmp_path: Path, query: str, batch_rows: int, parallelism: int, name: str, shuffled: bool
 ) -> None:
@@ -40,13 +39,13 @@ def test_a_million_events(
 
 @pytest.mark.parametrize("name", ["midnight", "day"])
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("query", NAMES)
+@pytest.mark.parametrize("query", QUERIES)
 def test_row_by_row(data_sets: DataSets, tmp_path: Path, query: str, parallelism: int, name: str) -> None:
     directory = data_sets.directory(name, shuffled=True, events=5_000)
     check(query, directory, tmp_path, parallelism=parallelism, batch_rows=1)
 
 
-@pytest.mark.parametrize("query", NAMES)
+@pytest.mark.parametrize("query", QUERIES)
 def test_one_window_in_many_batches(data_sets: DataSets, tmp_path: Path, query: str) -> None:
     directory = data_sets.directory("midnight", shuffled=True, events=200_000)
     check(query, directory, tmp_path, parallelism=2, batch_rows=4_096)

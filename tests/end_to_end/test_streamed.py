@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.benchmarks.nexmark.events import WATERMARK, Events
-from penstock.benchmarks.nexmark.queries import NAMES, load
+from penstock.benchmarks.nexmark.queries import load
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.parquet import ParquetSource
 from penstock.engine.embedded import EmbeddedJob
@@ -20,7 +20,7 @@ from penstock.model.connectors import NOTHING, Read, Reader, Source
 from penstock.readers import read
 from penstock.stream import Stream
 from tests.benchmarks.data_sets import DELAY_MS
-from tests.benchmarks.oracle import INPUTS, ReadSoFar, assert_same_rows, expected
+from tests.benchmarks.oracle import INPUTS, QUERIES, ReadSoFar, assert_same_rows, expected
 from tests.end_to_end.nexmark_support import DataSets
 
 PAUSES = 10
@@ -102,7 +102,7 @@ def run_until_nothing_is_runnable(job: EmbeddedJob) -> bool:
 
 
 @pytest.mark.parametrize("name", ["midnight", "day"])
-@pytest.mark.parametrize("query", NAMES)
+@pytest.mark.parametrize("query", QUERIES)
 def test_paused_sources(data_sets: DataSets, tmp_path: Path, query: str, name: str) -> None:
     events = 200_000
     directory = data_sets.directory(name, shuffled=True, events=events)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.clock import ManualClock
 from penstock.engine.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.contract import (
     LATE,
@@ -19,32 +20,9 @@ from penstock.engine.operators.contract import (
 )
 from penstock.state.memory_store import MemoryStore
 
+__all__ = ["Collected", "ManualClock", "Rejected", "collect", "open_operator"]
+
 Op = TypeVar("Op", bound=Operator)
-
-
-class ManualClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self, monotonic_ns: int = 0, wall_us: int = 1_760_000_000_000_000) -> None:
-        self._monotonic_ns = monotonic_ns
-        self._wall_us = wall_us
-
-    def monotonic_ns(self) -> int:
-        return self._monotonic_ns
-
-    def wall_us(self) -> int:
-        return self._wall_us
-
-    def advance_ns(self, duration_ns: int) -> None:
-        self._monotonic_ns += duration_ns
-        self._wall_us += duration_ns // 1_000
-
-    def advance_us(self, duration_us: int) -> None:
-        self.advance_ns(duration_us * 1_000)
-
-    def set_wall_us(self, wall_us: int) -> None:
-        """Set the wall clock alone, forwards or back."""
-        self._wall_us = wall_us
 
 
 class Rejected:

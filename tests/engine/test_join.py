@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from penstock.engine.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.join import InnerJoin
 from penstock.engine.operators.join_schema import join_output
-from penstock.model.errors import PlanError
+from penstock.model.errors import BugError, PlanError
 from penstock.model.expressions import col
-from penstock.model.job_graph import MAIN, JoinSpec
+from penstock.model.job_graph import MAIN
+from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from tests.engine.support import Collected, open_operator
 
@@ -166,7 +167,6 @@ def test_schema() -> None:
 @pytest.mark.parametrize(
     ("spec", "right", "words"),
     [
-        (JoinSpec(*ON_NUMBER, OUTPUT), StreamSchema(RIGHT, None, True), "its right one is updating"),
         (JoinSpec((), (), OUTPUT), StreamSchema(RIGHT), "at least one"),
         (JoinSpec((col("a"),), (col("t"),), OUTPUT), StreamSchema(RIGHT), "cast one of them"),
         (JoinSpec((col("a"),), (col("y"),), OUTPUT), StreamSchema(RIGHT), "cast one of them"),
@@ -177,6 +177,11 @@ def test_schema() -> None:
 def test_impossible_joins(spec: JoinSpec, right: StreamSchema, words: str) -> None:
     with pytest.raises(PlanError, match=words):
         InnerJoin(spec, StreamSchema(LEFT), right, "j")
+
+
+def test_updating_inputs_are_not_for_it() -> None:
+    with pytest.raises(BugError, match="incremental join"):
+        InnerJoin(JoinSpec(*ON_NUMBER, OUTPUT), StreamSchema(LEFT), StreamSchema(RIGHT, None, True), "j")
 
 
 def test_rows_whose_key_cannot_be_computed_are_dead_letters() -> None:

@@ -16,7 +16,8 @@ from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
 from penstock.engine.operators.window_join import WindowJoin
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
-from penstock.model.job_graph import LATE, MAIN, JoinSpec
+from penstock.model.job_graph import LATE, MAIN
+from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Count, Emission, Hopping, Session, Tumbling, Windowing
 from tests.engine.support import Collected, open_operator

@@ -10,7 +10,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("model", "state", "shedding", "scheduler", "engine", "replay", "benchmarks")
 LONGEST_FILE_LINES = 400
-LONGEST_TEST_LINES = 500
 
 
 def config() -> configparser.ConfigParser:
@@ -60,7 +59,7 @@ def test_files_hold_one_idea() -> None:
     too_long = {}
     for path in python_files():
         name, lines = path.relative_to(ROOT), len(path.read_text().splitlines())
-        if lines > (LONGEST_TEST_LINES if name.parts[0] == "tests" else LONGEST_FILE_LINES):
+        if lines > LONGEST_FILE_LINES:
             too_long[str(name)] = lines
     assert too_long == {}
 

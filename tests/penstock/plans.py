@@ -16,13 +16,13 @@ from penstock.model.job_graph import (
     FilterSpec,
     Input,
     JobGraph,
-    JoinSpec,
     OperatorNode,
     OperatorSpec,
     ProjectSpec,
     SinkSpec,
     SourceSpec,
 )
+from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Emission, Tumbling, Windowing
 

@@ -158,17 +158,6 @@ def test_options_of_the_command_line_win(command: Command) -> None:
         print(max(sizes))
     """
     assert command("run", "pipeline.py", file=file).out.split() == ["mine", "4"]
-
-
-def test_name_and_batch_rows(command: Command) -> None:
-    file = """
-        import penstock as ps
-        sizes = []
-        rows = ps.read_memory([{"a": number} for number in range(10)])
-        rows.for_each_batch(lambda batch: sizes.append(batch.num_rows))
-        print(ps.run("mine", batch_rows=4).name)
-        print(max(sizes))
-    """
     done = command("run", "pipeline.py", "--name", "yours", "--batch-rows", "3", file=file)
     assert done.out.split() == ["yours", "3"]
 

@@ -7,8 +7,9 @@ import pytest
 
 from penstock.model.expressions import col, lit
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SinkSpec, SourceSpec, SplitSpec
+from penstock.operator_words import expression_text
 from penstock.plan_text import explain, mermaid
-from penstock.plan_words import expression_text, plan_data
+from penstock.plan_words import plan_data
 from tests.penstock.plans import BIDS, File, Folder, edge, node, plan_of, sample_plan
 
 TREE = """\
@@ -90,12 +91,15 @@ def test_branches_of_a_chain() -> None:
     tree = explain(plan)
     names = [line.split("  ")[0] for line in tree.splitlines() if "─ " in line]
     positions = {
-        name: line.index(name)
+        name: line.index("─ ")
         for line in tree.splitlines()
         for name in ("a-out", "b-out", "parts")
-        if f"─ {name}" in line
+        if f" {name}  " in line
     }
     assert len(names) == 4
+    assert "─ big: a  " in tree
+    assert "─ small: b-out  " in tree
+    assert 'n1 -->|"big"| n2' in mermaid(plan)
     assert positions["parts"] < positions["b-out"] < positions["a-out"]
     assert "big    where price > 5" in tree
 

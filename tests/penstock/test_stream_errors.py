@@ -129,11 +129,28 @@ def test_joins_say_what_they_need() -> None:
     with pytest.raises(ps.PlanError, match="two columns 'price'; choose another suffix"):
         left.join(right, on="item", suffix="")
     with pytest.raises(ps.PlanError, match="append-only"):
-        left.key_by("item").agg(n=ps.count()).join(right, on="item")
+        left.key_by("item").agg(n=ps.count()).join(right, on="item", window=ps.tumbling("1s"))
+    with pytest.raises(ps.OptionError, match="inner, left, right, full, not 'outer'"):
+        left.join(right, on="item", how="outer")
+    with pytest.raises(ps.OptionError, match="begins after it ends"):
+        left.interval_join(right, on="item", between=("5s", "-5s"))
+    with pytest.raises(ps.OptionError, match="lower bound of between must be a duration such as '10s', not None"):
+        left.interval_join(right, on="item", between=(None, "5s"))  # type: ignore[arg-type]
+    with pytest.raises(ps.PlanError, match=r"join\(\) matches columns and expressions, not 3"):
+        left.join(right, on=3)  # type: ignore[arg-type]
+    with pytest.raises(ps.PlanError, match=r"""lookup_table\("codes.csv"\)"""):
+        left.lookup(right, on="item")  # type: ignore[arg-type]
     with pytest.raises(ps.PlanError, match="cast one of them"):
         left.join(right, left_on="item", right_on="price")
     with pytest.raises(ps.PlanError, match="session"):
         left.join(right, on="item", window=ps.session("1s"))
+
+
+def test_a_column_must_not_be_named_like_those_of_operators() -> None:
+    with pytest.raises(ps.SchemaError, match=r"column name '\$at' begins with '\$', which is reserved"):
+        ps.read_memory([{"$at": 1}], job=ps.Job())
+    with pytest.raises(ps.SchemaError, match=r"'\$key0' begins with"):
+        orders().rename(item="$key0")
 
 
 def test_an_exchange_must_not_part_a_key() -> None:
@@ -263,7 +280,10 @@ def test_every_refused_operator_is_placed_once() -> None:
         lambda: orders(time=None).window(ps.tumbling("1s")).agg(n=ps.count()),
         lambda: updating.write_parquet("result.parquet"),
         lambda: left.union(left.drop("price")),
-        lambda: left.join(updating, on="item"),
+        lambda: left.join(updating, on="item", window=ps.tumbling("1s")),
+        lambda: left.interval_join(updating, on="item", between=("0s", "5s")),
+        lambda: updating.key_by("item").deduplicate(),
+        lambda: updating.event_time("item"),
         lambda: left.join(left),
         lambda: left.select(),
         lambda: left.map(lambda a, b: {}),

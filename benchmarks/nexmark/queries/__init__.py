@@ -7,7 +7,7 @@ from penstock.benchmarks.nexmark.events import Events
 from penstock.model.errors import OptionError
 from penstock.stream import Stream
 
-NAMES = ("q0", "q1", "q2", "q3", "q5", "q7", "q8", "q10", "q11", "q14", "q17", "q21", "q22")
+NAMES = tuple(f"q{number}" for number in range(24))
 """The queries there are, in order."""
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from penstock.model.connectors import RawRecord, Read, Reader, Source
 
@@ -79,3 +80,17 @@ def lines(*texts: str | bytes) -> bytes:
 def positions(rejected: Sequence[RawRecord]) -> list[int]:
     """Return the line numbers of raw records."""
     return [int(record.position.rpartition(":")[2]) for record in rejected]
+
+
+def mutated_lines(good: Sequence[bytes], pieces: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+    """Good lines, half of them with pieces put in, put over something or something taken out in up to two places."""
+
+    @st.composite
+    def build(draw: st.DrawFn) -> bytes:
+        line = draw(st.sampled_from(good))
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            at, end = sorted(draw(st.integers(0, len(line))) for _ in range(2))
+            line = line[:at] + draw(st.sampled_from([*pieces, b""])) + line[end if end - at < 4 else at :]
+        return line
+
+    return build()

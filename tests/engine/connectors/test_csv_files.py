@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors import file_chunks
 from penstock.engine.connectors.csv_files import CsvSource
 from penstock.model.errors import OptionError, SchemaError
-from tests.engine.connectors.reading import lines, positions, read_all
+from tests.engine.connectors.reading import lines, mutated_lines, positions, read_all
 
 BID = pa.schema([("a", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
 HEADER = b"a,s,t"
@@ -73,7 +73,7 @@ def test_a_stray_quotation_mark_does_not_swallow_its_neighbours(tmp_path: Path) 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_every_line_is_a_row_or_a_raw_record_whatever_stands_around_it(tmp_path: Path, data: st.DataObject) -> None:
-    content = data.draw(st.lists(mutated_lines(), min_size=1, max_size=12))
+    content = data.draw(st.lists(mutated_lines(GOOD, BROKEN), min_size=1, max_size=12))
     got = read_all(source(tmp_path, lines(HEADER, *content)), max_rows=data.draw(st.integers(1, 5)))
     expected_rows, expected_raw = [], []
     for number, line in enumerate(content, 2):
@@ -83,18 +83,6 @@ def test_every_line_is_a_row_or_a_raw_record_whatever_stands_around_it(tmp_path:
         expected_raw += [(record.raw, number) for record in alone.rejected]
     assert got.rows == expected_rows
     assert list(zip([record.raw for record in got.rejected], positions(got.rejected), strict=True)) == expected_raw
-
-
-def mutated_lines() -> st.SearchStrategy[bytes]:
-    @st.composite
-    def build(draw: st.DrawFn) -> bytes:
-        line = draw(st.sampled_from(GOOD))
-        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
-            at, end = sorted(draw(st.integers(0, len(line))) for _ in range(2))
-            line = line[:at] + draw(st.sampled_from([*BROKEN, b""])) + line[end if end - at < 4 else at :]
-        return line
-
-    return build()
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

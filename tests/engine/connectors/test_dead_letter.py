@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.connectors.dead_letter import SCHEMA, DeadLetterWriter
-from penstock.engine.connectors.memory import MemorySink
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.operators.contract import DeadLetters
 from penstock.model.connectors import RawRecord
+from penstock.model.dead_letters import LETTER_FIELDS
 from penstock.model.errors import BadRecordError, OptionError
 
 ROWS = pa.RecordBatch.from_pylist([{"a": 1, "s": "x"}, {"a": 2, "s": None}])
@@ -70,14 +70,25 @@ def test_fail_raises_one_sentence(tmp_path: Path) -> None:
         DeadLetterWriter(tmp_path, {"bids": "ignore"})
 
 
-def test_an_output_takes_the_place_of_the_file(tmp_path: Path) -> None:
-    sink = MemorySink()
-    writer = DeadLetterWriter(tmp_path, outputs={"bids": sink.open(SCHEMA, 0, 1)})
-    writer.reject_raw("bids", [RawRecord(b"x", "f:1", "bad")])
-    writer.reject_raw("others", [RawRecord(b"y", "f:2", "bad")])
+def test_letters_can_be_had_instead_of_written(tmp_path: Path) -> None:
+    writer = DeadLetterWriter(tmp_path, {"quiet": "skip", "strict": "fail"})
+    found = [
+        writer.raw_letters("bids", [RawRecord(b"x", "f:1", "bad")]),
+        writer.letters("bids", ROWS, ["big", "small"]),
+    ]
+    assert [item.schema for item in found if item is not None] == [LETTER_FIELDS] * 2
+    assert [item["text"].to_pylist() for item in found if item is not None] == [
+        ["x"],
+        ['{"a":1,"s":"x"}', '{"a":2,"s":null}'],
+    ]
+    assert writer.letters("quiet", ROWS, ["big", "small"]) is None
+    assert writer.letters("bids", ROWS.slice(0, 0), []) is None
+    assert writer.raw_letters("bids", []) is None
+    with pytest.raises(BadRecordError):
+        writer.letters("strict", ROWS, ["big", "small"])
+    assert writer.counts == {"bids": 3, "quiet": 2, "strict": 2}
     writer.close()
-    assert [row["text"] for row in sink.rows()] == ["x"]
-    assert [letter["text"] for letter in letters(writer)] == ["y"]
+    assert not writer.path.exists()
 
 
 def test_a_second_run_adds_to_the_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from penstock.engine.connectors import file_chunks
 from penstock.engine.connectors.json_decode import JsonDecoder
 from penstock.engine.connectors.json_lines import JsonLinesSource
 from penstock.model.errors import SchemaError, UserError
-from tests.engine.connectors.reading import lines, positions, read_all
+from tests.engine.connectors.reading import lines, mutated_lines, positions, read_all
 
 BID = pa.schema(
     [
@@ -142,7 +142,7 @@ def test_blank_lines_and_a_missing_last_line_end_count_for_nothing(tmp_path: Pat
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_every_line_is_a_row_or_a_raw_record_whatever_stands_around_it(tmp_path: Path, data: st.DataObject) -> None:
-    content = data.draw(st.lists(mutated_lines(), min_size=1, max_size=12))
+    content = data.draw(st.lists(mutated_lines(GOOD, BROKEN), min_size=1, max_size=12))
     many = source(tmp_path, lines(*content))
     got = read_all(many, max_rows=data.draw(st.integers(1, 5)))
     expected_rows, expected_raw = [], []
@@ -153,18 +153,6 @@ def test_every_line_is_a_row_or_a_raw_record_whatever_stands_around_it(tmp_path:
         expected_raw += [(record.raw, number) for record in alone.rejected]
     assert repr(got.rows) == repr(expected_rows)
     assert list(zip([record.raw for record in got.rejected], positions(got.rejected), strict=True)) == expected_raw
-
-
-def mutated_lines() -> st.SearchStrategy[bytes]:
-    @st.composite
-    def build(draw: st.DrawFn) -> bytes:
-        line = draw(st.sampled_from(GOOD))
-        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
-            at, end = sorted(draw(st.integers(0, len(line))) for _ in range(2))
-            line = line[:at] + draw(st.sampled_from([*BROKEN, b""])) + line[end if end - at < 4 else at :]
-        return line
-
-    return build()
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])

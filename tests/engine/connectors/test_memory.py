@@ -1,4 +1,5 @@
 import datetime
+import math
 
 import polars
 import pyarrow as pa
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.connectors.memory import MemorySink, MemorySource
+from penstock.engine.connectors.memory_sink import consolidate
 from penstock.model.connectors import Source
 from penstock.model.errors import PlanError, SchemaError
 from tests.engine.connectors.reading import read_all
@@ -117,3 +119,10 @@ def test_normal_types_come_out() -> None:
     columns = {"t": [datetime.datetime(2020, 1, 1)], "c": ["a"]}
     frame = polars.DataFrame(columns, schema_overrides={"c": polars.Categorical})
     assert MemorySource(frame).schema == pa.schema([("t", pa.timestamp("us")), ("c", pa.string())])
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_numbers_that_are_equal_cancel_however_they_are_written(kind: pa.DataType) -> None:
+    values = pa.array([0.0, -0.0, None, math.nan, -math.nan, 1.5], pa.float64()).cast(kind)
+    changes = pa.table({"value": values, "weight": pa.array([1, -1, 1, 1, -1, 1], pa.int8())})
+    assert consolidate(changes).to_pylist() == [{"value": None}, {"value": 1.5}]

@@ -1,0 +1,11 @@
+"""What does the side table say of each bid's auction?"""
+
+from penstock import col
+from penstock.benchmarks.nexmark.events import Events
+from penstock.stream import Stream
+
+
+def query(events: Events) -> Stream:
+    """Look ``auction mod 10000`` up in a table that is read as a whole."""
+    found = events.bid.lookup(events.side_input, left_on=col("auction") % 10_000, right_on="key")
+    return found.select("auction", "bidder", "price", "dateTime", "value")

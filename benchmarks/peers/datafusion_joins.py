@@ -1,0 +1,129 @@
+"""The Nexmark queries that join tables, each as DataFusion answers it fastest; used by ``datafusion_queries``."""
+
+JOINS: dict[str, str] = {
+    "q3": """
+        SELECT name, city, state, auction.id
+        FROM auction JOIN person ON seller = person.id
+        WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
+    """,
+    "q4": """
+        WITH best AS (
+            SELECT auction.id, max(category) AS category, max(price) AS final
+            FROM auction JOIN bid
+                ON auction.id = auction AND bid."dateTime" BETWEEN auction."dateTime" AND expires
+            GROUP BY auction.id
+        )
+        SELECT category AS id, sum(final) / count(*) AS final
+        FROM best
+        GROUP BY category
+    """,
+    "q6": """
+        WITH closed AS (
+            SELECT auction.id, max(seller) AS seller, max(expires) AS expires, max(price) AS final
+            FROM auction JOIN bid
+                ON auction.id = auction AND bid."dateTime" BETWEEN auction."dateTime" AND expires
+            GROUP BY auction.id
+        ), placed AS (
+            SELECT
+                seller,
+                final,
+                row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) AS place
+            FROM closed
+        )
+        SELECT seller, sum(final) / count(*) AS avg_price
+        FROM placed
+        WHERE place <= 10
+        GROUP BY seller
+    """,
+    "q8": """
+        WITH people AS (
+            SELECT DISTINCT id, name, date_bin(INTERVAL '10 seconds', "dateTime") AS stime
+            FROM person
+        ), sellers AS (
+            SELECT DISTINCT seller, date_bin(INTERVAL '10 seconds', "dateTime") AS stime
+            FROM auction
+        )
+        SELECT id, name, people.stime
+        FROM people JOIN sellers ON id = seller AND people.stime = sellers.stime
+    """,
+    # Only bids of the highest price are sorted.
+    "q9": """
+        WITH tops AS (
+            SELECT
+                id,
+                max(auction."dateTime") AS opens,
+                max(expires) AS expires,
+                max(price) AS top
+            FROM auction JOIN bid
+                ON auction.id = auction AND bid."dateTime" BETWEEN auction."dateTime" AND expires
+            GROUP BY id
+        ), placed AS (
+            SELECT
+                bid.*,
+                row_number() OVER (PARTITION BY auction ORDER BY "dateTime", bidder, extra) AS place
+            FROM bid JOIN tops
+                ON auction = id AND price = top AND "dateTime" BETWEEN opens AND expires
+        )
+        SELECT
+            auction.*,
+            auction,
+            bidder,
+            price,
+            placed."dateTime" AS "bid_dateTime",
+            placed.extra AS bid_extra
+        FROM auction JOIN placed ON id = auction
+        WHERE place = 1
+    """,
+    "q13": """
+        SELECT auction, bidder, price, "dateTime", side_input.value
+        FROM side_input JOIN bid ON auction % 10000 = key
+    """,
+    "q20": """
+        SELECT
+            bid.auction,
+            bid.bidder,
+            bid.price,
+            bid.channel,
+            bid.url,
+            bid."dateTime" AS "bid_dateTime",
+            bid.extra AS bid_extra,
+            auction."itemName",
+            auction.description,
+            auction."initialBid",
+            auction.reserve,
+            auction."dateTime" AS "auction_dateTime",
+            auction.expires,
+            auction.seller,
+            auction.category,
+            auction.extra AS auction_extra
+        FROM auction JOIN bid ON bid.auction = auction.id
+        WHERE auction.category = 10
+    """,
+    "q23": """
+        SELECT
+            bid.bidder,
+            bid.price,
+            bid.channel,
+            bid.url,
+            bid.extra AS bid_extra,
+            person.id AS person_id,
+            person.name,
+            person."emailAddress",
+            person."creditCard",
+            person.city,
+            person.state,
+            person.extra AS person_extra,
+            auction."itemName",
+            auction.description,
+            auction."initialBid",
+            auction.reserve,
+            auction."dateTime" AS "auction_dateTime",
+            auction.expires,
+            auction.seller,
+            auction.category,
+            auction.extra AS auction_extra
+        FROM bid
+        JOIN person ON person.id = bid.bidder
+        JOIN auction ON auction.seller = bid.bidder
+    """,
+}

@@ -1,0 +1,115 @@
+"""The Nexmark queries that join tables, each in the form that DuckDB answers fastest; used by ``duckdb_queries``."""
+
+JOINS: dict[str, str] = {
+    "q3": """
+        SELECT name, city, state, auction.id
+        FROM auction JOIN person ON seller = person.id
+        WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
+    """,
+    "q4": """
+        WITH best AS (
+            SELECT auction.id, category, max(price) AS final
+            FROM auction JOIN bid
+                ON auction.id = auction AND bid."dateTime" BETWEEN auction."dateTime" AND expires
+            GROUP BY auction.id, category
+        )
+        SELECT category AS id, CAST(sum(final) // count(*) AS BIGINT) AS final
+        FROM best
+        GROUP BY category
+    """,
+    "q6": """
+        WITH closed AS (
+            SELECT
+                auction.id,
+                any_value(seller) AS seller,
+                any_value(expires) AS expires,
+                max(price) AS final
+            FROM auction JOIN bid
+                ON auction.id = auction AND bid."dateTime" BETWEEN auction."dateTime" AND expires
+            GROUP BY auction.id
+        ), last AS (
+            SELECT seller, max_by(final, (expires, id), 10) AS finals FROM closed GROUP BY seller
+        )
+        SELECT seller, CAST(list_sum(finals) // len(finals) AS BIGINT) AS avg_price FROM last
+    """,
+    "q8": """
+        WITH people AS (
+            SELECT DISTINCT id, name, time_bucket(INTERVAL 10 SECOND, "dateTime") AS stime
+            FROM person
+        ), sellers AS (
+            SELECT DISTINCT seller, time_bucket(INTERVAL 10 SECOND, "dateTime") AS stime
+            FROM auction
+        )
+        SELECT id, name, people.stime
+        FROM people JOIN sellers ON id = seller AND people.stime = sellers.stime
+    """,
+    # The least row of each auction, so that no bid is sorted.
+    "q9": """
+        WITH best AS (
+            SELECT auction, min((-price, bid."dateTime", bidder, bid.extra)) AS bid
+            FROM auction JOIN bid
+                ON auction.id = auction AND bid."dateTime" BETWEEN auction."dateTime" AND expires
+            GROUP BY auction
+        )
+        SELECT
+            auction.*,
+            best.auction,
+            bid[3] AS bidder,
+            -bid[1] AS price,
+            bid[2] AS "bid_dateTime",
+            bid[4] AS bid_extra
+        FROM auction JOIN best ON id = best.auction
+    """,
+    "q13": """
+        SELECT auction, bidder, price, "dateTime", value
+        FROM bid JOIN side_input ON auction % 10000 = key
+    """,
+    "q20": """
+        SELECT
+            bid.auction,
+            bid.bidder,
+            bid.price,
+            bid.channel,
+            bid.url,
+            bid."dateTime" AS "bid_dateTime",
+            bid.extra AS bid_extra,
+            auction."itemName",
+            auction.description,
+            auction."initialBid",
+            auction.reserve,
+            auction."dateTime" AS "auction_dateTime",
+            auction.expires,
+            auction.seller,
+            auction.category,
+            auction.extra AS auction_extra
+        FROM bid JOIN auction ON bid.auction = auction.id
+        WHERE auction.category = 10
+    """,
+    "q23": """
+        SELECT
+            bid.bidder,
+            bid.price,
+            bid.channel,
+            bid.url,
+            bid.extra AS bid_extra,
+            person.id AS person_id,
+            person.name,
+            person."emailAddress",
+            person."creditCard",
+            person.city,
+            person.state,
+            person.extra AS person_extra,
+            auction."itemName",
+            auction.description,
+            auction."initialBid",
+            auction.reserve,
+            auction."dateTime" AS "auction_dateTime",
+            auction.expires,
+            auction.seller,
+            auction.category,
+            auction.extra AS auction_extra
+        FROM bid
+        JOIN person ON person.id = bid.bidder
+        JOIN auction ON auction.seller = bid.bidder
+    """,
+}

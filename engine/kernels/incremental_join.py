@@ -1,0 +1,110 @@
+"""Compiled loops of the incremental join: signed counts, chains that lose rows, and pairs as often as they are there.
+
+Chains are those of ``kernels/join.py``, linked both ways. Called by ``operators/incremental_join*.py``.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.state.jit import jit
+
+Ints = npt.NDArray[np.int64]
+
+
+@jit
+def add_counts(slots: Ints, added: Ints, counts: Ints, place: Ints) -> tuple[Ints, Ints, Ints]:
+    """Add ``added[i]`` to the count of slots[i] (-1: none), which may become negative.
+
+    ``place`` is zero for every slot, before and after. The result lists every slot once, in order of first appearance:
+    (slot, its first row, its count before).
+    """
+    distinct = np.empty(slots.size, np.int64)
+    first = np.empty(slots.size, np.int64)
+    before = np.empty(slots.size, np.int64)
+    found = 0
+    for i in range(slots.size):
+        slot = slots[i]
+        if slot < 0:
+            continue
+        if place[slot] == 0:
+            place[slot] = 1
+            distinct[found] = slot
+            first[found] = i
+            before[found] = counts[slot]
+            found += 1
+        counts[slot] += added[i]
+    for i in range(found):
+        place[distinct[i]] = 0
+    return distinct[:found], first[:found], before[:found]
+
+
+@jit
+def link_both(nodes: Ints, slots: Ints, heads: Ints, older: Ints, newer: Ints) -> None:
+    """Put nodes[i] at the head of the chain of slots[i] (-1: none); ``heads`` holds nodes plus one, 0 for no chain."""
+    for i in range(nodes.size):
+        slot = slots[i]
+        if slot < 0:
+            continue
+        node, head = nodes[i], heads[slot] - 1
+        older[node] = head
+        newer[node] = -1
+        if head >= 0:
+            newer[head] = node
+        heads[slot] = node + 1
+
+
+@jit
+def unlink(nodes: Ints, slots: Ints, heads: Ints, older: Ints, newer: Ints) -> None:
+    """Take nodes[i] out of the chain of slots[i] (-1: it is in none)."""
+    for i in range(nodes.size):
+        slot = slots[i]
+        if slot < 0:
+            continue
+        before, after = older[nodes[i]], newer[nodes[i]]
+        if after >= 0:
+            older[after] = before
+        else:
+            heads[slot] = before + 1
+        if before >= 0:
+            newer[before] = after
+
+
+@jit
+def expand_copies(
+    heads: Ints,
+    copies: Ints,
+    older: Ints,
+    counts: Ints,
+    item: int,
+    at: int,
+    left: int,
+    item_out: Ints,
+    node_out: Ints,
+) -> tuple[int, int, int, int]:
+    """Write (item, node) for every node of the chain that begins at heads[item], until the outputs are full.
+
+    A pair is written copies[item] times what the node counts: counts[node], none if that is negative, or one where
+    ``counts`` is empty. An item without chain (-1) is written copies[item] times with node -1. ``item``, ``at`` and
+    ``left`` say where to go on: (-1, -1, 0) at first, then what the last call returned. The result is (pairs written,
+    item, at, left); fewer pairs than fit mean that this was all.
+    """
+    filled = 0
+    while filled < item_out.size:
+        while left <= 0:
+            if at >= 0:
+                at = older[at]
+            if at < 0:
+                item += 1
+                if item >= heads.size:
+                    return filled, item, -1, 0
+                at = heads[item]
+            left = copies[item]
+            if at >= 0 and counts.size:
+                left *= max(counts[at], 0)
+        written = min(left, item_out.size - filled)
+        for place in range(filled, filled + written):
+            item_out[place] = item
+            node_out[place] = at
+        filled += written
+        left -= written
+    return filled, item, at, left

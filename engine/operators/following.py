@@ -1,0 +1,64 @@
+"""What the updating aggregates have in common: when they emit their changes, and when processing time ends a window.
+
+`group_aggregate` and `session_aggregate` build on it.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+
+from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.operators.contract import Emission, Operator, OperatorContext
+from penstock.engine.operators.processing_clock import ProcessingClock
+from penstock.engine.operators.updating_output import UpdatingOutput
+
+
+class Following(Operator):
+    """Results that follow their rows. `open` of the operator makes ``_output``, its constructor sets ``_by_clock``."""
+
+    _output: UpdatingOutput
+    _by_clock: bool
+
+    def open(self, context: OperatorContext) -> None:
+        """Start at the beginning of time."""
+        super().open(context)
+        self._clock = ProcessingClock(context.clock)
+        self._watermark_us = START_OF_TIME_US
+        self._over_ns: int | None = None
+
+    def timer_ns(self) -> int | None:
+        """Return when the emission interval ends, if anything changed, or a window by processing time is over."""
+        due_ns = self._output.due_ns()
+        if due_ns is None or self._over_ns is None:
+            return due_ns or self._over_ns
+        return min(due_ns, self._over_ns)
+
+    def has_pending(self) -> bool:
+        """Return whether anything changed since the last emission of updates."""
+        return bool(self._output.pending)
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Emit what changed, and end the windows that are over by processing time."""
+        yield from self._output.emit()
+        if self._by_clock:
+            yield from self._advance(self._clock.now_us())
+            self._set_timer()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Emit what changed: what was shown before is not part of a checkpoint."""
+        return self._output.emit()
+
+    def on_end(self) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._output.emit()
+
+    @abstractmethod
+    def _next_over_us(self) -> int | None:
+        """Return when the next window is over."""
+
+    @abstractmethod
+    def _advance(self, watermark_us: int) -> Iterator[Emission]:
+        """End the windows that are over at this time."""
+
+    def _set_timer(self) -> None:
+        due_us = self._next_over_us()
+        self._over_ns = None if due_us is None else self._clock.due_ns(due_us)

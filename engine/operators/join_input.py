@@ -1,0 +1,109 @@
+"""What joins that wait for the watermark do first with a batch: compute keys, keep the columns that are needed.
+
+Unlike `join_side`, rows with null keys stay, for an outer join puts them out. Called by interval and as-of joins.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.operators.isolate import evaluate
+from penstock.model.errors import BugError
+from penstock.model.expressions import Expr, col, column_name
+from penstock.model.schema import StreamSchema
+from penstock.state.key_columns import WordColumn, read_column
+from penstock.state.keys import KeyBatch, KeyCodec
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows of ``JoinInput.fields``, their event times, and what was computed beside them."""
+
+    rows: pa.RecordBatch
+    times_us: Ints
+    beside: pa.Array | None = None
+
+    def filter(self, chosen: Flags) -> "Arrived":
+        """Return the chosen rows."""
+        mask = pa.array(chosen)
+        beside = None if self.beside is None else self.beside.filter(mask)
+        return Arrived(self.rows.filter(mask), self.times_us[chosen], beside)
+
+
+class JoinInput:
+    """One input of a join: ``fields`` are the columns kept of it, the computed keys behind them.
+
+    ``keys`` names the key columns among them.
+    """
+
+    def __init__(
+        self,
+        schema: StreamSchema,
+        columns: Sequence[str],
+        keys: tuple[Expr, ...],
+        types: tuple[pa.DataType, ...],
+        operator: str,
+        beside: Expr | None = None,
+    ) -> None:
+        """Compile the keys, which are compared as ``types``, and what is to be computed beside ``columns``."""
+        if schema.time is None:
+            raise BugError(f"an input of {operator!r} has no event time")
+        self.time = schema.time
+        self.codec = KeyCodec(types)
+        kept: list[tuple[str, Expr]] = [(column, col(column)) for column in columns]
+        names: list[str] = []
+        for index, key in enumerate(keys):
+            plain = column_name(key)
+            if plain is not None and plain in columns:
+                names.append(plain)
+            else:
+                names.append(f"$key{index}")
+                kept.append((f"$key{index}", key))
+        self.keys = tuple(names)
+        computed = [] if beside is None else [("$beside", beside)]
+        self._projection = compile_projection([*kept, *computed], schema.fields, operator)
+        self.fields = pa.schema([self._projection.schema.field(name) for name, _ in kept])
+
+    @property
+    def exact(self) -> bool:
+        """Whether the one word that `words` gives is the whole key."""
+        return self.codec.words == 1 and not self.codec.has_bytes
+
+    def read(self, context: OperatorContext, rows: pa.RecordBatch, times_us: Ints) -> Arrived:
+        """Compute what is kept of rows; those for which that fails are counted as dead letters."""
+        kept_of, computed = evaluate(context, self._projection, rows)
+        if computed is None:
+            return Arrived(pa.RecordBatch.from_pylist([], schema=self.fields), np.empty(0, np.int64))
+        if kept_of.num_rows < rows.num_rows:
+            times_us = event_times_us(kept_of, self.time)
+        columns = computed.columns
+        beside = columns.pop() if len(columns) > len(self.fields) else None
+        return Arrived(pa.RecordBatch.from_arrays(columns, schema=self.fields), times_us, beside)
+
+    def with_key(self, rows: pa.RecordBatch) -> Flags | None:
+        """Return which rows have no null in their key; None: all of them."""
+        columns = [rows.column(name) for name in self.keys]
+        known = [np.asarray(column.is_valid()) for column in columns if column.null_count]
+        return reduce(np.logical_and, known) if known else None
+
+    def words(self, rows: pa.RecordBatch) -> Ints:
+        """Return one word per key: the key itself if it is `exact`, else its hash. No key may be null."""
+        if self.exact:
+            column = read_column(rows.column(self.keys[0]), self.codec.types[0])
+            if isinstance(column, WordColumn):
+                return column.words[0]
+        return self.encode(rows).hashes.view(np.int64)
+
+    def encode(self, rows: pa.RecordBatch) -> KeyBatch:
+        """Return the keys of rows that have at least the key columns."""
+        return self.codec.encode([rows.column(name) for name in self.keys])

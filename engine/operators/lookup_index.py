@@ -1,0 +1,60 @@
+"""A side table indexed by its key: built as a whole, then only read."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
+from penstock.state.arrays import read_only
+from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.memory_store import MemoryStore
+from penstock.state.store import Fixed, TableSpec
+
+Ints = NDArray[np.int64]
+
+
+class LookupIndex:
+    """The rows of a table by key; rows with a null key are left out, for null equals nothing.
+
+    ``columns`` are those the output needs, in their order. The index is not keyed state: it is read anew on a restart.
+    """
+
+    def __init__(self, table: pa.Table, keys: Sequence[str], codec: KeyCodec, columns: Sequence[str]) -> None:
+        """Index the table; may be called on any thread."""
+        known = pa.array(np.ones(table.num_rows, np.bool_))
+        for name in keys:
+            known = pc.and_(known, pc.is_valid(table.column(name).combine_chunks()))
+        table = table.filter(known)
+        self._rows = table.select(list(dict.fromkeys(columns))).combine_chunks()
+        self._slots = MemoryStore("lookup").table(TableSpec("rows", codec.types, {"newest": Fixed(np.dtype(np.int64))}))
+        batch = codec.encode([table.column(name).combine_chunks() for name in keys])
+        # Linked from the last row to the first, so that a chain gives them in the table's order.
+        backwards = np.arange(len(batch) - 1, -1, -1)
+        slots = self._slots.upsert(batch.take(backwards)).slots
+        linked = np.empty(len(batch), np.int64)
+        self._newest = self._slots.array("newest")
+        link_rows(read_only(slots), 0, self._newest, linked)
+        self._order = backwards
+        self._older = linked
+
+    def pairs(self, keys: KeyBatch, limit: int) -> Iterator[tuple[Ints, Ints]]:
+        """Yield (position among the keys, row of the table) pairs in order of position, ``limit`` at a time.
+
+        The arrays are written again for the next yield.
+        """
+        heads = chain_heads(read_only(self._slots.find(keys)), read_only(self._newest))
+        positions, ids = np.empty(limit, np.int64), np.empty(limit, np.int64)
+        row = at = -1
+        filled = limit
+        while filled == limit:
+            filled, row, at = expand_chains(read_only(heads), read_only(self._older), row, at, positions, ids)
+            if filled:
+                yield positions[:filled], self._order[ids[:filled]]
+
+    def take(self, column: str, rows: pa.Array) -> pa.Array:
+        """Return a column's values in these rows; null where the row is null."""
+        taken = self._rows.column(column).take(rows)
+        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken

@@ -1,0 +1,70 @@
+"""What a process function is given at a time: rows in order, the timers among them, and the distinct keys of both."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import START_OF_TIME_US
+from penstock.model.errors import BugError, FatalError
+from penstock.state.keys import KeyBatch
+
+Ints = NDArray[np.int64]
+
+NOT_THE_ROWS = (BugError, FatalError)
+"""What a call may raise, through the state it reads, that is no error of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Rows that are to become dead letters, for one reason: of the piece's rows, or of the timers' keys and times."""
+
+    rows: pa.RecordBatch
+    text: str
+    of_timers: bool
+
+
+@dataclass(slots=True)
+class Piece:
+    """Rows and due timers.
+
+    ``rows`` come in event-time order, or as they arrived (``by_arrival``); ``times_us`` are their event times (None:
+    there is no event time), ``groups`` the number of each one's key among ``keys`` and ``key_columns``. Due timers,
+    in order of time, are ``due_us`` and ``due_groups``; with ``processing`` they are of processing time and there are
+    no rows. Timers in event time up to ``bound_us`` fire in this piece.
+    """
+
+    rows: pa.RecordBatch
+    times_us: Ints | None
+    groups: Ints
+    keys: KeyBatch
+    key_columns: list[pa.Array]
+    due_us: Ints
+    due_groups: Ints
+    bound_us: int
+    by_arrival: bool
+    processing: bool
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far time has come, as functions may ask: by watermark and by clock."""
+
+    watermark_us: int = START_OF_TIME_US
+    clock_us: int = 0
+
+
+class Runner(ABC):
+    """Calls the user's function for a piece at a time; keeps its state."""
+
+    @abstractmethod
+    def run(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Yield what comes out; the piece's failures are complete and state is written once the last was taken."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Forget state that has expired."""

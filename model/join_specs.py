@@ -1,0 +1,89 @@
+"""What joins are asked to do: the specs of operators that bring two streams, or a stream and a table, together.
+
+In every spec ``output`` names each result column, the side it comes from (0 left, 1 right) and its name there, and
+``how`` is one of `HOWS`.
+"""
+
+from dataclasses import dataclass
+
+from penstock.model.connectors import LookupTable
+from penstock.model.errors import OptionError
+from penstock.model.expressions import Expr
+from penstock.model.windows import Windowing
+
+HOWS = ("inner", "left", "right", "full")
+"""Which rows without a partner a join puts out, with nulls for the other side."""
+
+Output = tuple[tuple[str, int, str], ...]
+
+
+def check_how(how: str, allowed: tuple[str, ...], verb: str) -> str:
+    """Return ``how``.
+
+    Raises:
+        OptionError: the verb does not know it.
+    """
+    if how not in allowed:
+        raise OptionError(f"{verb}(how=...) is one of {', '.join(allowed)}, not {how!r}")
+    return how
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """Join on equal keys, within a window or (None) for ever.
+
+    Without a window either side may be a changelog, and the result is one unless both are append-only and ``how`` is
+    inner. With a window, both are append-only, ``how`` is inner, and ``window_start`` and ``window_end`` may be asked
+    for with side -1.
+    """
+
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    output: Output
+    windowing: Windowing | None = None
+    how: str = "inner"
+
+
+@dataclass(frozen=True)
+class IntervalJoinSpec:
+    """Join on equal keys where left time + lower <= right time <= left time + upper; final.
+
+    ``upper`` is a time in microseconds after the left row's, or an expression over the left's columns: the last
+    right time itself. A row without a partner leaves once none can come any more.
+    """
+
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    output: Output
+    lower_us: int
+    upper: int | Expr
+    how: str = "inner"
+
+
+@dataclass(frozen=True)
+class AsOfJoinSpec:
+    """Join every left row with the last right row of its key that is not newer; final, in the order of the left's time.
+
+    ``tolerance_us`` is how much older the right row may be (None: any). ``how`` is left or inner.
+    """
+
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    output: Output
+    tolerance_us: int | None = None
+    how: str = "left"
+
+
+@dataclass(frozen=True)
+class LookupSpec:
+    """Join every row with the rows of a side table, as the table is when the row comes. ``how`` is left or inner."""
+
+    left_keys: tuple[Expr, ...]
+    table: LookupTable
+    right_keys: tuple[str, ...]
+    output: Output
+    how: str = "inner"
+
+
+TwoSided = JoinSpec | IntervalJoinSpec | AsOfJoinSpec
+"""Joins of two streams: both sides go by their keys."""

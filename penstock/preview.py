@@ -1,0 +1,129 @@
+"""The first rows of a stream, for notebooks and the prompt: what `Stream.preview` returns, and the job behind it."""
+
+import html
+import io
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine.connectors.memory_sink import MemorySink
+from penstock.engine.embedded import EmbeddedJob
+from penstock.engine.planner import plan
+from penstock.job import Job
+from penstock.model.config import LoopOptions
+from penstock.model.ids import OperatorId
+from penstock.pictures import graph_up_to
+
+BATCH_ROWS = 8_192
+"""Rows of a batch in a preview: few, so that a source is not read far beyond what is shown."""
+
+_CELL_WIDTH = 60
+
+
+class Preview:
+    """Some rows of a stream. It shows itself as a table; any library that reads Arrow takes it as it is."""
+
+    def __init__(self, table: pa.Table, whole: bool, updating: bool) -> None:
+        """Hold the rows; ``whole`` says that the stream had no more."""
+        self._table = table
+        self._whole = whole
+        self._updating = updating
+
+    def table(self) -> pa.Table:
+        """Return the rows."""
+        return self._table
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts."""
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        """Return the rows as a text table."""
+        from penstock.tables import Column, print_table
+
+        columns = [Column(field.name, figures=_is_figure(field.type)) for field in self._table.schema]
+        text = io.StringIO()
+        print_table(columns, self._cells(), stream=text)
+        return "\n".join([*(line.rstrip() for line in text.getvalue().strip("\n").splitlines()), self._note()])
+
+    def _repr_html_(self) -> str:
+        """Return the rows as an HTML table, for notebooks."""
+        heads = "".join(
+            f"<th title='{html.escape(str(field.type), quote=True)}'>{html.escape(field.name)}</th>"
+            for field in self._table.schema
+        )
+        lines = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in self._cells()
+        )
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table><p>{self._note()}</p>"
+
+    def _cells(self) -> list[list[str]]:
+        return [[_text(value) for value in row.values()] for row in self.rows()]
+
+    def _note(self) -> str:
+        count = len(self)
+        shown = f"{count} row{'' if count == 1 else 's'}"
+        what = "all there are" if self._whole else "more may follow"
+        return f"{shown}, {what}{'; updating, as it stands now' if self._updating else ''}"
+
+
+def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: float) -> Preview:
+    """Run what leads to an output, apart from the job's own sinks, until ``rows`` rows have come or time is over."""
+    sink = _FirstRows(rows)
+    graph = graph_up_to(job, operator, output, sink)
+    updating = job.graph[operator].outputs[output].changelog
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        options = LoopOptions(batch_rows=BATCH_ROWS)
+        embedded = EmbeddedJob("preview", plan(graph, 1), options, Path(folder))
+        sink.job = embedded
+        timer = threading.Timer(timeout_s, sink.stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            embedded.run()
+        finally:
+            timer.cancel()
+    return Preview(sink.table().slice(0, rows), not sink.stopped and sink.count <= rows, updating)
+
+
+class _FirstRows(MemorySink):
+    """Stops the job once enough rows have come."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self._wanted = rows
+        self.count = 0
+        self.stopped = False
+        self.job: EmbeddedJob | None = None
+
+    def take(self, instance: int, rows: pa.RecordBatch) -> None:
+        super().take(instance, rows)
+        weighted = "weight" in rows.schema.names
+        self.count += int(rows.column("weight").to_numpy().sum()) if weighted else rows.num_rows
+        if self.count >= self._wanted:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop the job, which may have ended already."""
+        self.stopped = True
+        if self.job is not None:
+            self.job.stop()
+
+
+def _is_figure(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _text(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= _CELL_WIDTH else f"{text[: _CELL_WIDTH - 3]}..."

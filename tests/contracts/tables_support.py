@@ -1,0 +1,31 @@
+"""Columns and keys of the tables that the suites fill."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.state.keys import KeyCodec
+from penstock.state.store import Bag, Fixed, Objects, Text
+
+OBJECTS = Objects(encode=lambda item: json.dumps(item).encode(), decode=json.loads, size=lambda item: 8 * len(item))
+COLUMNS = {
+    "sum": Fixed(np.dtype(np.int64)),
+    "seen": Fixed(np.dtype(np.bool_)),
+    "text": Text(pa.string()),
+    "bag": Bag(pa.float64()),
+    "list": OBJECTS,
+}
+
+
+def encode(types, rows):
+    columns = [pa.array([row[i] for row in rows], type_) for i, type_ in enumerate(types)]
+    return KeyCodec(types).encode(columns, len(rows))
+
+
+def integer_keys(*values):
+    return encode([pa.int64()], [(value,) for value in values])
+
+
+def slots_of(*slots):
+    return np.array(slots, np.int64)
