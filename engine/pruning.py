@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from penstock.engine.operators.join_schema import LATE_RIGHT
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.engine.schemas import output_schemas
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.expressions import Expr, col, columns_of

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from penstock.engine.compile_arrow import infer_type
-from penstock.engine.operators.aggregate_schema import aggregate_output
-from penstock.engine.operators.asof_join_schema import asof_join_output
+from penstock.engine.operators.aggregates.aggregate_schema import aggregate_output
+from penstock.engine.operators.aggregates.reduce_schema import reduce_output
 from penstock.engine.operators.event_time import kept_time, time_type
-from penstock.engine.operators.first_schema import first_output
-from penstock.engine.operators.interval_join_schema import interval_join_output
-from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
-from penstock.engine.operators.lookup_schema import lookup_output
-from penstock.engine.operators.over_schema import over_output
-from penstock.engine.operators.process_schema import process_output
-from penstock.engine.operators.reduce_schema import reduce_output
-from penstock.engine.operators.top_schema import top_output
+from penstock.engine.operators.joins.asof_join_schema import asof_join_output
+from penstock.engine.operators.joins.interval_join_schema import interval_join_output
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, join_output
+from penstock.engine.operators.joins.lookup_schema import lookup_output
+from penstock.engine.operators.over.schema import over_output
+from penstock.engine.operators.process.schema import process_output
+from penstock.engine.operators.ranking.first_schema import first_output
+from penstock.engine.operators.ranking.top_schema import top_output
 from penstock.engine.operators.union import union_output
 from penstock.model.dead_letters import DEAD_LETTER, LETTER_FIELDS
 from penstock.model.errors import ExpressionError, PlanError

@@ -31,7 +31,7 @@ from penstock.engine.elements import Batch
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.metrics import JobMetrics
 from penstock.engine.operators.contract import Emission, Operator
-from penstock.engine.operators.process import Process
+from penstock.engine.operators.process.process import Process
 from penstock.engine.worker import Ran
 from penstock.job import Job, RunOptions, embed
 from penstock.model.config import LoopOptions

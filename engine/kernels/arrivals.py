@@ -1,4 +1,4 @@
-"""Compiled loop of deduplication: which rows are the first of their key; called by ``operators/first.py``."""
+"""Compiled loop of deduplication: which rows are the first of their key; called by ``operators/ranking/first.py``."""
 
 import numpy as np
 import numpy.typing as npt

@@ -2,7 +2,7 @@
 
 ``heads[slot]`` says where a slot's block starts, how many entries it has, its chain of lost rows and its state: flags,
 and above them its level. A block of level v has room for 2**(v - 1) entries, at most ``limit``; level 0 is no block.
-Called by ``operators/top_blocks.py``.
+Called by ``operators/ranking/top_blocks.py``.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Compiled loops of top-n over append-only rows: every slot's entries lie in a block, in the order of int64 words.
 
 ``entries[e]`` is the words of a row and, last, its id: -1 - i for row i of the batch at hand. Called by
-``operators/top_ranks.py``; blocks are the matter of ``entry_blocks``.
+``operators/ranking/top_ranks.py``; blocks are the matter of ``entry_blocks``.
 """
 
 import numpy as np

@@ -2,30 +2,30 @@
 
 from collections.abc import Sequence
 
-from penstock.engine.operators.asof_join import AsOfJoin
-from penstock.engine.operators.async_function import AsyncFunction
-from penstock.engine.operators.batch_function import BatchFunction
+from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
+from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
+from penstock.engine.operators.aggregates.reduce import Reduce
+from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
+from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
 from penstock.engine.operators.contract import Operator
-from penstock.engine.operators.count_window import CountWindowAggregate
 from penstock.engine.operators.event_time_column import EventTimeColumn
-from penstock.engine.operators.first import First
-from penstock.engine.operators.group_aggregate import GroupAggregate
-from penstock.engine.operators.incremental_join import IncrementalJoin
-from penstock.engine.operators.interval_join import IntervalJoin
-from penstock.engine.operators.join import InnerJoin
-from penstock.engine.operators.lookup import Lookup
-from penstock.engine.operators.over import Over
-from penstock.engine.operators.over_updates import UpdatingOver
-from penstock.engine.operators.process import Process
-from penstock.engine.operators.reduce import Reduce
-from penstock.engine.operators.row_function import RowFunction
+from penstock.engine.operators.functions.async_function import AsyncFunction
+from penstock.engine.operators.functions.batch_function import BatchFunction
+from penstock.engine.operators.functions.row_function import RowFunction
+from penstock.engine.operators.joins.asof_join import AsOfJoin
+from penstock.engine.operators.joins.incremental_join import IncrementalJoin
+from penstock.engine.operators.joins.inner_join import InnerJoin
+from penstock.engine.operators.joins.interval_join import IntervalJoin
+from penstock.engine.operators.joins.lookup import Lookup
+from penstock.engine.operators.joins.window_join import WindowJoin
+from penstock.engine.operators.over.over import Over
+from penstock.engine.operators.over.updates import UpdatingOver
+from penstock.engine.operators.process.process import Process
+from penstock.engine.operators.ranking.first import First
+from penstock.engine.operators.ranking.top import Top
 from penstock.engine.operators.select import Filter, Pass, Project, Split
-from penstock.engine.operators.session_aggregate import SessionAggregate
 from penstock.engine.operators.sink import SinkOperator
-from penstock.engine.operators.top import Top
 from penstock.engine.operators.union import Union
-from penstock.engine.operators.window_aggregate import WindowAggregate
-from penstock.engine.operators.window_join import WindowJoin
 from penstock.model.job_graph import (
     AggregateSpec,
     AsyncFunctionSpec,

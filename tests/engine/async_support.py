@@ -11,8 +11,8 @@ from penstock.engine.chain import ChainNode
 from penstock.engine.elements import Batch, Element
 from penstock.engine.input_gate import GateInput, InputGate
 from penstock.engine.instance import Instance
-from penstock.engine.operators.async_function import LOG, AsyncFunction
 from penstock.engine.operators.contract import MAIN, Operator
+from penstock.engine.operators.functions.async_function import LOG, AsyncFunction
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.worker import Outcome, Ran, Worker
 from penstock.model.job_graph import AsyncFunctionSpec

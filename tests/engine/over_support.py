@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.engine.operators.contract import Operator
-from penstock.engine.operators.over import Over
-from penstock.engine.operators.over_updates import UpdatingOver
+from penstock.engine.operators.over.over import Over
+from penstock.engine.operators.over.updates import UpdatingOver
 from penstock.model.aggregates import AggregateCall, UserAggregate
 from penstock.model.expressions import col
 from penstock.model.job_graph import MAIN

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.operators.process import Process
+from penstock.engine.operators.process.process import Process
 from penstock.model.expressions import col
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import Fields, StreamSchema, TimeColumn

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.engine.operators.reduce import Reduce
+from penstock.engine.operators.aggregates.reduce import Reduce
 from penstock.model.expressions import Expr, col
 from penstock.model.job_graph import MAIN, ReduceSpec
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
-from penstock.engine.operators import asof_join
-from penstock.engine.operators.asof_join import AsOfJoin
-from penstock.engine.operators.join_schema import LATE_RIGHT
+from penstock.engine.operators.joins import asof_join
+from penstock.engine.operators.joins.asof_join import AsOfJoin
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.join_specs import AsOfJoinSpec

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.count_window import CountWindowAggregate
+from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, AggregateSpec

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
-from penstock.engine.operators.aggregate_schema import aggregate_output
+from penstock.engine.operators.aggregates.aggregate_schema import aggregate_output
 from penstock.model.job_graph import LATE, MAIN, AggregateSpec
 from penstock.model.schema import WEIGHT
 from penstock.model.windows import Count, Emission, Windowing

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
-from penstock.engine.operators.first import First
-from penstock.engine.operators.first_schema import first_output
+from penstock.engine.operators.ranking.first import First
+from penstock.engine.operators.ranking.first_schema import first_output
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.keyed_specs import FirstSpec

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
 from penstock.engine.operators.contract import LATE, MAIN
-from penstock.engine.operators.group_aggregate import GroupAggregate
 from penstock.model.aggregates import AggregateCall, UserAggregate
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col

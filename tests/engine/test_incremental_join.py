@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
 from penstock.engine.operators.changelog import with_weights
-from penstock.engine.operators.incremental_join import IncrementalJoin
-from penstock.engine.operators.join_schema import join_output
+from penstock.engine.operators.joins.incremental_join import IncrementalJoin
+from penstock.engine.operators.joins.join_schema import join_output
 from penstock.engine.operators.registry import make_operator
 from penstock.model.errors import BugError, PlanError
 from penstock.model.expressions import col

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
-from penstock.engine.operators import interval_rows
-from penstock.engine.operators.interval_join import IntervalJoin
-from penstock.engine.operators.join_schema import LATE_RIGHT
+from penstock.engine.operators.joins import interval_rows
+from penstock.engine.operators.joins.interval_join import IntervalJoin
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr, col
 from penstock.model.job_graph import LATE

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.join import InnerJoin
-from penstock.engine.operators.join_schema import join_output
+from penstock.engine.operators.joins.inner_join import InnerJoin
+from penstock.engine.operators.joins.join_schema import join_output
 from penstock.model.errors import BugError, PlanError
 from penstock.model.expressions import col
 from penstock.model.job_graph import MAIN

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.lookup_tables import FunctionTable, SourceTable
 from penstock.engine.connectors.memory import MemorySource
 from penstock.engine.elements import Batch
-from penstock.engine.operators.lookup import Lookup
+from penstock.engine.operators.joins.lookup import Lookup
 from penstock.model.connectors import RawRecord, Read, Reader
 from penstock.model.errors import BadRecordError, PlanError
 from penstock.model.expressions import col

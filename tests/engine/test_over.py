@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engine.operators.contract import LATE, MAIN
-from penstock.engine.operators.over import Over
+from penstock.engine.operators.over.over import Over
 from penstock.job import Job
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError
@@ -170,7 +170,7 @@ def test_a_sum_that_does_not_fit_is_an_error(size: int | None) -> None:
     ("schema", "name", "text"),
     [
         (StreamSchema(INPUT.fields), "n", "time="),
-        (StreamSchema(INPUT.fields, changelog=True), "n", "top"),
+        (StreamSchema(INPUT.fields, changelog=True), "n", "by="),
         (INPUT, "v", "'v'"),
     ],
 )

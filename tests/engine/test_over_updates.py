@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
 from penstock.engine.operators.contract import MAIN
-from penstock.engine.operators.over_updates import UpdatingOver
+from penstock.engine.operators.over.updates import UpdatingOver
 from penstock.model.schema import WEIGHT
 from tests.engine.over_support import AGGREGATES, CHANGELOG, KEYS, batch_of, expected, found, over, rows_drawn
 from tests.engine.support import Collected, ManualClock, collect

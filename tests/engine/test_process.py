@@ -345,7 +345,7 @@ def test_an_endless_chain_of_timers_at_the_end_is_an_error(monkeypatch: pytest.M
         def on_timer(self, timer: Any, context: Any) -> None:
             context.timers.after("1s")
 
-    monkeypatch.setattr("penstock.engine.operators.process._MOST_ROUNDS", 50)
+    monkeypatch.setattr("penstock.engine.operators.process.process._MOST_ROUNDS", 50)
     with pytest.raises(ps.UserError, match="set themselves again"):
         collect(opened(Endless, OUT), [batch([("a", 1, 1)])])
 

@@ -5,7 +5,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from penstock.engine.operators.python_rows import python_rows, python_values
+from penstock.engine.operators.functions.python_rows import python_rows, python_values
 
 FIRST = datetime.datetime(1, 1, 1)
 LAST = datetime.datetime(9999, 12, 31, 23, 59, 59)

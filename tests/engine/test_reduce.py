@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
-from penstock.engine.operators.reduce import reduce_output
+from penstock.engine.operators.aggregates.reduce import reduce_output
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, ReduceSpec

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.operators.reduce import reduce_output
+from penstock.engine.operators.aggregates.reduce import reduce_output
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, ReduceSpec
 from penstock.model.schema import WEIGHT

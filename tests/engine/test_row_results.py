@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.operators.row_results import RowResults
+from penstock.engine.operators.functions.row_results import RowResults
 
 FIELDS = pa.schema([pa.field("item", pa.int64(), nullable=False), pa.field("name", pa.string())])
 UNFIT: list[Any] = [{"item": "three", "name": "x"}, {"item": None, "name": "x"}, {"itme": 3}, 7]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import Batch
+from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.engine.operators.contract import MAIN
-from penstock.engine.operators.session_aggregate import SessionAggregate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col

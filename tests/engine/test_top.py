@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.top import Top
-from penstock.engine.operators.top_schema import top_output
+from penstock.engine.operators.ranking.top import Top
+from penstock.engine.operators.ranking.top_schema import top_output
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Ordering, col
 from penstock.model.job_graph import MAIN

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.top import Top
+from penstock.engine.operators.ranking.top import Top
 from penstock.model.job_graph import MAIN
 from tests.engine.support import Collected, open_operator
 from tests.engine.top_support import (

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators import key_lookup, pane_state
+from penstock.engine.operators import key_lookup
+from penstock.engine.operators.aggregates import pane_state
+from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
 from penstock.engine.operators.contract import LATE, MAIN
-from penstock.engine.operators.window_aggregate import WindowAggregate
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import PlanError, StateBudgetError, UserError
 from penstock.model.expressions import col

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators import join_windows
-from penstock.engine.operators.join_schema import LATE_RIGHT, join_output
-from penstock.engine.operators.window_join import WindowJoin
+from penstock.engine.operators.joins import join_windows
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, join_output
+from penstock.engine.operators.joins.window_join import WindowJoin
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN

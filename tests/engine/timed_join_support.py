@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.contract import Operator
-from penstock.engine.operators.join_schema import LATE_RIGHT
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.model.job_graph import MAIN
 from penstock.model.schema import StreamSchema, TimeColumn
 from tests.engine.support import Collected

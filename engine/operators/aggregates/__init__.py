@@ -1,0 +1,1 @@
+"""Aggregates by key and window: grouping, panes, sessions, count windows and reduce."""

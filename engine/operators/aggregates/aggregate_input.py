@@ -1,0 +1,138 @@
+"""What an aggregate operator computes from each batch: keys, inputs and filters, compiled together and evaluated once.
+
+Called by the group, window and session aggregates.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.aggregation import BoundAggregation
+from penstock.engine.accumulators.contract import Rows
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.operators.aggregates.emptiness import add_to_checksums
+from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.operators.isolate import evaluate
+from penstock.model.expressions import Expr
+from penstock.model.job_graph import AggregateSpec
+from penstock.model.schema import WEIGHT, StreamSchema
+from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.store import KeyedTable, Slots
+
+Ints = NDArray[np.int64]
+
+
+class AggregateInput:
+    """The compiled expressions of one aggregate; equal ones are computed once."""
+
+    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str, key_types: Sequence[pa.DataType]) -> None:
+        """Compile everything against the input's fields; ``key_types`` may begin with types of leading key columns.
+
+        Raises:
+            PlanError: an expression does not fit the input.
+        """
+        self._expressions: list[Expr] = []
+        self._keys = [self._place(key) for _, key in spec.keys]
+        self._values = [[self._place(value) for value in call.inputs] for _, call in spec.aggregates]
+        self._filters = [None if call.where is None else self._place(call.where) for _, call in spec.aggregates]
+        columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
+        self._projection = compile_projection(columns, schema.fields, name) if columns else None
+        self._codec = KeyCodec(key_types)
+        self._changelog = schema.changelog
+        self._time = schema.time
+
+    def evaluate(self, context: OperatorContext, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
+        """Return the rows that could be evaluated and what came out; None if there are none.
+
+        The others are counted and handed to the dead letters, which may raise `BadRecordError`.
+        """
+        if self._projection is None:
+            return rows, EvaluatedRows(self, rows.num_rows, (), self._weights(rows))
+        rows, projected = evaluate(context, self._projection, rows)
+        if projected is None:
+            return rows, None
+        return rows, EvaluatedRows(self, rows.num_rows, projected.columns, self._weights(rows))
+
+    def times_us(self, rows: pa.RecordBatch) -> Ints | None:
+        """Return the rows' event times, None when the input has none."""
+        return None if self._time is None else event_times_us(rows, self._time)
+
+    def encode(self, columns: Sequence[pa.Array], count: int, leading: Sequence[pa.Array]) -> KeyBatch:
+        """Encode the keys of ``count`` evaluated rows, after the leading key columns."""
+        return self._codec.encode([*leading, *(columns[index] for index in self._keys)], count)
+
+    def fold(self, columns: Sequence[pa.Array], rows: Rows, into: BoundAggregation) -> None:
+        """Update aggregates with evaluated rows."""
+        masks = {index: _mask(columns[index]) for index in self._filters if index is not None}
+        values = [[columns[index] for index in inputs] for inputs in self._values]
+        into.update(rows, values, [None if index is None else masks[index] for index in self._filters])
+
+    def _weights(self, rows: pa.RecordBatch) -> NDArray[np.int8] | None:
+        if not self._changelog:
+            return None
+        column = rows.column(WEIGHT)
+        return np.frombuffer(column.buffers()[1], np.int8, len(column), column.offset)
+
+    def _place(self, expression: Expr) -> int:
+        for index, known in enumerate(self._expressions):
+            if known.same_as(expression):
+                return index
+        self._expressions.append(expression)
+        return len(self._expressions) - 1
+
+
+class EvaluatedRows:
+    """The columns computed from some rows."""
+
+    __slots__ = ("_columns", "_input", "count", "weights")
+
+    def __init__(
+        self,
+        input: AggregateInput,
+        count: int,
+        columns: Sequence[pa.Array],
+        weights: NDArray[np.int8] | None,
+    ) -> None:
+        self._input = input
+        self._columns = columns
+        self.count = count
+        self.weights = weights
+
+    def keys(self, *leading: pa.Array) -> KeyBatch:
+        """Return the rows' keys, encoded; ``leading`` are the key columns that the operator adds in front."""
+        return self._input.encode(self._columns, self.count, leading)
+
+    def take(self, rows: Ints) -> "EvaluatedRows":
+        """Return these rows; they may repeat."""
+        indices = pa.array(rows)
+        columns = [column.take(indices) for column in self._columns]
+        weights = None if self.weights is None else self.weights[rows]
+        return EvaluatedRows(self._input, len(rows), columns, weights)
+
+    def fold(self, slots: Slots, times_us: Ints | None, into: BoundAggregation) -> None:
+        """Update the aggregates of each row's slot (-1: leave the row out)."""
+        self._input.fold(self._columns, Rows(slots, self.weights, times_us), into)
+
+    def add_to_checksums(self, table: KeyedTable, slots: Slots, times_us: Ints | None) -> None:
+        """Fold the rows of a changelog into the checksums of their slots."""
+        if self.weights is not None:
+            add_to_checksums(table, slots, self._columns, times_us, self.weights)
+
+
+def _mask(column: pa.Array) -> NDArray[np.bool_]:
+    """Return True where a condition is true; null is not."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.bool_)
+    mask = _bits(column.buffers()[1], column)
+    validity = column.buffers()[0]
+    return mask & _bits(validity, column) if column.null_count and validity is not None else mask
+
+
+def _bits(buffer: pa.Buffer, column: pa.Array) -> NDArray[np.bool_]:
+    first, skipped = divmod(column.offset, 8)
+    count = skipped + len(column)
+    packed = np.frombuffer(buffer, np.uint8, (count + 7) // 8, first)
+    return np.unpackbits(packed, count=count, bitorder="little")[skipped:].view(np.bool_)

@@ -1,0 +1,206 @@
+"""Windows of a number of rows per key, in event-time order (engine.md 2, "Order"), with any aggregates."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.aggregation import ROWS
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.kernels.order import number_rows
+from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
+from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.event_time import time_array
+from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.engine.operators.processing_clock import ProcessingClock
+from penstock.engine.operators.updating_output import UpdatingOutput
+from penstock.model.errors import BugError
+from penstock.model.job_graph import AggregateSpec
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Count
+from penstock.state.arrays import read_only
+from penstock.state.grouping import KeyGrouper
+from penstock.state.keys import KeyBatch
+from penstock.state.store import Fixed, Slots, TableSpec
+
+Ints = NDArray[np.int64]
+
+_INTEGER = Fixed(np.dtype(np.int64))
+
+
+class CountWindowAggregate(Operator):
+    """One result per key and window; window_start and window_end are the times of its first and last row.
+
+    Rows wait until the watermark, less the lateness, has passed them; rows that come after that are late. By the
+    processing clock rows count as they arrive. The result leaves when the window is full or the input ends; with
+    updates it is a changelog that follows the window's rows, and its last change leaves then.
+    """
+
+    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str) -> None:
+        """Check and compile.
+
+        Raises:
+            PlanError: the aggregate cannot be built over this input.
+        """
+        self._plan = plan = plan_aggregate(spec, schema, name)
+        windowing = spec.windowing
+        if windowing is None or not isinstance(windowing.window, Count) or plan.bounds is None:
+            raise BugError(f"{name!r} is not over count windows")
+        self._size = windowing.window.rows
+        self._lateness_us = windowing.lateness_us
+        self._by_clock = windowing.clock == "processing"
+        self._updating = windowing.emission.mode == "updates"
+        self._interval_us = windowing.emission.interval_us
+        self._bounds = plan.bounds
+        self._fields = schema.fields
+        self._input = AggregateInput(spec, schema, name, plan.key_types)
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the waiting rows, the keys that have an open window, and the windows."""
+        super().open(context)
+        key_types = self._plan.key_types
+        columns = {**self._plan.aggregation.columns(), "first_us": _INTEGER, "last_us": _INTEGER}
+        self._waiting = OrderedRows(context.state, "rows", self._fields)
+        self._keys = context.state.table(TableSpec("keys", key_types, {"seen": _INTEGER}))
+        self._windows = context.state.table(TableSpec("windows", key_types, columns, prefixed=True))
+        self._cells = self._plan.aggregation.bind(self._windows)
+        self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, lambda slots: None)
+        self._grouper = KeyGrouper()
+        self._clock = ProcessingClock(context.clock)
+        self._passed_us = START_OF_TIME_US
+        self._ingest_ns = 0
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Let rows wait for the watermark, or count them at once."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        if self._by_clock:
+            counters.folded += batch.rows.num_rows
+            yield from self._fold(batch.rows)
+            return
+        times_us = self._input.times_us(batch.rows)
+        if times_us is None:
+            raise BugError("count windows of event time were given rows without")
+        rows, times_us, late = split_late(batch.rows, times_us, self._passed_us)
+        if late is not None:
+            counters.late += late.num_rows
+            yield LATE, batch.with_rows(late)
+        counters.folded += rows.num_rows
+        self._waiting.add(rows, times_us)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Count the rows that the watermark has passed; at the end of time close the incomplete windows."""
+        self._passed_us = self._passed(time_us)
+        for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
+            yield from self._fold(rows)
+        if time_us == END_OF_TIME_US:
+            yield from self.on_end()
+
+    def output_watermark(self, time_us: int) -> int:
+        """Hold back by the lateness, and by the microsecond that a result is older than its last row.
+
+        Updates have no event time, and nothing is held back.
+        """
+        if self._updating:
+            return time_us
+        passed_us = self._passed(time_us)
+        return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
+
+    def timer_ns(self) -> int | None:
+        """Return when the emission interval ends, if anything changed."""
+        return self._output.due_ns()
+
+    def has_pending(self) -> bool:
+        """Return whether anything changed since the last emission of updates."""
+        return bool(self._output.pending)
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._output.emit()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Emit what changed: what was shown before is not part of a checkpoint."""
+        return self._output.emit()
+
+    def on_end(self) -> Iterable[Emission]:
+        """Emit the incomplete windows, or with updates what changed in them."""
+        yield from self._output.emit()
+        yield from self._close(self._windows.live())
+        self._keys.remove(self._keys.live())
+
+    def _fold(self, ordered: pa.RecordBatch) -> Iterator[Emission]:
+        """Give rows, in order of time, to the windows of their keys, and emit those that are now full."""
+        rows, evaluated = self._input.evaluate(self.context, ordered)
+        self.context.counters.folded -= ordered.num_rows - rows.num_rows
+        if evaluated is None:
+            return
+        times_us = self._input.times_us(rows)
+        keys = evaluated.keys()
+        groups, first_rows = self._grouper.group(keys)
+        if self._by_clock or times_us is None:
+            bounds_us = np.full(rows.num_rows, self._clock.now_us())
+        else:
+            bounds_us = times_us
+            order = tie_order(rows, times_us, groups, len(first_rows))
+            # Rows change places with others of their key and time only: keys, groups and times stay as they are.
+            evaluated = evaluated if order is None else evaluated.take(order)
+        numbers = self._number(keys.take(first_rows), groups)
+        located = self._windows.upsert(keys, numbers // self._size)
+        self._cells.reset(located.fresh)
+        if self._updating:
+            self._remember(located.slots)
+        begins = numbers % self._size == 0
+        self._windows.array("first_us")[located.slots[begins]] = bounds_us[begins]
+        # Times ascend, and of several values for one slot the last stays.
+        self._windows.array("last_us")[located.slots] = bounds_us
+        evaluated.fold(located.slots, times_us if self._plan.timed else None, self._cells)
+        yield from self._output.after(Batch(rows, ingest_ns=self._ingest_ns))
+        yield from self._close(located.slots[numbers % self._size == self._size - 1])
+
+    def _number(self, keys: KeyBatch, groups: Ints) -> Ints:
+        """Number the rows of each key on from its last; a key between two windows is forgotten and begins at 0."""
+        slots = self._keys.upsert(keys).slots
+        seen = self._keys.array("seen")[slots]
+        numbers = number_rows(read_only(groups), seen)
+        self._keys.array("seen")[slots] = seen
+        self._keys.remove(slots[seen % self._size == 0])
+        return numbers
+
+    def _remember(self, slots: Slots) -> None:
+        """Note what the windows that are about to change have shown until now."""
+        counts = self._windows.array(ROWS)
+        touched = self._output.pending.touch(slots, len(counts))
+        shown = touched[counts[touched] > 0]
+        if len(shown):
+            self._output.pending.show(shown, self._show(shown))
+
+    def _close(self, slots: Slots) -> Iterator[Emission]:
+        """Yield the results of windows, or with updates their last changes, and forget them."""
+        if not len(slots):
+            return
+        if self._updating:
+            yield from self._output.emit_only(slots)
+            self._windows.remove(slots)
+            return
+        step = self.context.batch_rows
+        for start in range(0, len(slots), step):
+            rows = self._show(slots[start : start + step])
+            self._windows.remove(slots[start : start + step])
+            yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
+
+    def _alive(self, slots: Slots) -> NDArray[np.bool_]:
+        return np.ones(len(slots), np.bool_)
+
+    def _show(self, slots: Slots) -> pa.RecordBatch:
+        columns = self._windows.key_columns(slots)
+        columns += [time_array(self._windows.array(name)[slots], self._bounds) for name in ("first_us", "last_us")]
+        columns += self._cells.results(slots)
+        return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
+
+    def _passed(self, watermark_us: int) -> int:
+        if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
+            return watermark_us
+        return max(START_OF_TIME_US, watermark_us - self._lateness_us)

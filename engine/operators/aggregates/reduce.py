@@ -1,0 +1,165 @@
+"""Reduce: the rows of a key (and a window) folded with a user's function of two rows (engine.md 2, "Order").
+
+Rows wait until the watermark, less the lateness, has passed them; what comes after that is late.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
+from penstock.engine.operators.aggregates.reduce_fold import Folder
+from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
+from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
+from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.model.job_graph import ReduceSpec
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Count, Global, Session
+from penstock.state.grouping import KeyGrouper
+from penstock.state.keys import KeyCodec
+from penstock.state.store import Slots
+
+__all__ = ["Reduce", "reduce_output"]
+
+
+class Reduce(Operator):
+    """Folds rows with a user's function.
+
+    Without a window, the latest row of every key is a changelog, emitted at most once per interval and in quiet
+    moments; with one, a window's row leaves once, when it is over, or with updates as a changelog of its own.
+    """
+
+    def __init__(self, spec: ReduceSpec, schema: StreamSchema, name: str) -> None:
+        """Check the spec against the input and compile the keys.
+
+        Raises:
+            PlanError: see `plan_reduce`.
+        """
+        self._plan = plan_reduce(spec, schema, name)
+        self._windowing = spec.windowing
+        self._lateness_us = 0 if spec.windowing is None else spec.windowing.lateness_us
+        self._updating = self._plan.output.changelog
+        self._folder = Folder(spec.function, schema.fields)
+        self._codec = KeyCodec(self._plan.key_types)
+        self._projection = compile_projection(spec.keys, schema.fields, name) if spec.keys else None
+        self._name = name
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the waiting rows and the reduced ones."""
+        super().open(context)
+        self._waiting = OrderedRows(context.state, "rows", self._plan.fields)
+        self._state = self._open_state(context)
+        self._output = self._state.output
+        self._grouper = KeyGrouper()
+        self._passed_us = START_OF_TIME_US
+        self._ingest_ns = 0
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Let rows wait."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        times_us = event_times_us(batch.rows, self._plan.time)
+        rows, times_us, late = split_late(batch.rows, times_us, self._passed_us)
+        if late is not None:
+            counters.late += late.num_rows
+            yield LATE, batch.with_rows(late)
+        counters.folded += rows.num_rows
+        self._waiting.add(rows, times_us)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Fold the rows that the watermark has passed, and emit the windows that are over."""
+        self._passed_us = self._passed(time_us)
+        for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
+            piece = self._piece(rows)
+            if piece is not None:
+                for results in self._state.fold(piece):
+                    yield MAIN, Batch(results, ingest_ns=self._ingest_ns)
+                yield from self._output.after(Batch(piece.rows, ingest_ns=self._ingest_ns))
+        if time_us == END_OF_TIME_US:
+            yield from self._output.emit()
+        yield from self._close(self._state.over(self._passed_us))
+
+    def output_watermark(self, time_us: int) -> int:
+        """Hold back by the lateness, and by the microsecond that a window may be older than what closes it.
+
+        Updates have no event time, and nothing is held back.
+        """
+        if self._updating:
+            return time_us
+        passed_us = self._passed(time_us)
+        return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
+
+    def timer_ns(self) -> int | None:
+        """Return when the emission interval ends, if anything changed."""
+        return self._output.due_ns()
+
+    def has_pending(self) -> bool:
+        """Return whether anything changed since the last emission of updates."""
+        return bool(self._output.pending)
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._output.emit()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Emit what changed, so that nothing shown is older than the cut."""
+        return self._output.emit()
+
+    def on_end(self) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._output.emit()
+
+    def _close(self, over: Slots) -> Iterator[Emission]:
+        """Emit the results of windows that are over, or with updates their last changes, and forget them."""
+        if self._updating:
+            yield from self._output.emit_only(over)
+            self._state.forget(over)
+            return
+        step = self.context.batch_rows
+        for start in range(0, len(over), step):
+            slots = over[start : start + step]
+            yield MAIN, Batch(self._state.show(slots), ingest_ns=self._ingest_ns)
+            self._state.forget(slots)
+
+    def _piece(self, ordered: pa.RecordBatch) -> Piece | None:
+        """Evaluate the keys of rows in order of time, and order rows of one key and time by their columns."""
+        rows, key_columns = ordered, []
+        if self._projection is not None:
+            rows, projected = evaluate(self.context, self._projection, ordered)
+            self.context.counters.folded -= ordered.num_rows - rows.num_rows
+            if projected is None:
+                return None
+            key_columns = projected.columns
+        times_us = event_times_us(rows, self._plan.time)
+        keys = self._codec.encode(key_columns, rows.num_rows)
+        groups, first_rows = self._grouper.group(keys)
+        order = tie_order(rows, times_us, groups, len(first_rows))
+        # Rows change places with others of their key and time only: keys, groups and times stay as they are.
+        rows = rows if order is None else rows.take(pa.array(order))
+        return Piece(rows, times_us, key_columns, keys, groups, first_rows)
+
+    def _passed(self, watermark_us: int) -> int:
+        if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
+            return watermark_us
+        return max(START_OF_TIME_US, watermark_us - self._lateness_us)
+
+    def _open_state(self, context: OperatorContext) -> ReduceState:
+        parts = (context, self._plan, self._folder)
+        if self._windowing is None:
+            return RunningRows(*parts)
+        window = self._windowing.window
+        if isinstance(window, Count):
+            return CountRows(*parts, window)
+        if isinstance(window, Session):
+            return SessionRows(*parts, window)
+        if isinstance(window, Global):
+            return GlobalRows(*parts)
+        # Rows are released by the watermark less the lateness, so the windows themselves know of no lateness.
+        return WindowedRows(*parts, AssignedWindows(window, 0, self._name))

@@ -1,0 +1,162 @@
+"""Aggregates per session: a key's rows with no more than a gap between neighbours (engine.md 2).
+
+Final results leave when a session is over; updating ones follow it, and sessions that merge retract what they showed.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
+from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
+from penstock.engine.operators.aggregates.following import Following
+from penstock.engine.operators.aggregates.session_state import SessionRows, SessionState
+from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.operators.event_time import time_array
+from penstock.engine.operators.updating_output import UpdatingOutput
+from penstock.model.errors import BugError
+from penstock.model.job_graph import AggregateSpec
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Session
+from penstock.state.store import ColumnSpec, Fixed, Slots
+
+_SHOWN: dict[str, ColumnSpec] = {
+    "shown": Fixed(np.dtype(np.uint8)),
+    "shown_first": Fixed(np.dtype(np.int64)),
+    "shown_last": Fixed(np.dtype(np.int64)),
+}
+
+
+class SessionAggregate(Following):
+    """One result per session and key, with ``window_start`` its first row and ``window_end`` its last row + gap.
+
+    A row that joins no open session and could only begin one that is over leaves through `LATE`, unchanged.
+    """
+
+    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str) -> None:
+        """Check and compile.
+
+        Raises:
+            PlanError: the aggregate cannot be built over this input.
+        """
+        if spec.windowing is None or not isinstance(spec.windowing.window, Session):
+            raise BugError(f"session aggregate {name!r} was built without one; please report it")
+        self._plan = plan_aggregate(spec, schema, name)
+        self._windowing = spec.windowing
+        self._gap_us = spec.windowing.window.gap_us
+        self._updating = spec.windowing.emission.mode == "updates"
+        self._by_clock = spec.windowing.clock == "processing"
+        self._input = AggregateInput(spec, schema, name, self._plan.key_types)
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the tables of sessions."""
+        super().open(context)
+        columns = self._plan.aggregation.columns() | (_SHOWN if self._updating else {})
+        self._sessions = SessionState(
+            context.state,
+            self._plan.key_types,
+            columns,
+            self._gap_us,
+            self._windowing.lateness_us,
+        )
+        self._table = self._sessions.table
+        self._cells = self._plan.aggregation.bind(self._table)
+        interval_us = self._windowing.emission.interval_us
+        self._output = UpdatingOutput(context, interval_us, self._show, self._alive, self._settle)
+        self._ingest_ns = 0
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Fold one batch into its sessions; with updates, emit if the interval has passed."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        if self._by_clock:
+            yield from self._advance(self._clock.now_us())
+        rows, evaluated = self._input.evaluate(self.context, batch.rows)
+        if evaluated is None:
+            return
+        at_us, times_us = self._times(rows)
+        settled_us = self._sessions.settled_before_us(self._watermark_us)
+        assigned = self._sessions.assign(evaluated.keys(), at_us, settled_us)
+        counters.late += assigned.late
+        counters.folded += evaluated.count - assigned.late
+        self._cells.reset(assigned.fresh)
+        if self._updating:
+            self._remember(assigned)
+        evaluated.fold(assigned.slots, times_us, self._cells)
+        if len(assigned.gone):
+            self._cells.absorb(assigned.into, self._cells, assigned.gone)
+            if self._updating:
+                self._output.pending.forget(assigned.gone)
+            self._sessions.forget_merged(assigned.gone)
+        if self._by_clock:
+            self._set_timer()
+        if assigned.late:
+            yield LATE, batch.with_rows(rows.filter(pa.array(assigned.slots < 0)))
+        yield from self._output.after(batch)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Emit the sessions that are over, or with updates their last changes, and forget them."""
+        if self._by_clock and time_us != END_OF_TIME_US:
+            return
+        if time_us == END_OF_TIME_US:
+            yield from self._output.emit()
+        yield from self._advance(time_us)
+
+    def output_watermark(self, time_us: int) -> int:
+        """Hold the watermark back: a session still open may end, and its result be dated, that early."""
+        if time_us == END_OF_TIME_US or self._by_clock or self._updating:
+            return time_us
+        return max(START_OF_TIME_US, time_us - self._windowing.lateness_us - 1)
+
+    def _times(self, rows: pa.RecordBatch) -> tuple[Ints, Ints | None]:
+        """Return the times that decide the sessions, and the event times that aggregates look at."""
+        event = None if self._by_clock and not self._plan.timed else self._input.times_us(rows)
+        if self._by_clock or event is None:
+            return np.full(rows.num_rows, self._watermark_us), event
+        return event, event
+
+    def _advance(self, watermark_us: int) -> Iterator[Emission]:
+        self._watermark_us = max(self._watermark_us, watermark_us)
+        over = self._sessions.over(self._sessions.settled_before_us(self._watermark_us))
+        if self._updating:
+            yield from self._output.emit_only(over)
+        else:
+            step = self.context.batch_rows
+            for start in range(0, len(over), step):
+                rows = self._show(over[start : start + step])
+                yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
+        self._sessions.end(over)
+
+    def _remember(self, assigned: SessionRows) -> None:
+        """Note what the sessions that change have shown until now."""
+        limit = len(self._table.array("last"))
+        touched = self._output.pending.touch(np.concatenate([assigned.gone, assigned.slots]), limit)
+        shown = touched[self._table.array("shown")[touched] > 0]
+        if len(shown):
+            starts_us = self._table.array("shown_first")[shown]
+            ends_us = self._table.array("shown_last")[shown] + self._gap_us
+            self._output.pending.show(shown, self._rows(shown, starts_us, ends_us))
+
+    def _settle(self, slots: Slots) -> None:
+        """Note that sessions have been shown as they are."""
+        self._table.array("shown")[slots] = 1
+        for name in ("first", "last"):
+            self._table.array(f"shown_{name}")[slots] = self._table.array(name)[slots]
+
+    def _alive(self, slots: Slots) -> NDArray[np.bool_]:
+        return np.ones(len(slots), np.bool_)
+
+    def _show(self, slots: Slots) -> pa.RecordBatch:
+        return self._rows(slots, *self._sessions.bounds_us(slots))
+
+    def _rows(self, slots: Slots, starts_us: Ints, ends_us: Ints) -> pa.RecordBatch:
+        bounds = [time_array(times_us, self._plan.bounds) for times_us in (starts_us, ends_us)]
+        columns = [*self._table.key_columns(slots), *bounds, *self._cells.results(slots)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
+
+    def _next_over_us(self) -> int | None:
+        return self._sessions.next_us()

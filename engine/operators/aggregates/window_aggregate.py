@@ -1,0 +1,136 @@
+"""Aggregates per window, each window's result emitted once, when the window is over (engine.md 2).
+
+Sessions and count windows have operators of their own; windows with updates belong to `GroupAggregate`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
+from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
+from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
+from penstock.engine.operators.aggregates.pane_state import PaneState
+from penstock.engine.operators.aggregates.pane_windows import PaneWindows
+from penstock.engine.operators.aggregates.window_state import (
+    CustomWindowState,
+    GlobalWindowState,
+    WindowState,
+)
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.processing_clock import ProcessingClock
+from penstock.model.errors import BugError
+from penstock.model.job_graph import AggregateSpec
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Global, Hopping, Tumbling, WindowAssigner
+
+
+class WindowAggregate(Operator):
+    """One result per window and key, final. Rows whose windows are all over leave through `LATE`, unchanged."""
+
+    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str) -> None:
+        """Check and compile.
+
+        Raises:
+            PlanError: the aggregate cannot be built over this input.
+        """
+        if spec.windowing is None:
+            raise BugError(f"window aggregate {name!r} was built without a window; please report it")
+        self._plan = plan_aggregate(spec, schema, name)
+        self._windowing = spec.windowing
+        self._name = name
+        custom = isinstance(spec.windowing.window, WindowAssigner)
+        leading = (pa.int64(),) if custom else ()
+        self._input = AggregateInput(spec, schema, name, (*leading, *self._plan.key_types))
+        self._by_clock = spec.windowing.clock == "processing"
+        self._needs_times = not self._by_clock and not isinstance(spec.windowing.window, Global)
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the table of windows."""
+        super().open(context)
+        self._state = self._make_state(context)
+        self._clock = ProcessingClock(context.clock)
+        self._watermark_us = START_OF_TIME_US
+        self._timer_ns: int | None = None
+        self._ingest_ns = 0
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Fold one batch."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        if self._by_clock:
+            yield from self._advance(self._clock.now_us())
+        rows, evaluated = self._input.evaluate(self.context, batch.rows)
+        if evaluated is None:
+            return
+        at_us, times_us = self._times(rows)
+        refused = self._state.fold(evaluated, at_us, times_us, self._watermark_us)
+        counters.folded += evaluated.count
+        if refused.outside is not None:
+            outside = int(np.count_nonzero(refused.outside))
+            counters.folded -= outside
+            counters.filtered += outside
+        if self._by_clock:
+            self._set_timer()
+        if refused.late is not None:
+            late = rows.filter(pa.array(refused.late))
+            counters.folded -= late.num_rows
+            counters.late += late.num_rows
+            yield LATE, batch.with_rows(late)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Emit the windows that are over."""
+        if self._by_clock and time_us != END_OF_TIME_US:
+            return ()
+        return self._advance(time_us)
+
+    def output_watermark(self, time_us: int) -> int:
+        """Hold the watermark back by the allowed lateness: results of windows still open may be that old."""
+        if time_us == END_OF_TIME_US or self._by_clock:
+            return time_us
+        return max(START_OF_TIME_US, time_us - self._windowing.lateness_us)
+
+    def timer_ns(self) -> int | None:
+        """Return when the next window by processing time is over."""
+        return self._timer_ns
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Emit the windows that are over by processing time."""
+        if self._by_clock:
+            yield from self._advance(self._clock.now_us())
+            self._set_timer()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Give back scratch memory, which is no state to keep."""
+        self._state.release()
+        return ()
+
+    def _make_state(self, context: OperatorContext) -> WindowState:
+        window, lateness_us = self._windowing.window, self._windowing.lateness_us
+        if isinstance(window, Tumbling | Hopping):
+            return PaneState(self._plan, context, PaneWindows.of(window, lateness_us))
+        if isinstance(window, WindowAssigner):
+            windows = AssignedWindows(window, lateness_us, self._name)
+            return CustomWindowState(self._plan, context, windows)
+        if isinstance(window, Global):
+            return GlobalWindowState(self._plan, context)
+        raise BugError(f"{window} windows have an operator of their own; please report it")
+
+    def _times(self, rows: pa.RecordBatch) -> tuple[Ints, Ints | None]:
+        """Return the times that decide the windows, and the event times that aggregates look at."""
+        event = self._input.times_us(rows) if self._needs_times or self._plan.timed else None
+        if self._needs_times and event is not None:
+            return event, event
+        return np.full(rows.num_rows, self._watermark_us), event
+
+    def _advance(self, watermark_us: int) -> Iterator[Emission]:
+        self._watermark_us = max(self._watermark_us, watermark_us)
+        for rows in self._state.results(self._watermark_us):
+            yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
+
+    def _set_timer(self) -> None:
+        due_us = self._state.next_us()
+        self._timer_ns = None if due_us is None else self._clock.due_ns(due_us)

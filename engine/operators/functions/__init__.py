@@ -1,0 +1,1 @@
+"""User functions: on rows, on batches, and on coroutines."""

@@ -1,0 +1,223 @@
+"""User coroutine functions: `map_async` asks for every row, many at a time, without ever blocking the worker loop."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.async_calls import Asked, AsyncCalls
+from penstock.engine.connectors.time_range import time_error, unusable_times
+from penstock.engine.elements import START_OF_TIME_US, Batch
+from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.event_time import kept_time
+from penstock.engine.operators.functions.call_backlog import CallBacklog
+from penstock.engine.operators.functions.call_lines import Call, Line, OrderedLine, UnorderedLine
+from penstock.engine.operators.functions.row_results import RowResults
+from penstock.model.durations import format_microseconds
+from penstock.model.job_graph import AsyncFunctionSpec
+from penstock.model.schema import StreamSchema
+
+LOG = "unanswered"
+"""The log of rows that have come and not left; they are asked for again after a restore."""
+
+
+class AsyncFunction(Operator):
+    """Calls the user's coroutine function once per row; a row whose last attempt fails becomes a dead letter.
+
+    So does one whose result does not fit the schema or has no usable event time. At most ``capacity`` rows are between
+    their call and leaving, so that a slow answer at the head of an ordered line holds up the calls behind it; the rest
+    of a batch waits its turn. Rows count as folded until they leave, rows found by `open` as having come in.
+
+    A call is given up when its time is over as seen from here, whether or not the coroutine heeds its cancellation, and
+    an attempt that failed is followed by the next one at once.
+    """
+
+    def __init__(self, spec: AsyncFunctionSpec, schema: StreamSchema, name: str) -> None:
+        """Take the spec; ``schema`` is the input's."""
+        self._spec = spec
+        self._input = schema.fields
+        self._time = kept_time(schema, spec.fields)
+        self._results = RowResults(spec.fields, bare=spec.columns is not None)
+        self._backlog = CallBacklog(spec.columns, schema.fields.names)
+        self._line: Line = OrderedLine() if spec.ordered else UnorderedLine()
+        self._calls: AsyncCalls | None = None
+        # By ticket, in the order of their deadlines.
+        self._asked: dict[int, Call] = {}
+        self._next_ticket = 0
+        self._held = 0
+        self._watermark_us = START_OF_TIME_US
+        self._released_us: int | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        """Find the rows that were not answered; the first timer asks for them."""
+        super().open(context)
+        self._calls = context.async_calls(self._spec.function, context.wake)
+        self._log = context.state.log(LOG, self._input)
+        ids = self._log.live()
+        for start in range(0, ids.size, context.batch_rows):
+            part = ids[start : start + context.batch_rows]
+            self._take_in(Batch(self._log.take(part), ingest_ns=context.clock.monotonic_ns()), part)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Keep the rows and ask for as many as there is capacity for."""
+        self._take_in(batch, self._log.append(batch.rows))
+        self._ask()
+        return ()
+
+    def has_room(self) -> bool:
+        """Return whether all rows that came are asked for."""
+        return not self._backlog
+
+    def unanswered(self) -> bool:
+        """Return whether rows, or watermarks behind them, have not left."""
+        return bool(self._line) or bool(self._backlog)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Keep the watermark behind the rows in front of it."""
+        if self._backlog:
+            self._backlog.mark(time_us)
+        elif self._line:
+            self._line.mark(time_us)
+        else:
+            self._watermark_us = time_us
+        return ()
+
+    def output_watermark(self, time_us: int) -> int:
+        """Return the last watermark that no row is in front of any more."""
+        return self._watermark_us
+
+    def released_watermark(self) -> int | None:
+        """Return the watermark behind the rows that `on_timer` let go."""
+        released, self._released_us = self._released_us, None
+        return released
+
+    def timer_ns(self) -> int | None:
+        """Return 0 when answers are there or rows can be asked for, else when the next call has taken too long."""
+        if self._calls is None:
+            return None
+        can_ask = bool(self._backlog) and self._held < self._spec.capacity
+        if can_ask or self._calls.ready() or self._line.can_leave():
+            return 0
+        return self._asked[next(iter(self._asked))].deadline_ns if self._asked else None
+
+    def on_timer(self, now_ns: int) -> Iterator[Emission]:
+        """Take answers, give up what took too long, and let go of rows up to the next watermark."""
+        assert self._calls is not None
+        ended = []
+        for ticket, result, error in self._calls.completed():
+            call = self._asked.pop(ticket, None)
+            if call is not None:
+                call.result, call.error = result, error
+                ended.append(call)
+        self._settle(ended + self._given_up(now_ns))
+        self._ask()
+        while calls := self._line.leave(self.context.batch_rows):
+            self._held -= len(calls)
+            # The next calls are under way while those that leave are converted.
+            self._ask()
+            yield from self._emit(calls)
+        passed_us = self._line.passed()
+        if passed_us is not None:
+            self._watermark_us = self._released_us = passed_us
+
+    def close(self) -> None:
+        """Cancel what is under way and end the I/O thread."""
+        if self._calls is not None:
+            self._calls.stop()
+
+    def _take_in(self, batch: Batch, ids: np.ndarray) -> None:
+        self.context.counters.rows_in += batch.rows.num_rows
+        self.context.counters.folded += batch.rows.num_rows
+        self._backlog.add(batch, ids)
+
+    def _ask(self) -> None:
+        """Begin calls as far as there is capacity."""
+        calls: list[Call] = []
+        while (taken := self._backlog.take(self._spec.capacity - self._held)) is not None:
+            if isinstance(taken, int):
+                self._line.mark(taken)
+                continue
+            self._held += len(taken)
+            self._line.add(taken)
+            calls += taken
+        self._submit(calls)
+
+    def _submit(self, calls: list[Call]) -> None:
+        """Make an attempt for each of these calls that is not answered."""
+        if not calls:
+            return
+        deadline_ns = self.context.clock.monotonic_ns() + self._spec.timeout_us * 1_000
+        asked: list[Asked] = []
+        for call in calls:
+            if call.answered:
+                continue
+            call.attempts += 1
+            call.deadline_ns = deadline_ns
+            self._asked[self._next_ticket] = call
+            asked.append((self._next_ticket, call.arguments))
+            self._next_ticket += 1
+        if asked:
+            assert self._calls is not None
+            self._calls.submit(asked)
+
+    def _given_up(self, now_ns: int) -> list[Call]:
+        """Cancel the calls that have taken too long and return them."""
+        late = []
+        for ticket, call in self._asked.items():
+            if call.deadline_ns > now_ns:
+                break
+            late.append(ticket)
+        if not late:
+            return []
+        assert self._calls is not None
+        self._calls.cancel(late)
+        calls = [self._asked.pop(ticket) for ticket in late]
+        for call in calls:
+            call.error = f"no answer within {format_microseconds(self._spec.timeout_us)}"
+            if call.attempts > 1:
+                call.error += f", the last of {call.attempts} attempts"
+        return calls
+
+    def _settle(self, calls: list[Call]) -> None:
+        """Take what attempts came to: answers, and errors that may be followed by another attempt."""
+        again = []
+        for call in calls:
+            if call.error is not None and call.attempts <= self._spec.retries:
+                call.error = None
+                again.append(call)
+            else:
+                call.answered = True
+                self._line.answered(call)
+        self._submit(again)
+
+    def _emit(self, calls: list[Call]) -> Iterator[Emission]:
+        """Turn answers into rows of the output, and errors into dead letters."""
+        failed = {index: call.error for index, call in enumerate(calls) if call.error is not None}
+        good = [index for index, call in enumerate(calls) if call.error is None] if failed else range(len(calls))
+        rows, kept, unfit = self._results.to_rows([calls[index].result for index in good])
+        failed |= {good[index]: reason for index, reason in unfit.items()}
+        rows = self._with_times(rows, [good[index] for index in kept] if failed else range(len(calls)), failed)
+        ids = np.fromiter((call.row for call in calls), np.int64, len(calls))
+        counters = self.context.counters
+        counters.folded -= len(calls)
+        counters.passed += len(calls) - len(failed)
+        if failed:
+            numbers = sorted(failed)
+            bad = self._log.take(ids[numbers])
+            counters.dead_lettered += len(numbers)
+            self.context.dead_letters.reject(self.context.name, bad, [failed[number] for number in numbers])
+        self._log.remove(ids)
+        ingest_ns = min(call.batch.ingest_ns for call in calls)
+        yield MAIN, Batch(rows, calls[0].batch.keep, ingest_ns)
+
+    def _with_times(self, rows: pa.RecordBatch, origin: "list[int] | range", failed: dict[int, str]) -> pa.RecordBatch:
+        """Take out the rows that have no usable event time, and note why."""
+        if self._time is None or not rows.num_rows:
+            return rows
+        times = rows.column(self._time.name)
+        bad = unusable_times(times)
+        if bad is None:
+            return rows
+        for row in np.flatnonzero(bad).tolist():
+            failed[origin[row]] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
+        return rows.filter(pa.array(~bad))

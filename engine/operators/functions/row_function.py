@@ -1,0 +1,123 @@
+"""User functions on rows: map, flat_map and filter.
+
+The only place where rows become Python objects; a function whose parameters are named like columns gets just those
+columns, without a dict per row.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.connectors.time_range import time_error, unusable_times
+from penstock.engine.elements import Batch
+from penstock.engine.operators.contract import MAIN, Emission, Operator
+from penstock.engine.operators.event_time import kept_time
+from penstock.engine.operators.functions.python_rows import python_rows, python_values
+from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
+from penstock.engine.operators.functions.row_results import RowResults
+from penstock.model.job_graph import RowFunctionSpec
+from penstock.model.schema import WEIGHT, StreamSchema
+
+
+class RowFunction(Operator):
+    """Calls the user's function once per row; a row for which it raises becomes a dead letter.
+
+    So does one whose result does not fit the schema or has no usable event time.
+    """
+
+    def __init__(self, spec: RowFunctionSpec, schema: StreamSchema, name: str) -> None:
+        """Take the spec; ``schema`` is the input's."""
+        self._spec = spec
+        self._names = schema.fields.names
+        self._changelog = schema.changelog
+        self._time = kept_time(schema, spec.fields)
+        self._results = RowResults(spec.fields, bare=spec.columns is not None)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Call the function for every row of one batch."""
+        self.context.counters.rows_in += batch.rows.num_rows
+        if self._spec.kind == "filter":
+            yield from self._filter(batch)
+        else:
+            yield from self._map(batch)
+
+    def _calls(self, rows: pa.RecordBatch) -> Iterator[Any]:
+        """Return an iterator that makes one call per row."""
+        function = self._spec.function if self._spec.kind != "flat_map" else self._listed
+        try:
+            return map(function, *self._arguments(rows))
+        except (ValueError, OverflowError):
+            # Python has no value for something in these rows; the call of the row that holds it will say so.
+            return map(self._convert_and_call, repeat(function), (rows.slice(i, 1) for i in range(rows.num_rows)))
+
+    def _arguments(self, rows: pa.RecordBatch) -> list[list[Any]]:
+        """Return what the function takes, by parameter."""
+        if self._spec.columns is None:
+            return [python_rows(rows, self._names)]
+        return [python_values(rows.column(name)) for name in self._spec.columns]
+
+    def _convert_and_call(self, function: Any, row: pa.RecordBatch) -> Any:
+        return function(*(values[0] for values in self._arguments(row)))
+
+    def _listed(self, *values: Any) -> list[Any]:
+        """Call a `flat_map` function and run through what it returns, which may raise too."""
+        return list(self._spec.function(*values))
+
+    def _filter(self, batch: Batch) -> Iterator[Emission]:
+        # Whether an answer counts as true is asked of the answer, which may raise too.
+        answers, failed = take_results(map(bool, self._calls(batch.rows)), batch.rows.num_rows)
+        kept = np.array([answer is True for answer in answers], np.bool_)
+        self._reject(batch.rows, failed)
+        passed = int(np.count_nonzero(kept))
+        self.context.counters.passed += passed
+        self.context.counters.filtered += batch.rows.num_rows - passed - len(failed)
+        yield MAIN, batch.with_rows(batch.rows.filter(pa.array(kept)))
+
+    def _map(self, batch: Batch) -> Iterator[Emission]:
+        results, failed = take_results(self._calls(batch.rows), batch.rows.num_rows)
+        origin = np.arange(len(results))
+        if failed:
+            origin = np.delete(origin, list(failed))
+            results = [result for result in results if result is not FAILED]
+        if self._spec.kind == "flat_map":
+            origin = np.repeat(origin, np.fromiter(map(len, results), np.int64, len(results)))
+            results = list(chain.from_iterable(results))
+        rows, kept, unfit = self._results.to_rows(results)
+        failed |= {int(origin[index]): reason for index, reason in reversed(unfit.items())}
+        rows, origin = self._with_times(rows, origin[kept], failed)
+        if unfit or len(failed):
+            # A flat_map row is passed or rejected as a whole.
+            good = ~np.isin(origin, list(failed))
+            rows, origin = (rows, origin) if good.all() else (rows.filter(pa.array(good)), origin[good])
+        self._reject(batch.rows, failed)
+        self.context.counters.passed += batch.rows.num_rows - len(failed)
+        if self._changelog:
+            weights = batch.rows.column(WEIGHT).take(pa.array(origin))
+            rows = rows.append_column(pa.field(WEIGHT, pa.int8(), nullable=False), weights)
+        for start in range(0, rows.num_rows, self.context.batch_rows):
+            yield MAIN, batch.with_rows(rows.slice(start, self.context.batch_rows))
+
+    def _with_times(
+        self, rows: pa.RecordBatch, origin: np.ndarray, failed: Failures
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Take out the rows that have no usable event time, and note why."""
+        if self._time is None or not rows.num_rows:
+            return rows, origin
+        times = rows.column(self._time.name)
+        bad = unusable_times(times)
+        if bad is None:
+            return rows, origin
+        for row in np.flatnonzero(bad).tolist():
+            failed[int(origin[row])] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
+        return rows.filter(pa.array(~bad)), origin[~bad]
+
+    def _reject(self, rows: pa.RecordBatch, failed: Failures) -> None:
+        if not failed:
+            return
+        numbers = sorted(failed)
+        bad = rows.take(pa.array(numbers, pa.int64()))
+        self.context.counters.dead_lettered += bad.num_rows
+        self.context.dead_letters.reject(self.context.name, bad, [failed[number] for number in numbers])

@@ -1,0 +1,1 @@
+"""Joins: for ever, within windows and intervals, as of a time, and with side tables."""

@@ -1,0 +1,221 @@
+"""The join of every left row with the last right row of its key that is not newer; in order of time (engine.md 2).
+
+Rows of both sides wait until the watermark has passed them; then both are walked together in order of time. Of the
+right rows that were passed the last one of each key is kept.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.kernels.asof import last_before
+from penstock.engine.kernels.order import mark_ties
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.operators.joins.asof_join_schema import asof_join_output
+from penstock.engine.operators.joins.join_input import JoinInput
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
+from penstock.engine.operators.ordered_rows import break_ties, split_late
+from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.model.join_specs import AsOfJoinSpec
+from penstock.model.schema import StreamSchema
+from penstock.state.arrays import read_only
+from penstock.state.store import Fixed, TableSpec
+
+Ints = NDArray[np.int64]
+
+_INT64 = np.dtype(np.int64)
+_SPARE_KEYS = 4_096
+# More than all of time, yet far from overflowing when added to a time.
+_LONG_US = 1 << 60
+
+
+class AsOfJoin(Operator):
+    """Joins every left row with the last right row of its key; a left row leaves once both sides have passed it.
+
+    Rows are counted as folded. One with a null key is filtered where it would leave no trace: on the right, and on the
+    left of an inner join. Rows older than the watermark leave through ``late`` (left) and ``late_right``. Without a
+    tolerance the last right row of every key is kept for ever.
+    """
+
+    def __init__(self, spec: AsOfJoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
+        """Check the spec against both inputs and compile the keys.
+
+        Raises:
+            PlanError: see `asof_join_output`.
+        """
+        self._output = asof_join_output(spec, left, right, name)
+        self._columns = spec.output
+        self._inner = spec.how == "inner"
+        self._tolerance_us = -1 if spec.tolerance_us is None else min(spec.tolerance_us, _LONG_US)
+        self._types = key_types(spec, left, right, name)
+        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
+        # Right rows of one time are told apart by all their columns.
+        self._inputs = (
+            JoinInput(left, self._needed[0], spec.left_keys, self._types, name),
+            JoinInput(right, right.fields.names, spec.right_keys, self._types, name),
+        )
+        self._passed_us = START_OF_TIME_US
+        self._ingest_ns = 0
+        self._swept_keys = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Open what waits on both sides and the last right row of each key."""
+        super().open(context)
+        self._waiting = tuple(
+            RowChunks(context.state, name, side.fields)
+            for side, name in zip(self._inputs, ("left", "right"), strict=True)
+        )
+        columns = {"newest": Fixed(_INT64), "newest_us": Fixed(_INT64)}
+        self._last = context.state.table(TableSpec("last", self._types, columns))
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Let the rows wait that are not late."""
+        counters, side = self.context.counters, self._inputs[port]
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        rows, times_us, late = split_late(batch.rows, event_times_us(batch.rows, side.time), self._passed_us)
+        if late is not None:
+            counters.late += late.num_rows
+            yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
+        arrived = side.read(self.context, rows, times_us)
+        with_key = side.with_key(arrived.rows) if port or self._inner else None
+        if with_key is not None:
+            counters.filtered += int(np.count_nonzero(~with_key))
+            arrived = arrived.filter(with_key)
+        counters.folded += arrived.rows.num_rows
+        self._waiting[port].add(arrived.rows, arrived.times_us)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Emit the left rows that this passes; forget right rows that no later one can be joined with."""
+        self._passed_us = time_us
+        left, right = (_in_order(waiting.below(time_us)) for waiting in self._waiting)
+        for waiting in self._waiting:
+            waiting.forget_below(time_us)
+        for left_rows, right_rows in _together(left.at, right.at, self.context.batch_rows):
+            yield from self._join(_part(left, left_rows), _part(right, right_rows))
+        if time_us == END_OF_TIME_US:
+            self._forget(self._last.live())
+        elif self._tolerance_us >= 0:
+            self._forget_old_keys(time_us)
+
+    def _join(self, left: Waiting, right: Waiting) -> Iterator[Emission]:
+        """Emit these left rows, given all right rows up to the last of them, and let go of what is done with."""
+        right_slots = np.empty(0, np.int64)
+        if right.ids.size:
+            # An upsert may move slots, so it comes before the left side's look-up.
+            keys = self._waiting[1].take(right.ids, self._inputs[1].keys)
+            right_slots = self._last.upsert(self._inputs[1].encode(keys)).slots
+            right = self._break_ties(right, right_slots)
+        rows = self._waiting[0].take(left.ids)
+        left_slots = self._slots(rows)
+        found, replaced = np.empty(left.ids.size, np.int64), np.empty(right.ids.size, np.int64)
+        newest, newest_us = self._last.array("newest"), self._last.array("newest_us")
+        replaced = replaced[
+            : last_before(
+                read_only(left.at),
+                read_only(left_slots),
+                read_only(right.at),
+                read_only(right_slots),
+                read_only(right.ids),
+                self._tolerance_us,
+                newest,
+                newest_us,
+                found,
+                replaced,
+            )
+        ]
+        yield from self._emit(rows, found)
+        self._waiting[0].remove(left.ids)
+        self._waiting[1].remove(replaced)
+
+    def _break_ties(self, right: Waiting, slots: Ints) -> Waiting:
+        """Return the right rows with those of one time and slot in the order of their columns."""
+        groups, group_count = _numbered(slots)
+        tied = np.flatnonzero(mark_ties(read_only(right.at), read_only(groups), group_count))
+        if not tied.size:
+            return right
+        ids = right.ids.copy()
+        rows = self._waiting[1].take(ids[tied])
+        ids[tied] = ids[tied][break_ties(rows, np.arange(tied.size), right.at[tied], groups[tied])]
+        return Waiting(ids, right.at, right.words)
+
+    def _slots(self, rows: pa.RecordBatch) -> Ints:
+        """Return the slot of each left row's key, -1 where it has none."""
+        if not rows.num_rows:
+            return np.empty(0, np.int64)
+        slots = self._last.find(self._inputs[0].encode(rows))
+        with_key = self._inputs[0].with_key(rows)
+        return slots if with_key is None else np.where(with_key, slots, -1)
+
+    def _emit(self, left: pa.RecordBatch, found: Ints) -> Iterator[Emission]:
+        matched = found >= 0
+        if self._inner and not matched.all():
+            left, found = left.filter(pa.array(matched)), found[matched]
+            matched = np.ones(found.size, np.bool_)
+        batch_rows = self.context.batch_rows
+        for start in range(0, found.size, batch_rows):
+            part = slice(start, start + batch_rows)
+            right = self._right(found[part], matched[part])
+            sides = (left.slice(start, batch_rows), right)
+            columns = [sides[side].column(column) for _, side, column in self._columns]
+            yield (
+                MAIN,
+                Batch(pa.RecordBatch.from_arrays(columns, schema=self._output.fields), ingest_ns=self._ingest_ns),
+            )
+
+    def _right(self, ids: Ints, matched: NDArray[np.bool_]) -> pa.RecordBatch:
+        """Return the right rows of these ids, nulls where there is none."""
+        rows = self._waiting[1].take(ids[matched], self._needed[1])
+        if matched.all():
+            return rows
+        places = pa.array(np.cumsum(matched) - 1, mask=~matched)
+        columns = [column.take(places) for column in rows.columns]
+        return pa.RecordBatch.from_arrays(columns, names=self._needed[1])
+
+    def _forget_old_keys(self, time_us: int) -> None:
+        """Forget keys whose last row is too old to be found, whenever there are twice as many keys as then."""
+        if self._last.statistics().rows < 2 * self._swept_keys + _SPARE_KEYS:
+            return
+        slots = self._last.live()
+        old = self._last.array("newest_us")[slots] < time_us - self._tolerance_us
+        self._forget(slots[old])
+        self._swept_keys = slots.size - int(np.count_nonzero(old))
+
+    def _forget(self, slots: Ints) -> None:
+        self._waiting[1].remove(self._last.array("newest")[slots] - 1)
+        self._last.remove(slots)
+
+
+def _in_order(parts: list[Waiting]) -> Waiting:
+    waiting = Waiting.concat(parts)
+    if bool((waiting.at[1:] >= waiting.at[:-1]).all()):
+        return waiting
+    order = np.argsort(waiting.at, kind="stable")
+    return Waiting(waiting.ids[order], waiting.at[order], waiting.words)
+
+
+def _part(rows: Waiting, chosen: slice) -> Waiting:
+    return Waiting(rows.ids[chosen], rows.at[chosen], rows.words)
+
+
+def _together(left: Ints, right: Ints, rows_at_once: int) -> Iterator[tuple[slice, slice]]:
+    """Cut two ascending arrays of times at common times, about ``rows_at_once`` rows of each side at a time."""
+    start = [0, 0]
+    while start[0] < left.size or start[1] < right.size:
+        sides = list(zip((left, right), start, strict=True))
+        cuts = [times[at + rows_at_once - 1] for times, at in sides if at + rows_at_once <= times.size]
+        stop = [int(np.searchsorted(times, min(cuts), side="right")) if cuts else times.size for times, _ in sides]
+        yield slice(start[0], stop[0]), slice(start[1], stop[1])
+        start = stop
+
+
+def _numbered(slots: Ints) -> tuple[Ints, int]:
+    """Return slots as numbers from 0 on that are not many more than there are rows, and how many those are."""
+    if int(slots.max()) < 4 * slots.size + 1_024:
+        return slots, int(slots.max()) + 1
+    distinct, numbers = np.unique(slots, return_inverse=True)
+    return numbers, distinct.size

@@ -1,0 +1,179 @@
+"""The join of rows with equal keys whose event times are close; append-only and final (engine.md 2).
+
+A left row looks for right times in [its time + lower, upper]; a right row is found at its time. Each batch looks among
+the other side's rows, then waits itself until the watermark says that no partner can come any more.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.connectors.time_range import time_limits
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext, chunks
+from penstock.engine.operators.event_time import column_times_us, event_times_us
+from penstock.engine.operators.joins.interval_join_schema import NULLABLE_SIDES, event_time, interval_join_output
+from penstock.engine.operators.joins.interval_rows import IntervalRows
+from penstock.engine.operators.joins.join_input import Arrived, JoinInput
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
+from penstock.engine.operators.joins.same_keys import same_keys
+from penstock.engine.operators.ordered_rows import split_late
+from penstock.model.expressions import Expr
+from penstock.model.join_specs import IntervalJoinSpec
+from penstock.model.schema import StreamSchema
+
+Ints = NDArray[np.int64]
+
+# More than all of time, yet far from overflowing when added to a time.
+_LONG_US = 1 << 60
+
+
+class IntervalJoin(Operator):
+    """Joins rows with equal keys whose event times are within bounds of each other.
+
+    Pairs leave as soon as both rows are there. Rows are counted as folded; one that can have no partner at all (a null
+    key, an upper bound that is null or before the lower one) is filtered, or leaves at once on a side whose rows are
+    put out without partners. Rows older than the watermark leave through ``late`` (left) and ``late_right``.
+    """
+
+    def __init__(self, spec: IntervalJoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
+        """Check the spec against both inputs and compile keys and bounds.
+
+        Raises:
+            PlanError: see `interval_join_output`.
+        """
+        self._output = interval_join_output(spec, left, right, name)
+        self._held_back_us = event_time(spec, left, right)[1]
+        types = key_types(spec, left, right, name)
+        upper = spec.upper if isinstance(spec.upper, Expr) else None
+        self._columns = spec.output
+        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
+        self._inputs = (
+            JoinInput(left, self._needed[0], spec.left_keys, types, name, upper),
+            JoinInput(right, self._needed[1], spec.right_keys, types, name),
+        )
+        self._lower_us = max(-_LONG_US, min(_LONG_US, spec.lower_us))
+        self._upper_us = None if isinstance(spec.upper, Expr) else max(-_LONG_US, min(_LONG_US, spec.upper))
+        # A side's rows leave without a partner if the other side's columns may be missing.
+        self._outer = tuple(1 - side in NULLABLE_SIDES[spec.how] for side in (0, 1))
+        self._passed_us = START_OF_TIME_US
+        self._ingest_ns = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Open both sides' rows."""
+        super().open(context)
+        self._kept = tuple(
+            IntervalRows(context.state, name, self._kept_fields(side), self._outer[side])
+            for side, name in enumerate(("left", "right"))
+        )
+        self._outs = np.empty(context.batch_rows, np.int64), np.empty(context.batch_rows, np.int64)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Keep the batch's rows and emit their pairs with the other side's."""
+        counters, side = self.context.counters, self._inputs[port]
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        times_us = event_times_us(batch.rows, side.time)
+        rows, times_us, late = split_late(batch.rows, times_us, self._passed_us)
+        if late is not None:
+            counters.late += late.num_rows
+            yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
+        arrived = side.read(self.context, rows, times_us)
+        low, high = self._interval(port, arrived)
+        possible = side.with_key(arrived.rows)
+        if not port:
+            orderly = low <= high
+            possible = orderly if possible is None else possible & orderly
+        if possible is not None and not possible.all():
+            alone = arrived.rows.filter(pa.array(~possible))
+            if self._outer[port]:
+                counters.passed += alone.num_rows
+                yield from self._emit_alone(port, alone, alone.num_rows)
+            else:
+                counters.filtered += alone.num_rows
+            arrived, low, high = arrived.filter(possible), low[possible], high[possible]
+        counters.folded += arrived.rows.num_rows
+        if arrived.rows.num_rows:
+            yield from self._join(port, batch, arrived.rows, low, high)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Emit the rows whose time for partners is over, if their side is outer, and let go of such rows."""
+        self._passed_us = time_us
+        for side, kept in enumerate(self._kept):
+            # A right row has partners while the watermark is at most its time - lower.
+            ahead_us = self._lower_us if side else 0
+            before_us = max(START_OF_TIME_US, min(END_OF_TIME_US, time_us + ahead_us))
+            lonely = kept.lonely(before_us)
+            if lonely.size:
+                yield from self._emit_alone(side, kept.take(lonely, self._needed[side]), lonely.size)
+            kept.let_go(before_us)
+
+    def output_watermark(self, time_us: int) -> int:
+        """Hold the watermark back by how much older than it a row may be that is yet to leave."""
+        if time_us == END_OF_TIME_US:
+            return time_us
+        return max(START_OF_TIME_US, time_us - self._held_back_us)
+
+    def _kept_fields(self, side: int) -> pa.Schema:
+        names = self._needed[side] if self._inputs[side].exact else self._inputs[side].fields.names
+        return pa.schema([self._inputs[side].fields.field(name) for name in names])
+
+    def _interval(self, port: int, arrived: Arrived) -> tuple[Ints, Ints]:
+        """Return the first and last time of the other side's that each row can be joined with, seen from the right."""
+        if port:
+            return arrived.times_us, arrived.times_us
+        low = arrived.times_us + self._lower_us
+        if self._upper_us is not None:
+            return low, arrived.times_us + self._upper_us
+        return low, _last_times_us(arrived.beside) if arrived.beside is not None else low
+
+    def _join(self, port: int, batch: Batch, rows: pa.RecordBatch, low: Ints, high: Ints) -> Iterator[Emission]:
+        side, own, other = self._inputs[port], self._kept[port], self._kept[1 - port]
+        words = side.words(rows)
+        first = own.add(rows, words, low, high)
+        keys = None if side.exact else side.encode(rows)
+        for positions, numbers in other.partners(words, low, high, *self._outs):
+            if keys is not None:
+                others = self._inputs[1 - port]
+                same = same_keys(keys.take(positions), others.encode(other.take(numbers, others.keys)))
+                if not same.all():
+                    positions, numbers = positions[same], numbers[same]
+            if self._outer[port]:
+                own.meet(positions + first)
+            other.meet(numbers)
+            ours = _chosen(rows.select(self._needed[port]), positions)
+            theirs = other.take(numbers, self._needed[1 - port])
+            yield MAIN, batch.with_rows(self._build(theirs if port else ours, ours if port else theirs, numbers.size))
+
+    def _emit_alone(self, side: int, rows: pa.RecordBatch, count: int) -> Iterator[Emission]:
+        joined = self._build(None if side else rows, rows if side else None, count)
+        for part in chunks(joined, self.context.batch_rows):
+            yield MAIN, Batch(part, ingest_ns=self._ingest_ns)
+
+    def _build(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
+        columns = []
+        for (_, side, column), field in zip(self._columns, self._output.fields, strict=True):
+            rows = right if side else left
+            columns.append(pa.nulls(count, field.type) if rows is None else rows.column(column))
+        return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
+
+
+def _chosen(rows: pa.RecordBatch, positions: Ints) -> pa.RecordBatch:
+    """Return these rows; all of them once, as is common, are not copied."""
+    if positions.size == rows.num_rows and bool((np.diff(positions) == 1).all()):
+        return rows
+    return rows.take(pa.array(positions))
+
+
+def _last_times_us(column: pa.Array) -> Ints:
+    """Return upper bounds in microseconds: none comes before any time, one out of range is the end of the range."""
+    unit = column.type.unit
+    least, greatest = time_limits(unit)
+    raw = np.asarray(column.fill_null(0).cast(pa.int64())) if column.null_count else np.asarray(column.cast(pa.int64()))
+    bounded = pa.array(raw.clip(least, greatest)).cast(column.type)
+    times_us = column_times_us(bounded)
+    if not column.null_count:
+        return times_us
+    return np.where(np.asarray(column.is_valid()), times_us, START_OF_TIME_US)

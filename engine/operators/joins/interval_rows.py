@@ -1,0 +1,200 @@
+"""One side of an interval join: rows in a log, their intervals and key words beside them, and an index made on demand.
+
+Rows are indexed when the other side first looks for partners among them: those that are let go before never are.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.kernels.intervals import NODE_WORDS, find_overlaps, index_intervals, mark_first
+from penstock.engine.operators.joins.deadlines import Deadlines
+from penstock.state.arrays import read_only, zeros
+from penstock.state.store import StateStore
+
+Ints = NDArray[np.int64]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+_WORD, _LOW, _HIGH = (pa.field(name, pa.int64(), nullable=False) for name in ("$word", "$low", "$high"))
+_PARTNERED = pa.schema([pa.field("$row", pa.int64(), nullable=False)])
+
+_SPARE_ROWS = 131_072
+_LEAST_TABLE = 1_024
+# Arrays for up to so many rows are used again: fresh memory costs more than what is written to it.
+_KEPT_ROWS = 1 << 19
+
+
+class IntervalRows:
+    """Rows with an interval [low, high] of time each, numbered from 0 on; numbers hold until `let_go`.
+
+    ``outer``: it is kept which rows have had a partner, so that `lonely` knows the others.
+    """
+
+    def __init__(self, store: StateStore, name: str, fields: pa.Schema, outer: bool) -> None:
+        """Open the log ``name`` for rows of these fields; rows it already holds are there again."""
+        self._columns = fields.names
+        self._log_fields = pa.schema([*fields, _WORD, _LOW, _HIGH])
+        self._log = store.log(name, self._log_fields)
+        self._partnered = store.log(f"{name}_partnered", _PARTNERED) if outer else None
+        self._count = self._indexed = self._needed = 0
+        self._shrink()
+        self._clear()
+        ids = self._log.live()
+        if ids.size:
+            kept = self._log.take(ids, [field.name for field in (_WORD, _LOW, _HIGH)])
+            self._number(ids, *(column.to_numpy() for column in kept.columns))
+        if self._partnered is not None and ids.size:
+            met = self._partnered.take(self._partnered.live()).column(0).to_numpy()
+            self._met[np.flatnonzero(np.isin(ids, met))] = True
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, rows: pa.RecordBatch, words: Ints, low: Ints, high: Ints) -> int:
+        """Keep rows with low[i] <= high[i]; return the number of the first."""
+        beside = [_column(words), _column(low), _column(high)]
+        columns = [*rows.select(self._columns).columns, *beside]
+        ids = self._log.append(pa.RecordBatch.from_arrays(columns, schema=self._log_fields))
+        return self._number(ids, words, low, high)
+
+    def partners(self, words: Ints, low: Ints, high: Ints, rows: Ints, found: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Yield (position in ``words``, number of a row here of the same word whose interval overlaps).
+
+        As many pairs come at a time as fit into ``rows`` and ``found``, which are reused.
+        """
+        if not self._count or not words.size:
+            return
+        self._index()
+        table, nodes = read_only(self._table), read_only(self._nodes)
+        words, low, high = read_only(words), read_only(low), read_only(high)
+        row = at = -1
+        while True:
+            filled, row, at = find_overlaps(words, low, high, table, nodes, row, at, rows, found)
+            if filled:
+                yield rows[:filled], found[:filled]
+            if filled < rows.size:
+                return
+
+    def take(self, numbers: Ints, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return these columns of rows."""
+        return self._log.take(self._ids[numbers], columns)
+
+    def meet(self, numbers: Ints) -> None:
+        """Note that rows have had a partner; nothing unless the side is outer."""
+        if self._partnered is None:
+            return
+        fresh = np.empty(numbers.size, np.int64)
+        fresh = fresh[: mark_first(read_only(numbers), self._met, fresh)]
+        if fresh.size:
+            self._note(fresh)
+
+    def lonely(self, before_us: int) -> Ints:
+        """Return the rows that end before a time and have had no partner, in order of their end, each once."""
+        if self._partnered is None:
+            return np.empty(0, np.int64)
+        due = self._deadlines.take(before_us)
+        return due[~self._met[due]]
+
+    def let_go(self, before_us: int) -> None:
+        """Forget rows that end before a time: all at once when that is all of them, else now and then in bulk.
+
+        At most half of what is kept, and a batch or so, can be of no more use.
+        """
+        count = self._count
+        if not count:
+            return
+        if self._latest_us < before_us:
+            self._log.remove(self._ids[:count])
+            self._forget_partnered()
+            self._clear()
+        elif count >= 2 * self._needed + _SPARE_ROWS:
+            self._collect(before_us)
+
+    def _collect(self, before_us: int) -> None:
+        needed = self._high[: self._count] >= before_us
+        kept = np.flatnonzero(needed)
+        columns = [column[kept] for column in (self._ids, self._words, self._low, self._high)]
+        met = self._met[kept] if self._partnered is not None else None
+        self._log.remove(self._ids[: self._count][~needed])
+        self._forget_partnered()
+        self._clear()
+        self._number(*columns)
+        self._needed = kept.size
+        if met is not None:
+            self._met[: kept.size] = met
+            self._note(np.flatnonzero(met))
+
+    def _clear(self) -> None:
+        self._count = self._indexed = self._needed = 0
+        self._latest_us = START_OF_TIME_US
+        self._deadlines = Deadlines()
+        if self._ids.size > _KEPT_ROWS:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        self._ids, self._words, self._low, self._high = (np.empty(0, np.int64) for _ in range(4))
+        self._met = np.empty(0, np.bool_)
+        self._nodes = np.empty((0, NODE_WORDS), np.int64)
+        self._table = np.empty((0, 2), np.int64)
+
+    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints) -> int:
+        """Put rows of the log behind the others here; return the number of the first."""
+        first, end = self._count, self._count + ids.size
+        if not ids.size:
+            return first
+        if end > self._ids.size:
+            self._ids, self._words, self._low, self._high = (
+                _grown(column, first, end) for column in (self._ids, self._words, self._low, self._high)
+            )
+            if self._partnered is not None:
+                self._met = _grown(self._met, first, end)
+        self._ids[first:end], self._words[first:end] = ids, words
+        self._low[first:end], self._high[first:end] = low, high
+        self._count = end
+        self._latest_us = max(self._latest_us, int(high.max()))
+        if self._partnered is not None:
+            self._met[first:end] = False
+            self._deadlines.add(self._high[first:end].copy(), np.arange(first, end))
+        return first
+
+    def _index(self) -> None:
+        """Index the rows that came since."""
+        count = self._count
+        if self._indexed == count:
+            return
+        if 2 * count > len(self._table):
+            self._table = zeros((max(_LEAST_TABLE, 1 << (2 * count).bit_length()), 2), np.int64)
+            self._indexed = 0
+        elif not self._indexed:
+            self._table[:] = 0
+        if count > len(self._nodes):
+            nodes = zeros((max(_LEAST_TABLE, 2 * count), NODE_WORDS), np.int64)
+            nodes[: self._indexed] = self._nodes[: self._indexed]
+            self._nodes = nodes
+        words, low, high = (read_only(column[:count]) for column in (self._words, self._low, self._high))
+        index_intervals(words, low, high, self._indexed, self._table, self._nodes)
+        self._indexed = count
+
+    def _note(self, numbers: Ints) -> None:
+        if self._partnered is not None and numbers.size:
+            rows = [_column(self._ids[numbers])]
+            self._partnered.append(pa.RecordBatch.from_arrays(rows, schema=_PARTNERED))
+
+    def _forget_partnered(self) -> None:
+        if self._partnered is not None:
+            self._partnered.remove(self._partnered.live())
+
+
+def _column(values: Ints) -> pa.Array:
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.int64(), values.size, [None, pa.py_buffer(values)])
+
+
+def _grown(array: NDArray[Scalar], used: int, needed: int) -> NDArray[Scalar]:
+    grown = np.empty(max(needed, 2 * array.size), array.dtype)
+    grown[:used] = array[:used]
+    return grown

@@ -1,0 +1,182 @@
+"""The join of a stream with a side table that is read as a whole, and read again now and then."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.elements import Batch
+from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.joins.lookup_index import LookupIndex
+from penstock.engine.operators.joins.lookup_schema import lookup_key_types, lookup_output
+from penstock.model.expressions import col
+from penstock.model.join_specs import LookupSpec
+from penstock.model.schema import StreamSchema
+from penstock.state.keys import KeyCodec
+
+_POLL_NS = 20_000_000
+"""How often the loop looks whether a table that is being read is there."""
+
+_log = logging.getLogger("penstock.lookup")
+
+
+class Lookup(Operator):
+    """Joins each row with the table as it is when the row comes.
+
+    The table is read when the operator opens, and from then on by a thread: rows go on finding the old table until
+    the new one is whole. A table that cannot be read again is logged and counted in ``failed_refreshes``.
+    """
+
+    def __init__(self, spec: LookupSpec, schema: StreamSchema, name: str) -> None:
+        """Compile the keys.
+
+        Raises:
+            PlanError: see `lookup_output`.
+        """
+        self._spec = spec
+        self._output = lookup_output(spec, schema, name)
+        self._codec = KeyCodec(lookup_key_types(spec, schema, name))
+        named = [(f"$key{index}", key) for index, key in enumerate(spec.left_keys)]
+        kept = dict.fromkeys(column for _, side, column in spec.output if side == 0)
+        self._kept = len(kept)
+        self._columns = {column: index for index, column in enumerate(kept)}
+        self._projection = compile_projection([*((name, col(name)) for name in kept), *named], schema.fields, name)
+        self.failed_refreshes = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Read the table.
+
+        Raises:
+            PenstockError: it cannot be read.
+        """
+        super().open(context)
+        self._index = self._load()
+        self._loading: _Loading | None = None
+        self._due_ns = self._next_ns()
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Emit the rows with what the table holds for them."""
+        self._take_over()
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        _, computed = evaluate(self.context, self._projection, batch.rows)
+        if computed is None:
+            return
+        left = pa.RecordBatch.from_arrays(computed.columns[: self._kept], names=list(self._columns))
+        keys = computed.columns[self._kept :]
+        passed = 0
+        last = -1
+        for positions, found in self._pairs(keys):
+            joined = self._joined(left, positions, found)
+            # A row's pairs may go on in the next batch; it is counted with the first.
+            distinct = int(np.count_nonzero(np.diff(positions))) + (len(positions) > 0 and positions[0] != last)
+            passed += distinct
+            last = int(positions[-1])
+            counters.passed += distinct
+            yield MAIN, batch.with_rows(joined)
+        counters.filtered += computed.num_rows - passed
+
+    def timer_ns(self) -> int | None:
+        """Return when the table is read again, or looked after while it is being read."""
+        return self._due_ns
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Begin to read the table again, or take it over."""
+        if self._loading is None:
+            self._loading = _Loading(self._load)
+            self._due_ns = now_ns + _POLL_NS
+        else:
+            self._due_ns = now_ns + _POLL_NS
+            self._take_over()
+        return ()
+
+    def _pairs(self, keys: list[pa.Array]) -> Iterator[tuple[np.ndarray, pa.Array]]:
+        """Yield positions and rows of the table (null: none) for the output, ``batch_rows`` at most at a time."""
+        valid = np.ones(len(keys[0]), np.bool_)
+        for key in keys:
+            if key.null_count:
+                valid &= np.asarray(pc.is_valid(key))
+        known = np.flatnonzero(valid)
+        encoded = self._codec.encode([key.take(pa.array(known)) for key in keys] if known.size < valid.size else keys)
+        limit = self.context.batch_rows
+        if self._spec.how == "inner":
+            for positions, rows in self._index.pairs(encoded, limit):
+                yield known[positions], pa.array(rows)
+            return
+        upto = 0
+        for positions, rows in self._index.pairs(encoded, limit):
+            last = int(known[positions[-1]])
+            yield from self._with_lonely(known[positions], rows, upto, last)
+            upto = last + 1
+        yield from self._with_lonely(known[:0], known[:0], upto, valid.size - 1)
+
+    def _with_lonely(
+        self, positions: np.ndarray, rows: np.ndarray, first: int, last: int
+    ) -> Iterator[tuple[np.ndarray, pa.Array]]:
+        """Add the positions from ``first`` to ``last`` that have no pair, in their places."""
+        lonely = np.setdiff1d(np.arange(first, last + 1), positions, assume_unique=False)
+        everyone = np.concatenate([positions, lonely])
+        order = np.argsort(everyone, kind="stable")
+        found = np.concatenate([rows, np.full(lonely.size, -1)])[order]
+        step = self.context.batch_rows
+        for start in range(0, order.size, step):
+            part = found[start : start + step]
+            yield everyone[order[start : start + step]], pa.array(part, mask=part < 0)
+
+    def _joined(self, left: pa.RecordBatch, positions: np.ndarray, found: pa.Array) -> pa.RecordBatch:
+        whole = len(positions) == left.num_rows and bool((np.diff(positions) == 1).all())
+        taken = left if whole else left.take(pa.array(positions))
+        columns = [
+            taken.column(self._columns[column]) if side == 0 else self._index.take(column, found)
+            for _, side, column in self._spec.output
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
+
+    def _load(self) -> LookupIndex:
+        columns = [column for _, side, column in self._spec.output if side == 1]
+        return LookupIndex(self._spec.table.load(), self._spec.right_keys, self._codec, columns)
+
+    def _next_ns(self) -> int | None:
+        refresh_us = self._spec.table.refresh_us
+        return None if refresh_us is None else self.context.clock.monotonic_ns() + refresh_us * 1_000
+
+    def _take_over(self) -> None:
+        """Use the table that was being read, if it is there."""
+        loading = self._loading
+        if loading is None or not loading.done:
+            return
+        self._loading = None
+        self._due_ns = self._next_ns()
+        if loading.index is not None:
+            self._index = loading.index
+            return
+        self.failed_refreshes += 1
+        _log.warning(
+            "%s goes on with the table it has: %s could not be read again: %s",
+            self.context.name,
+            self._spec.table.describe(),
+            loading.error,
+        )
+
+
+class _Loading:
+    """Reads the table on a thread of its own; ``done`` is set last."""
+
+    def __init__(self, load: Callable[[], LookupIndex]) -> None:
+        self.index: LookupIndex | None = None
+        self.error: Exception | None = None
+        self.done = False
+        self._load = load
+        threading.Thread(target=self._run, name="penstock-lookup", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.index = self._load()
+        except Exception as error:
+            self.error = error
+        self.done = True

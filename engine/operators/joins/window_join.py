@@ -1,0 +1,180 @@
+"""The inner join within tumbling or hopping windows of event time (engine.md 2).
+
+Rows wait unindexed until the watermark closes their windows; then one hash join over all closing windows of both
+sides, keyed by (window, keys), finds the pairs.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.operators.aggregates.pane_windows import PaneWindows
+from penstock.engine.operators.aggregates.window_index import WindowIndex
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.event_time import event_times_us, time_array
+from penstock.engine.operators.joins.join_schema import (
+    LATE_RIGHT,
+    join_output,
+    key_types,
+    side_columns,
+    window_bounds_type,
+)
+from penstock.engine.operators.joins.join_side import JoinSide
+from penstock.engine.operators.joins.join_windows import shared_windows
+from penstock.engine.operators.joins.same_keys import same_keys
+from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.model.errors import BugError
+from penstock.model.join_specs import JoinSpec
+from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.windows import Hopping, Tumbling
+from penstock.state.keys import KeyBatch
+
+Ints = NDArray[np.int64]
+
+
+class WindowJoin(Operator):
+    """Joins rows with equal keys that share a window; the pairs of a window leave once, when it is over.
+
+    Rows are counted as folded, those with a null key as filtered. Rows whose windows are all over leave through
+    ``late`` (left) and ``late_right``, as they came.
+    """
+
+    def __init__(self, spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
+        """Check the spec against both inputs and compile the keys.
+
+        Raises:
+            PlanError: see `join_output`.
+        """
+        windowing = spec.windowing
+        if windowing is None or not isinstance(windowing.window, Tumbling | Hopping):
+            raise BugError(f"join {name!r} is not within a tumbling or hopping window")
+        self._output = join_output(spec, left, right, name)
+        self._columns = spec.output
+        self._windows = PaneWindows.of(windowing.window, windowing.lateness_us)
+        self._bounds_type = window_bounds_type(windowing, left, right, name)
+        types = key_types(spec, left, right, name)
+        self._sides = (
+            _Side(JoinSide(left, side_columns(spec, 0), spec.left_keys, types, name), left, side_columns(spec, 0)),
+            _Side(JoinSide(right, side_columns(spec, 1), spec.right_keys, types, name), right, side_columns(spec, 1)),
+        )
+        self._exact = self._sides[0].exact
+        self._closed = self._windows.open_from(START_OF_TIME_US)
+        self._ingest_ns = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Open both sides' logs."""
+        super().open(context)
+        for side, name in zip(self._sides, ("left", "right"), strict=True):
+            side.waiting = RowChunks(context.state, name, side.join.fields, side.words)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Keep the rows whose windows are not all over."""
+        side, counters = self._sides[port], self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        self._ingest_ns = batch.ingest_ns
+        rows = batch.rows
+        panes, first = self._windows.panes(event_times_us(rows, side.time))
+        open_from = self._windows.first_pane(self._closed)
+        if first < open_from:
+            late = panes < open_from
+            counters.late += int(np.count_nonzero(late))
+            yield (LATE_RIGHT if port else LATE), batch.with_rows(rows.filter(pa.array(late)))
+            rows, panes = rows.filter(pa.array(~late)), panes[~late]
+        kept, times = side.join.read(self.context, rows, [side.time.name])
+        counters.folded += kept.num_rows
+        if kept.num_rows < rows.num_rows:
+            panes, _ = self._windows.panes(event_times_us(times, side.time))
+        side.waiting.add(kept, panes)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Emit the pairs of the windows this closes, and let go of their rows."""
+        first, closed = self._closed, self._windows.open_from(time_us)
+        if closed <= first:
+            return
+        self._closed = closed
+        touched = self._windows.first_pane(closed - 1) + self._windows.per_window
+        left, right = (side.waiting.below(touched) for side in self._sides)
+        if left and right:
+            for sides in shared_windows(self._windows, left, right, first, closed):
+                yield from self._join(sides)
+        for side in self._sides:
+            side.waiting.drop_below(self._windows.first_pane(closed))
+
+    def output_watermark(self, time_us: int) -> int:
+        """Hold the watermark back by the lateness: a window that is still open may be that old."""
+        if time_us == END_OF_TIME_US:
+            return time_us
+        return max(START_OF_TIME_US, time_us - self._windows.lateness_us)
+
+    def _join(self, sides: tuple[Sequence[Waiting], Sequence[Waiting]]) -> Iterator[Emission]:
+        """Emit the pairs of equal (window, keys): index the smaller side and look the other's rows up."""
+        small = int(_count(sides[1]) < _count(sides[0]))
+        index = WindowIndex(Waiting.concat(sides[small]), self.context.batch_rows)
+        pairs: list[tuple[Ints, Ints, Ints]] = []
+        count = 0
+        for part in sides[1 - small]:
+            for positions, matches in index.match(part):
+                if count + len(matches) > self.context.batch_rows:
+                    yield from self._emit(pairs)
+                    pairs, count = [], 0
+                ids = (index.rows.ids[matches], part.ids[positions])
+                pairs.append((ids[small], ids[1 - small], index.rows.at[matches]))
+                count += len(matches)
+        yield from self._emit(pairs)
+
+    def _emit(self, pairs: list[tuple[Ints, Ints, Ints]]) -> Iterator[Emission]:
+        """Emit pairs of (left id, right id, window), at most ``batch_rows`` of them, as one batch."""
+        if not pairs:
+            return
+        *ids, windows = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        if not self._exact:
+            same = np.flatnonzero(same_keys(*(side.keys(of) for side, of in zip(self._sides, ids, strict=True))))
+            ids, windows = [of[same] for of in ids], windows[same]
+        if len(windows):
+            rows = [side.waiting.take(of, side.columns) for side, of in zip(self._sides, ids, strict=True)]
+            yield MAIN, Batch(self._build(rows, windows), ingest_ns=self._ingest_ns)
+
+    def _build(self, rows: list[pa.RecordBatch], windows: Ints) -> pa.RecordBatch:
+        ends_us = self._windows.ends_of(windows)
+        columns = []
+        for _, side, column in self._columns:
+            if side >= 0:
+                columns.append(rows[side].column(column))
+            else:
+                bounds_us = ends_us if column == "window_end" else ends_us - self._windows.size_us
+                columns.append(time_array(bounds_us, self._bounds_type))
+        return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
+
+
+class _Side:
+    """One input: its keys, its event time, what the output needs of it, and its rows that wait, placed by pane."""
+
+    waiting: RowChunks
+
+    def __init__(self, join: JoinSide, schema: StreamSchema, columns: list[str]) -> None:
+        if schema.time is None:
+            raise BugError("a window join's input has no event time")
+        self.join = join
+        self.time: TimeColumn = schema.time
+        self.columns = columns
+
+    def words(self, rows: pa.RecordBatch) -> Ints:
+        """Return one word per key: the key itself if it is `exact`, else its hash."""
+        keys = self.join.encode(rows)
+        return keys.words[:, 0] if self.exact else keys.hashes.view(np.int64)
+
+    @property
+    def exact(self) -> bool:
+        """Whether one word is the whole key."""
+        return self.join.codec.words == 1 and not self.join.codec.has_bytes
+
+    def keys(self, ids: Ints) -> KeyBatch:
+        """Return the keys of rows that wait."""
+        return self.join.encode(self.waiting.take(ids, self.join.keys))
+
+
+def _count(parts: Sequence[Waiting]) -> int:
+    return sum(part.ids.size for part in parts)

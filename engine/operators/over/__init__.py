@@ -1,0 +1,1 @@
+"""Running and row-window aggregates."""

@@ -1,0 +1,119 @@
+"""What running and row-window aggregates compute from each row: its key, and what the aggregates see of it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.engine.accumulators.aggregation import BoundAggregation
+from penstock.engine.accumulators.contract import Rows
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.ordered_rows import sort_keys
+from penstock.engine.operators.over.schema import OverPlan
+from penstock.model.expressions import Expr
+from penstock.model.keyed_specs import OverSpec
+from penstock.model.schema import StreamSchema
+from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.store import Slots
+
+Ints = NDArray[np.int64]
+
+_AT = pa.field("$at", pa.int64(), nullable=False)
+
+
+class OverInput:
+    """The compiled expressions of one operator; equal ones are computed once.
+
+    ``seen`` are the fields of what aggregates see of a row: its inputs, its filters and its event time.
+    """
+
+    def __init__(self, spec: OverSpec, plan: OverPlan, schema: StreamSchema, name: str) -> None:
+        """Compile everything against the input's fields."""
+        self._expressions: list[Expr] = []
+        self._values = [[self._place(value) for value in call.inputs] for _, call in spec.aggregates]
+        self._filters = [None if call.where is None else self._place(call.where) for _, call in spec.aggregates]
+        self._seen = len(self._expressions)
+        self._order = [(self._place(item.expression), item.descending) for item in spec.order]
+        keys = [self._place(key) for _, key in spec.keys]
+        self._keys = keys
+        columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
+        self._projection = compile_projection(columns, schema.fields, name) if columns else None
+        known = [] if self._projection is None else list(self._projection.schema)[: self._seen]
+        self.seen = pa.schema([*known, _AT])
+        self._codec = KeyCodec(plan.key_types)
+        self._time = plan.time
+        self._timed = plan.timed
+
+    def evaluate(
+        self, context: OperatorContext, rows: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, KeyBatch | None, pa.RecordBatch | None]:
+        """Return the rows that could be evaluated, their keys and what aggregates see of them; None if there are none.
+
+        The others are counted and handed to the dead letters, which may raise `BadRecordError`.
+        """
+        columns: list[pa.Array] = []
+        if self._projection is not None:
+            rows, projected = evaluate(context, self._projection, rows)
+            if projected is None:
+                return rows, None, None
+            columns = projected.columns
+        times_us = self.times_us(rows)
+        seen = [*columns[: self._seen], pa.array(times_us)]
+        keys = self._codec.encode([columns[index] for index in self._keys], rows.num_rows)
+        return rows, keys, pa.RecordBatch.from_arrays(seen, schema=self.seen)
+
+    def times_us(self, rows: pa.RecordBatch) -> Ints:
+        """Return the rows' event times, zeros if they have none; do not write to the array."""
+        return np.zeros(rows.num_rows, np.int64) if self._time is None else event_times_us(rows, self._time)
+
+    def order_keys(self, rows: pa.RecordBatch) -> list[Ints]:
+        """Return arrays whose lexicographic order is the one that was asked for; none for that of event time."""
+        if not self._order or self._projection is None:
+            return []
+        columns = self._projection(rows).columns
+        return [key for place, descending in self._order for key in _directed(columns[place], descending)]
+
+    def fold(self, seen: pa.RecordBatch, slots: Slots, into: BoundAggregation, calls: Sequence[int]) -> None:
+        """Update these aggregates with what they see of rows."""
+        into.update(*self._arguments(seen, slots, calls))
+
+    def follow(
+        self, seen: pa.RecordBatch, slots: Slots, into: BoundAggregation, calls: Sequence[int]
+    ) -> list[pa.Array]:
+        """Update these aggregates row by row and return what they are after each."""
+        return into.follow(*self._arguments(seen, slots, calls))
+
+    def _arguments(
+        self, seen: pa.RecordBatch, slots: Slots, calls: Sequence[int]
+    ) -> tuple[Rows, list[list[pa.Array]], list[NDArray[np.bool_] | None]]:
+        times_us = seen.column(self._seen).to_numpy() if self._timed else None
+        used = {index for call in calls if (index := self._filters[call]) is not None}
+        masks = {index: _mask(seen.column(index)) for index in used}
+        values = [[seen.column(index) for index in self._values[call]] for call in calls]
+        filters = [self._filters[call] for call in calls]
+        return Rows(slots, None, times_us), values, [None if index is None else masks[index] for index in filters]
+
+    def _place(self, expression: Expr) -> int:
+        for index, known in enumerate(self._expressions):
+            if known.same_as(expression):
+                return index
+        self._expressions.append(expression)
+        return len(self._expressions) - 1
+
+
+def _directed(column: pa.Array, descending: bool) -> list[Ints]:
+    """Return sort keys for a direction; nulls come last in either."""
+    keys = sort_keys(column)
+    nulls = [1 - keys.pop(0)] if column.null_count and keys else []
+    return nulls + [~key if descending else key for key in keys]
+
+
+def _mask(column: pa.Array) -> NDArray[np.bool_]:
+    """Return True where a condition is true; null is not."""
+    mask: NDArray[np.bool_] = pc.fill_null(column.cast(pa.bool_()), False).to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,1 @@
+"""Users' process functions: rows and timers in order, state per key."""

@@ -1,0 +1,182 @@
+"""Calls a vectorised process function: each key's rows up to its next timer, then that timer, many keys at a time."""
+
+import datetime
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.operators.contract import chunks
+from penstock.engine.operators.event_time import time_array
+from penstock.engine.operators.process.due import BatchRowTimers, Due
+from penstock.engine.operators.process.piece import NOT_THE_ROWS, Failure, Piece, Progress, Runner
+from penstock.engine.operators.process.results import batch_results
+from penstock.engine.operators.process.rows import timer_rows
+from penstock.engine.operators.process.schema import ProcessPlan
+from penstock.engine.operators.process.state import ProcessState
+from penstock.engine.operators.process.timers import Calendar, TimerTable
+from penstock.model.process import BatchProcess, BatchTimers, FiredTimers, States
+
+Ints = NDArray[np.int64]
+
+_NEVER_US = END_OF_TIME_US
+
+
+class CallContext:
+    """What a call may ask; see `penstock.model.process.BatchContext`."""
+
+    def __init__(self, calendar: Calendar, progress: Progress, timers: BatchRowTimers, state: States) -> None:
+        self._calendar = calendar
+        self._progress = progress
+        self.timers: BatchTimers = timers
+        self.state = state
+        self.keys: pa.RecordBatch
+        self.groups: Ints
+
+    @property
+    def watermark(self) -> datetime.datetime | None:
+        """The watermark."""
+        time_us = self._progress.watermark_us
+        return None if time_us == START_OF_TIME_US else self._calendar.datetime_of(time_us)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the input has ended."""
+        return self._progress.watermark_us == END_OF_TIME_US
+
+
+class BatchRunner(Runner):
+    """Calls a `BatchProcess` in one operator instance."""
+
+    def __init__(
+        self,
+        function: BatchProcess,
+        plan: ProcessPlan,
+        state: ProcessState,
+        timers: tuple[TimerTable, TimerTable],
+        progress: Progress,
+        batch_rows: int,
+    ) -> None:
+        """Give the function its state; ``timers`` are those in event time and in processing time."""
+        self._function = function
+        self._plan = plan
+        self._state = state
+        self._tables = timers
+        self._progress = progress
+        self._batch_rows = batch_rows
+        handles = state.batch_handles()
+        for name, handle in handles.items():
+            object.__setattr__(function, name, handle)
+        self._handles = list(handles.values())
+        self._by_event = any(handle.ttl_us and handle.ttl_clock == "event" for handle in self._handles)
+        self._timers = BatchRowTimers(plan.time is not None)
+        self._context = CallContext(Calendar(plan.zone), progress, self._timers, States(handles))
+
+    def run(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Call the function for the rows and timers of a piece."""
+        due = Due(piece.due_us, piece.due_groups)
+        if piece.processing:
+            event, clock = Due.none(), due
+            while clock:
+                yield from self._fire(piece, event, clock, processing=True)
+            due = event
+        left = np.arange(piece.rows.num_rows)
+        while len(left) or due:
+            ready = left
+            if due and piece.times_us is not None and not piece.by_arrival:
+                ready = left[piece.times_us[left] < due.first_us(len(piece.keys))[piece.groups[left]]]
+            if len(ready):
+                yield from self._call_rows(piece, ready, due)
+                left = left[:0] if len(ready) == len(left) else np.setdiff1d(left, ready, assume_unique=True)
+            else:
+                yield from self._fire(piece, due, Due.none(), processing=False)
+
+    def sweep(self) -> None:
+        """Forget state that has expired."""
+        self._state.sweep(self._progress)
+
+    def _call_rows(self, piece: Piece, ready: Ints, due: Due) -> Iterator[pa.RecordBatch]:
+        whole = len(ready) == piece.rows.num_rows
+        rows = piece.rows if whole else piece.rows.take(pa.array(ready))
+        groups, members = piece.groups if whole else piece.groups[ready], np.arange(len(piece.keys))
+        if not whole or len(piece.due_us):
+            members, groups = np.unique(groups, return_inverse=True)
+        first = last = None
+        if self._by_event and piece.times_us is not None:
+            times_us = piece.times_us[ready]
+            if piece.by_arrival:
+                times_us = np.maximum(times_us, self._progress.watermark_us)
+            first, last = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
+            first[groups[::-1]], last[groups] = times_us[::-1], times_us
+        context = self._begin(piece, members, first, last)
+        context.groups = groups
+        rows = rows.select(self._plan.fields.names)
+
+        def fail(text: str) -> Failure:
+            return Failure(rows, text, False)
+
+        yield from self._call(piece, members, due, lambda: self._function.process(rows, context), fail)
+
+    def _fire(self, piece: Piece, event: Due, clock: Due, *, processing: bool) -> Iterator[pa.RecordBatch]:
+        """Fire the first timer of each key that has one."""
+        times_us, members = (clock if processing else event).take_first()
+        now_us = self._progress.watermark_us if processing else times_us
+        context = self._begin(piece, members, now_us, now_us)
+        context.groups = np.arange(len(members))
+        fired = FiredTimers(time_array(times_us, pa.timestamp("us", self._plan.zone)), processing)
+
+        def fail(text: str) -> Failure:
+            return Failure(timer_rows(self._plan, context.keys.columns, times_us), text, True)
+
+        yield from self._call(piece, members, event, lambda: self._function.on_timer(fired, context), fail, clock)
+
+    def _begin(self, piece: Piece, members: Ints, read_us: Any, written_us: Any) -> CallContext:
+        whole = len(members) == len(piece.keys)
+        keys = piece.keys if whole else piece.keys.take(members)
+        columns = piece.key_columns
+        if not whole:
+            columns = [column.take(pa.array(members)) for column in columns]
+        for handle in self._handles:
+            event = handle.ttl_clock == "event"
+            times = (read_us, written_us) if event else (self._progress.clock_us, self._progress.clock_us)
+            handle.begin(keys, *times)
+        self._timers.begin(len(members))
+        self._context.keys = pa.RecordBatch.from_arrays(columns, list(self._plan.key_names))
+        return self._context
+
+    def _call(
+        self,
+        piece: Piece,
+        members: Ints,
+        event: Due,
+        call: Callable[[], Any],
+        fail: Callable[[str], Failure],
+        clock: Due | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Make one call, keep what it wrote if it succeeds, and yield what it returned."""
+        try:
+            result = batch_results(call(), self._plan.output.fields, self._plan.output.time)
+        except NOT_THE_ROWS:
+            raise
+        except Exception:
+            piece.failures.append(fail(traceback.format_exc(limit=-3)))
+            return
+        for handle in self._handles:
+            handle.commit()
+        for processing, wanted, times_us, positions in self._timers.changes:
+            groups = members[positions]
+            here = (clock or Due.none()) if processing else event
+            soon = np.zeros(len(groups), np.bool_) if processing else times_us <= piece.bound_us
+            if wanted:
+                here.add(times_us[soon], groups[soon])
+            else:
+                here.discard(times_us, groups)
+            table = self._tables[processing]
+            change = table.set if wanted else table.cancel
+            change(piece.keys.take(groups[~soon]), times_us[~soon])
+        if result is not None:
+            yield from chunks(result, self._batch_rows)

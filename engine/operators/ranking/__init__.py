@@ -1,0 +1,1 @@
+"""The first rows of every key: top-n and deduplication."""

@@ -1,0 +1,127 @@
+"""The first rows of every key, in an order: top-n and deduplication that keeps the last row (engine.md 2).
+
+The result is a changelog, emitted at most once per interval, or in quiet moments.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.key_lookup import KeyLookup
+from penstock.engine.operators.ranking.top_counts import CountedRows
+from penstock.engine.operators.ranking.top_ranks import RankedRows
+from penstock.engine.operators.ranking.top_schema import plan_top
+from penstock.model.keyed_specs import TopSpec
+from penstock.model.schema import StreamSchema
+from penstock.state.keys import KeyCodec
+from penstock.state.store import Slots, TableSpec
+
+
+class Top(Operator):
+    """The first rows of every key, as a changelog.
+
+    Of append-only rows only those that are among the first are kept, of a changelog all. Rows count as folded.
+    """
+
+    def __init__(self, spec: TopSpec, schema: StreamSchema, name: str) -> None:
+        """Check the spec against the input and compile keys and order.
+
+        Raises:
+            PlanError: see `plan_top`.
+        """
+        self._plan = plan_top(spec, schema, name)
+        self._codec = KeyCodec(self._plan.key_types)
+        keys = [(f"key{index}", key) for index, (_, key) in enumerate(spec.keys)]
+        order = [(f"order{index}", by.expression) for index, by in enumerate(spec.order)]
+        self._projection = compile_projection([*keys, *order], schema.fields, name)
+        self._order_only = compile_projection(order, schema.fields, name)
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the table of keys and the log of rows; order what it holds again."""
+        super().open(context)
+        self._table = context.state.table(TableSpec("keys", self._plan.key_types))
+        self._log = context.state.log("rows", self._plan.input.physical)
+        self._lookup = KeyLookup(self._table)
+        self._kept: RankedRows | CountedRows
+        if self._plan.input.changelog:
+            self._kept = CountedRows(self._plan, self._log, self._table, self._computed)
+        else:
+            self._kept = RankedRows(self._plan, self._log, self._computed)
+        self._interval_ns = self._plan.interval_us * 1_000
+        self._emitted_ns = context.clock.monotonic_ns()
+        self._ingest_ns: int | None = None
+        self._restore()
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Rank one batch; emit if the interval has passed."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        rows, evaluated = evaluate(self.context, self._projection, batch.rows)
+        if evaluated is None or not rows.num_rows:
+            return
+        counters.folded += rows.num_rows
+        self._kept.fold(rows, self._order_of(evaluated), self._slots(evaluated))
+        if self._kept:
+            known = self._ingest_ns
+            self._ingest_ns = batch.ingest_ns if known is None else min(known, batch.ingest_ns)
+            if self.context.clock.monotonic_ns() - self._emitted_ns >= self._interval_ns:
+                yield from self._emit()
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Emit what changed at the end of time; order does not depend on event time."""
+        return self._emit() if time_us == END_OF_TIME_US else ()
+
+    def timer_ns(self) -> int | None:
+        """Return when the emission interval ends, if anything changed."""
+        return self._emitted_ns + self._interval_ns if self._kept else None
+
+    def has_pending(self) -> bool:
+        """Return whether anything changed since the last emission."""
+        return bool(self._kept)
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._emit()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Emit what changed: rows kept only because they are shown are not part of a checkpoint."""
+        return self._emit()
+
+    def on_end(self) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._emit()
+
+    def _emit(self) -> Iterator[Emission]:
+        self._emitted_ns = self.context.clock.monotonic_ns()
+        if self._kept:
+            ingest_ns = self._ingest_ns or 0
+            for rows in self._kept.emit(self.context.batch_rows):
+                yield MAIN, Batch(rows, ingest_ns=ingest_ns)
+            self._ingest_ns = None
+
+    def _restore(self) -> None:
+        ids, step = self._log.live(), self.context.batch_rows
+        for start in range(0, ids.size, step):
+            part = ids[start : start + step]
+            rows = self._log.take(part)
+            evaluated = self._projection(rows)
+            self._kept.restore(rows, self._order_of(evaluated), self._slots(evaluated), part)
+        if isinstance(self._kept, CountedRows):
+            self._kept.restored(step)
+
+    def _slots(self, evaluated: pa.RecordBatch) -> Slots:
+        keys = self._codec.encode(evaluated.columns[: len(self._plan.key_types)], evaluated.num_rows)
+        return np.ascontiguousarray(self._lookup.upsert(keys).slots)
+
+    def _order_of(self, evaluated: pa.RecordBatch) -> Sequence[pa.Array]:
+        columns: list[pa.Array] = evaluated.columns
+        return columns[len(self._plan.key_types) :]
+
+    def _computed(self, rows: pa.RecordBatch) -> Sequence[pa.Array]:
+        columns: list[pa.Array] = self._order_only(rows).columns
+        return columns
