@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.engine.compile_arrow import ROW_ERRORS, evaluate_isolating
@@ -72,7 +71,7 @@ class Broadcast(Output):
 
 
 class Hash(Output):
-    """Rows go to the owner of their key's group: one counting sort and one take per batch.
+    """Rows go to the owner of their key's group: they are dealt out here and copied once, by the receiver.
 
     Rows whose key cannot be computed go to the owner of the first group: the operator there rejects them.
     """
@@ -93,13 +92,13 @@ class Hash(Output):
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
         hashes = self._hashes(batch.rows)
-        order, counts = partition(hashes, self._owners, len(self.channels))
-        rows = pc.take(batch.rows, pa.array(order), boundscheck=False)
-        start = 0
-        for channel, count in zip(self.channels, counts.tolist(), strict=True):
-            if count:
-                channel.put(batch.with_rows(rows.slice(start, count)))
-            start += count
+        parts = partition(hashes, self._owners, len(self.channels))
+        for channel, rows in zip(self.channels, parts, strict=True):
+            if rows.size == batch.rows.num_rows:
+                channel.put(batch)
+            elif rows.size:
+                # The receiver takes them, together with what else waits there.
+                channel.put(batch, rows)
 
     def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
         try:

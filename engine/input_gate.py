@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from penstock.engine.elements import (
     END_OF_TIME_US,
     Barrier,
@@ -16,6 +14,7 @@ from penstock.engine.elements import (
     Reroute,
     Watermark,
 )
+from penstock.engine.picked_rows import Part, Picks, put_together
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.watermark import WatermarkMerge
 
@@ -33,13 +32,14 @@ class InputGate:
 
     Watermarks and idleness are merged; a barrier or reroute comes out once, when every open channel has delivered
     it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. Batches
-    of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to pieces, and
-    every piece would cost its receiver as many steps as a whole one.
+    of one port that wait already come out as one, of about ``batch_rows`` at most: an exchange cuts batches to pieces,
+    and every piece would cost its receiver as many steps as a whole one.
     """
 
     def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
         """Take the channels; there is at least one."""
         self.inputs = tuple(inputs)
+        self._channels = [item.channel for item in inputs]
         self._merge = WatermarkMerge(len(inputs))
         self._ended = [False] * len(inputs)
         self._drained = True
@@ -49,6 +49,8 @@ class InputGate:
         self._next = 0
         self._said_idle = False
         self._batch_rows = batch_rows
+        # Pieces of two batches seldom make exactly one.
+        self._most_rows = batch_rows + batch_rows // 4
         self._overtaken = False
 
     @property
@@ -60,10 +62,16 @@ class InputGate:
         """Return whether `take` would find an element."""
         if self._overtaken or self._released:
             return True
-        for index, gate_input in enumerate(self.inputs):
-            if len(gate_input.channel) and index not in self._blocked:
-                return True
-        return False
+        return any(len(channel) and index not in self._blocked for index, channel in enumerate(self._channels))
+
+    def is_thin(self) -> bool:
+        """Return whether less than a full batch waits, and nothing that more rows must not be waited for."""
+        rows = 0
+        for channel in self._channels:
+            rows += channel.waiting_rows
+            if channel.waiting_signals:
+                return False
+        return not self._released and not self._blocked and 4 * rows < 3 * self._batch_rows
 
     def take(self) -> tuple[int, Element] | None:
         """Take one element from the next channel that has one; None when it changed nothing for the operators."""
@@ -77,15 +85,15 @@ class InputGate:
             index = (self._next + step) % count
             if len(self.inputs[index].channel) and index not in self._blocked:
                 self._next = (index + 1) % count
-                return self._accept(index, self.inputs[index].channel.take())
+                return self._accept(index, *self._channels[index].take_share())
         return None
 
-    def _accept(self, index: int, element: Element) -> tuple[int, Element] | None:
+    def _accept(self, index: int, element: Element, picks: Picks | None) -> tuple[int, Element] | None:
         port = self.inputs[index].port
         if isinstance(element, Batch):
             self._merge.set_active(index)
             self._said_idle = False
-            return port, self._joined(index, element)
+            return port, self._joined(index, element, picks)
         if isinstance(element, Watermark):
             advanced = self._merge.advance(index, element.time_us)
             self._said_idle = False
@@ -96,37 +104,42 @@ class InputGate:
             return self._end(index, element)
         return self._align(index, element)
 
-    def _joined(self, index: int, first: Batch) -> Batch:
+    def _joined(self, index: int, first: Batch, picks: Picks | None) -> Batch:
         """Return a batch with those that wait behind it, and at the heads of the other channels of its port."""
-        parts, rows = [first], first.rows.num_rows
+        parts: list[Part] = [(first.rows, picks)]
+        rows, ingest_ns = first.rows.num_rows if picks is None else picks.size, first.ingest_ns
         port = self.inputs[index].port
         count = len(self.inputs)
         for other in ((index + step) % count for step in range(count)):
             if self.inputs[other].port != port or other in self._blocked:
                 continue
-            while (batch := self._next_batch(other)) is not None:
-                if rows + batch.rows.num_rows > self._batch_rows or batch.keep != first.keep:
-                    break
-                channel = self.inputs[other].channel
-                while isinstance(element := channel.take(), Watermark):
-                    # It comes out after the rows that it was ahead of: a watermark may be late, but never early.
-                    self._overtaken |= self._merge.advance(other, element.time_us)
-                self._merge.set_active(other)
-                parts.append(batch)
-                rows += batch.rows.num_rows
-        if len(parts) == 1:
+            while 0 < (more := self._rows_next(other, first.keep)) <= self._most_rows - rows:
+                batch, share = self._take_batch(other)
+                parts.append((batch.rows, share))
+                ingest_ns = min(ingest_ns, batch.ingest_ns)
+                rows += more
+        if len(parts) == 1 and picks is None:
             return first
-        ingest_ns = min(part.ingest_ns for part in parts)
-        return replace(first, rows=pa.concat_batches([part.rows for part in parts]), ingest_ns=ingest_ns)
+        return replace(first, rows=put_together(parts), ingest_ns=ingest_ns)
 
-    def _next_batch(self, index: int) -> Batch | None:
-        """Return the batch that comes next in a channel, behind nothing but watermarks."""
-        for element in self.inputs[index].channel:
+    def _rows_next(self, index: int, keep: float) -> int:
+        """Return the rows of the batch that comes next in a channel, behind watermarks at most; 0: there is none."""
+        for element, rows in self._channels[index]:
             if isinstance(element, Batch):
-                return element
+                return rows if element.keep == keep else 0
             if not isinstance(element, Watermark):
-                return None
-        return None
+                return 0
+        return 0
+
+    def _take_batch(self, index: int) -> tuple[Batch, Picks | None]:
+        while True:
+            element, picks = self._channels[index].take_share()
+            if isinstance(element, Batch):
+                self._merge.set_active(index)
+                return element, picks
+            assert isinstance(element, Watermark)
+            # It comes out after the rows that it was ahead of: a watermark may be late, but never early.
+            self._overtaken |= self._merge.advance(index, element.time_us)
 
     def _idle(self, port: int, advanced: bool) -> tuple[int, Element] | None:
         if advanced:

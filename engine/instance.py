@@ -10,6 +10,9 @@ from penstock.engine.input_gate import InputGate
 from penstock.engine.operators.contract import Clock, Operator
 from penstock.engine.source_head import SourceAlignment, SourceHead
 
+PATIENCE_NS = 10_000_000
+"""How long an instance with little to do lets others go first."""
+
 
 class Instance:
     """Runs one instance of a task. The worker asks `activity`, then calls `step`."""
@@ -40,6 +43,7 @@ class Instance:
         self._outputs = tuple(root.outputs())
         self._nodes = tuple(root.walk())
         self._barriers: list[Barrier] = []
+        self._patient_since_ns: int | None = None
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self._nodes]
         self._timed = [item for item in operators if type(item).timer_ns is not Operator.timer_ns]
@@ -96,12 +100,25 @@ class Instance:
             times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
         return min((due for due in times if due > now_ns), default=None)
 
+    def steps_aside(self, now_ns: int) -> bool:
+        """Return whether others may go first, for `PATIENCE_NS` at most: they may make a full batch of what waits."""
+        if self.gate is None or self._current is not None or not self.gate.is_thin():
+            return False
+        for operator in self._timed:
+            due_ns = operator.timer_ns()
+            if due_ns is not None and due_ns <= now_ns:
+                return False
+        if self._patient_since_ns is None:
+            self._patient_since_ns = now_ns
+        return now_ns - self._patient_since_ns < PATIENCE_NS
+
     def has_pending(self) -> bool:
         """Return whether an operator kept something for a quiet moment."""
         return not self.done and self._current is None and any(item.has_pending() for item in self._keeping)
 
     def step(self, *, idle: bool = False) -> None:
         """Process due timers and input up to one batch, or what is pending (``idle``), as far as outputs have room."""
+        self._patient_since_ns = None
         if self._current is None:
             self._current = self._next(idle)
         try:

@@ -135,7 +135,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
     keys = _keys(node, port)
     if edge.exchange is not None:
         exchange = edge.exchange
-    elif keys is None:
+    elif keys is None or _meets_everything(node):
         exchange = "forward" if own == producer.parallelism else "rebalance"
     elif own == 1:
         exchange = "forward" if producer.parallelism == 1 else "rebalance"
@@ -150,6 +150,11 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
         and edge.exchange is None
     )
     return Edge(edge.operator, edge.output, node.id, port, exchange, chained, keys or ())
+
+
+def _meets_everything(node: OperatorNode) -> bool:
+    """Whether one side of a join is broadcast, so that rows of the other find their partners wherever they are."""
+    return isinstance(node.spec, TwoSided) and any(edge.exchange == "broadcast" for edge in node.inputs)
 
 
 def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
@@ -168,8 +173,9 @@ def _is_partitioned(node: OperatorNode, keys: tuple[Expr, ...], by: Keys | None)
     names = _names(keys)
     if names is None or by is None:
         return False
-    # Equal keys lie together if the rows are partitioned by some of them, but state has to be where its hash says.
-    return set(by) <= set(names) if isinstance(node.spec, SinkSpec) else names == by
+    # Equal keys lie together if rows are partitioned by some of their columns. The two sides of a join must agree on
+    # which, so they go by all of them.
+    return names == by if isinstance(node.spec, TwoSided) else set(by) <= set(names)
 
 
 def _names(keys: tuple[Expr, ...]) -> Keys | None:
@@ -181,14 +187,12 @@ def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[Operato
     """By which of its columns an operator's output is partitioned."""
     spec = node.spec
     if isinstance(spec, Keyed):
-        return _shown_keys(spec)
+        return _shown_keys(spec, _before(incoming, placed))
     if isinstance(spec, TwoSided):
-        # Rows that are spread anyhow, to meet a broadcast side, do not lie where their keys say.
-        spread = any(edge.exchange == "rebalance" for edge in incoming)
+        # Rows that meet a broadcast side do not lie where their keys say.
+        spread = any(edge.exchange == "broadcast" for edge in incoming)
         return None if spread else _joined_keys(spec)
-    if len(incoming) != 1 or incoming[0].exchange != "forward":
-        return None
-    before = placed[incoming[0].producer].by(incoming[0].output)
+    before = _before(incoming, placed)
     if before is None or isinstance(spec, FilterSpec | SplitSpec):
         return before
     if isinstance(spec, RowFunctionSpec) and spec.kind == "filter":
@@ -209,13 +213,23 @@ def _joined_keys(spec: TwoSided) -> Keys | None:
     return None if None in names else tuple(name for name in names if name is not None)
 
 
-def _shown_keys(spec: Keyed) -> Keys | None:
-    """Return the columns that show a keyed operator's keys, None if it puts them out otherwise."""
-    if isinstance(spec, AggregateSpec | ReduceSpec):
-        return tuple(name for name, _ in spec.keys) or None
+def _before(incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
+    """Return the columns by which the rows of the only input lie as they come."""
+    if len(incoming) != 1 or incoming[0].exchange != "forward":
+        return None
+    return placed[incoming[0].producer].by(incoming[0].output)
+
+
+def _shown_keys(spec: Keyed, before: Keys | None) -> Keys | None:
+    """Return the columns that show by what a keyed operator's rows lie: its keys, or those that they came by."""
     if isinstance(spec, ProcessSpec):
         return None
-    return _names(tuple(key for _, key in spec.keys)) or None
+    if isinstance(spec, AggregateSpec | ReduceSpec):
+        shown = {column_name(key): name for name, key in spec.keys}
+    else:
+        shown = {column_name(key): column_name(key) for _, key in spec.keys}
+    names = tuple(shown.get(name) for name in before) if before is not None else tuple(shown.values())
+    return None if not names or None in names else tuple(name for name in names if name is not None)
 
 
 def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:

@@ -42,8 +42,9 @@ Outcome = Ran | Waiting | Done
 class Worker:
     """Steps instances by deficit round robin over their shares of the core.
 
-    An instance is runnable when it has input or a due timer and every output has room. What operators keep pending
-    runs when nothing else can.
+    An instance is runnable when it has input or a due timer and every output has room. One with less than a full batch
+    to do lets others go first for a moment, for they may be about to fill it. What operators keep pending runs when
+    nothing else can.
     """
 
     def __init__(self, instances: Sequence[Instance], clock: Clock, shares: Mapping[str, float] | None = None) -> None:
@@ -84,7 +85,7 @@ class Worker:
                 self.touch(candidate)
         self._wake(now_ns)
         self._classify(now_ns)
-        instance = self._pick()
+        instance = self._pick(now_ns)
         if instance is not None:
             self._run(instance, now_ns, idle=False)
             return Ran(instance.name)
@@ -129,9 +130,13 @@ class Worker:
             else:
                 self._wake_ns[key] = wake_ns
 
-    def _pick(self) -> Instance | None:
+    def _pick(self, now_ns: int) -> Instance | None:
+        aside = self._aside(now_ns)
         while self._ready:
             instance = self._ready[0]
+            if id(instance) in aside:
+                self._ready.rotate(-1)
+                continue
             if instance.accounting.activity is not Activity.CORE_WAIT:
                 self._ready.popleft()
                 self._in_ready.discard(id(instance))
@@ -144,6 +149,14 @@ class Worker:
                 return instance
             self._ready.rotate(-1)
         return None
+
+    def _aside(self, now_ns: int) -> set[int]:
+        """Return the runnable instances that let others go first; none if no other can run."""
+        runnable = [item for item in self._ready if item.accounting.activity is Activity.CORE_WAIT]
+        if len(runnable) < 2:
+            return set()
+        aside = {id(item) for item in runnable if item.steps_aside(now_ns)}
+        return aside if len(aside) < len(runnable) else set()
 
     def _wire(self, instance: Instance) -> None:
         """Let channels tell the loop when the instances at both their ends may have become runnable."""

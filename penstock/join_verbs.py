@@ -127,7 +127,8 @@ def join(*streams: "Stream", on: Columns, how: str = "inner", suffix: str = "_ri
     """Join two streams or more on columns that all of them have, from left to right: ``join(a, b, c, on="item")``.
 
     ``how`` is ``inner`` or ``left``, which keeps the rows of the first stream, or, with two streams, any of
-    `Stream.join`. Rows stay where their key lies from one join to the next.
+    `Stream.join`. Columns that several streams have get ``suffix`` from the second stream on, with a number from the
+    third on: ``price, price_right, price_right2``. Rows stay where their key lies from one join to the next.
     """
     check_streams("join", streams)
     if len(streams) < 2:
@@ -137,8 +138,8 @@ def join(*streams: "Stream", on: Columns, how: str = "inner", suffix: str = "_ri
             f"join(how={how!r}) takes two streams, for a third would meet the keys of one only; join them one by one"
         )
     joined = streams[0]
-    for other in streams[1:]:
-        joined = joined.join(other, on, how=how, suffix=suffix)
+    for number, other in enumerate(streams[1:], 1):
+        joined = joined.join(other, on, how=how, suffix=suffix if number == 1 else f"{suffix}{number}")
     return joined
 
 

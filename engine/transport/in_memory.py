@@ -3,7 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from penstock.engine.elements import Batch, Element
+from penstock.engine.elements import Batch, Element, Watermark
+from penstock.engine.picked_rows import Picks, put_together
 
 
 class Channel:
@@ -22,14 +23,19 @@ class Channel:
         "received_rows",
         "sent_rows",
         "waiting_bytes",
+        "waiting_rows",
+        "waiting_signals",
     )
 
     def __init__(self, name: str, capacity_bytes: int) -> None:
         """Make an empty channel."""
         self.name = name
         self._capacity_bytes = capacity_bytes
-        self._queue: deque[tuple[Element, int]] = deque()
+        self._queue: deque[tuple[Element, Picks | None, int]] = deque()
         self.waiting_bytes = 0
+        self.waiting_rows = 0
+        self.waiting_signals = 0
+        """Waiting control elements other than watermarks."""
         self.sent_rows = 0
         self.received_rows = 0
         self.on_put: Callable[[], None] = _nobody
@@ -38,32 +44,53 @@ class Channel:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def __iter__(self) -> Iterator[Element]:
-        """Look at the waiting elements, oldest first, without taking them."""
-        return (element for element, _ in self._queue)
+    def __iter__(self) -> Iterator[tuple[Element, int]]:
+        """Look at the waiting elements and how many rows each has, oldest first, without taking them."""
+        return ((element, _rows(element, picks)) for element, picks, _ in self._queue)
 
     def has_room(self) -> bool:
         """Return whether a batch may be put."""
         return self.waiting_bytes < self._capacity_bytes
 
-    def put(self, element: Element) -> None:
-        """Append an element."""
+    def put(self, element: Element, picks: Picks | None = None) -> None:
+        """Append an element; of a batch only the rows numbered in ``picks``, if given."""
         size = 0
         if isinstance(element, Batch):
-            size = element.rows.nbytes
-            self.sent_rows += element.rows.num_rows
-        self._queue.append((element, size))
+            rows = _rows(element, picks)
+            size = element.rows.nbytes * rows // max(1, element.rows.num_rows)
+            self.sent_rows += rows
+            self.waiting_rows += rows
+        elif not isinstance(element, Watermark):
+            self.waiting_signals += 1
+        self._queue.append((element, picks, size))
         self.waiting_bytes += size
         self.on_put()
 
-    def take(self) -> Element:
-        """Remove and return the oldest element; the channel must not be empty."""
-        element, size = self._queue.popleft()
+    def take_share(self) -> tuple[Element, Picks | None]:
+        """Remove the oldest element and return it with the rows that are meant; the channel must not be empty."""
+        element, picks, size = self._queue.popleft()
         self.waiting_bytes -= size
         if isinstance(element, Batch):
-            self.received_rows += element.rows.num_rows
+            rows = _rows(element, picks)
+            self.received_rows += rows
+            self.waiting_rows -= rows
+        elif not isinstance(element, Watermark):
+            self.waiting_signals -= 1
         self.on_take()
+        return element, picks
+
+    def take(self) -> Element:
+        """Remove and return the oldest element, its rows picked; the channel must not be empty."""
+        element, picks = self.take_share()
+        if isinstance(element, Batch) and picks is not None:
+            return element.with_rows(put_together([(element.rows, picks)]))
         return element
+
+
+def _rows(element: Element, picks: Picks | None) -> int:
+    if not isinstance(element, Batch):
+        return 0
+    return element.rows.num_rows if picks is None else int(picks.size)
 
 
 def _nobody() -> None:

@@ -279,3 +279,9 @@ def test_arrow_capsules_come_out() -> None:
     assert summed is not None
     assert summed.fetchall() == [(22,)]
     assert pa.table(result).num_rows == 3
+
+
+def test_streams_of_the_same_columns_are_joined_by_the_dozen() -> None:
+    job = ps.Job()
+    streams = [ps.read_memory([{"k": 1, "v": number}], job=job) for number in range(4)]
+    assert rows(ps.join(*streams, on="k")) == [{"k": 1, "v": 0, "v_right": 1, "v_right2": 2, "v_right3": 3}]

@@ -13,4 +13,4 @@ def query(events: Events) -> Stream:
     """
     counts = events.bid.key_by("auction").window(hopping("10s", "2s")).agg(num=count())
     most = counts.window(tumbling("2s")).agg(most=max_("num"))
-    return counts.join(most, left_on="num", right_on="most", window=tumbling("2s")).select("auction", "num")
+    return counts.join(most.broadcast(), left_on="num", right_on="most", window=tumbling("2s")).select("auction", "num")
