@@ -72,8 +72,8 @@ def time_type(stream: StreamSchema, operator: str) -> pa.TimestampType:
     """
     if stream.time is None:
         raise PlanError(
-            f"{operator!r} needs event time, but its input has none: declare it at the source with time=..., keep its "
-            "column on the way (joins without bounds and updating results have no event time), or use clock='processing'"
+            f"{operator!r} needs event time, but its input has none: declare it at the source with time=..., and keep "
+            "its column on the way (joins without bounds and updating results have none), or use clock='processing'"
         )
     kind = stream.fields.field(stream.time.name).type
     if not pa.types.is_timestamp(kind):

@@ -24,6 +24,8 @@ _PARTNERED = pa.schema([pa.field("$row", pa.int64(), nullable=False)])
 
 _SPARE_ROWS = 131_072
 _LEAST_TABLE = 1_024
+# Looking a row up among a few costs about an eighth of indexing it, so few must ask, and not too often.
+_FEW, _SCANS = 8, 8
 # Arrays for up to so many rows are used again: fresh memory costs more than what is written to it.
 _KEPT_ROWS = 1 << 19
 
@@ -40,7 +42,7 @@ class IntervalRows:
         self._log_fields = pa.schema([*fields, _WORD, _LOW, _HIGH])
         self._log = store.log(name, self._log_fields)
         self._partnered = store.log(f"{name}_partnered", _PARTNERED) if outer else None
-        self._count = self._indexed = self._needed = 0
+        self._count = self._indexed = self._needed = self._scanned = 0
         self._shrink()
         self._clear()
         ids = self._log.live()
@@ -68,16 +70,28 @@ class IntervalRows:
         """
         if not self._count or not words.size:
             return
-        self._index()
-        table, nodes = read_only(self._table), read_only(self._nodes)
-        words, low, high = read_only(words), read_only(low), read_only(high)
-        row = at = -1
-        while True:
-            filled, row, at = find_overlaps(words, low, high, table, nodes, row, at, rows, found)
-            if filled:
-                yield rows[:filled], found[:filled]
-            if filled < rows.size:
-                return
+        asked = read_only(words), read_only(low), read_only(high)
+        kept = tuple(read_only(column[: self._count]) for column in (self._words, self._low, self._high))
+        if self._scans(words.size):
+            size = 1 << max(4, (2 * words.size).bit_length())
+            table, nodes = zeros((size, 2), np.int64), np.empty((words.size, NODE_WORDS), np.int64)
+            index_intervals(*asked, 0, table, nodes)
+            for numbers, positions in _overlaps(kept, table, nodes, found, rows):
+                yield positions, numbers
+        else:
+            self._index()
+            yield from _overlaps(asked, self._table, self._nodes, rows, found)
+
+    def _scans(self, asked: int) -> bool:
+        """Whether to look every row here up among a few that ask, rather than index all rows for them.
+
+        Whoever has scanned for as long as an index takes to make, makes it: that is at most twice the best.
+        """
+        count = self._count
+        if asked * _FEW > count or self._scanned + count > _SCANS * (count - self._indexed):
+            return False
+        self._scanned += count
+        return True
 
     def take(self, numbers: Ints, columns: Sequence[str]) -> pa.RecordBatch:
         """Return these columns of rows."""
@@ -129,7 +143,7 @@ class IntervalRows:
             self._note(np.flatnonzero(met))
 
     def _clear(self) -> None:
-        self._count = self._indexed = self._needed = 0
+        self._count = self._indexed = self._needed = self._scanned = 0
         self._latest_us = START_OF_TIME_US
         self._deadlines = Deadlines()
         if self._ids.size > _KEPT_ROWS:
@@ -178,6 +192,7 @@ class IntervalRows:
         words, low, high = (read_only(column[:count]) for column in (self._words, self._low, self._high))
         index_intervals(words, low, high, self._indexed, self._table, self._nodes)
         self._indexed = count
+        self._scanned = 0
 
     def _note(self, numbers: Ints) -> None:
         if self._partnered is not None and numbers.size:
@@ -187,6 +202,21 @@ class IntervalRows:
     def _forget_partnered(self) -> None:
         if self._partnered is not None:
             self._partnered.remove(self._partnered.live())
+
+
+def _overlaps(
+    asking: tuple[Ints, ...], table: Ints, nodes: Ints, rows: Ints, found: Ints
+) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (row that asks, row of the index) pairs, as many at a time as fit into ``rows`` and ``found``."""
+    words, low, high = asking
+    table, nodes = read_only(table), read_only(nodes)
+    row = at = -1
+    while True:
+        filled, row, at = find_overlaps(words, low, high, table, nodes, row, at, rows, found)
+        if filled:
+            yield rows[:filled], found[:filled]
+        if filled < rows.size:
+            return
 
 
 def _column(values: Ints) -> pa.Array:
