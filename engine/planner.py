@@ -224,10 +224,9 @@ def _shown_keys(spec: Keyed, before: Keys | None) -> Keys | None:
     """Return the columns that show by what a keyed operator's rows lie: its keys, or those that they came by."""
     if isinstance(spec, ProcessSpec):
         return None
+    shown: dict[str | None, str | None] = {column_name(key): column_name(key) for _, key in spec.keys}
     if isinstance(spec, AggregateSpec | ReduceSpec):
         shown = {column_name(key): name for name, key in spec.keys}
-    else:
-        shown = {column_name(key): column_name(key) for _, key in spec.keys}
     names = tuple(shown.get(name) for name in before) if before is not None else tuple(shown.values())
     return None if not names or None in names else tuple(name for name in names if name is not None)
 

@@ -17,7 +17,7 @@ def partition(hashes: NDArray[np.uint64], owner_of_group: NDArray[np.int32], rec
     rows = np.empty(len(hashes), np.int32)
     if receivers == 2:
         others = np.empty(len(hashes), np.int32)
-        count = _split(hashes, owners, rows, others)
+        count = int(_split(hashes, owners, rows, others))
         return [rows[:count], others[: len(hashes) - count]]
     counts = np.zeros(receivers, np.int64)
     receiver_of_row = np.empty(len(hashes), np.int32)
@@ -26,7 +26,7 @@ def partition(hashes: NDArray[np.uint64], owner_of_group: NDArray[np.int32], rec
 
 
 @jit
-def _split(hashes: NDArray[np.uint64], owner_of_group: NDArray[np.int32], rows: Rows, others: Rows) -> int:
+def _split(hashes: NDArray[np.uint64], owner_of_group: NDArray[np.int32], rows: Rows, others: Rows) -> int | np.int64:
     """Deal rows out to receivers 0 and 1, without a branch or a place in memory that every row waits for.
 
     Returns:
