@@ -67,7 +67,7 @@ def _difference(actual: pa.Table, expected: pa.Table) -> tuple[list[Row], list[R
         con.execute(
             'CREATE TABLE suspects AS SELECT "#hash" FROM ('
             f'SELECT hash({names}) AS "#hash", 1 AS "#sign" FROM actual '
-            f'UNION ALL SELECT hash({names}), -1 FROM expected'
+            f"UNION ALL SELECT hash({names}), -1 FROM expected"
             ') GROUP BY "#hash" HAVING sum("#sign") <> 0'
         )
         if con.sql("SELECT count(*) FROM suspects").fetchall() == [(0,)]:
