@@ -32,8 +32,8 @@ class InputGate:
 
     Watermarks and idleness are merged; a barrier or reroute comes out once, when every open channel has delivered
     it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. Batches
-    of one port that wait already come out as one, of about ``batch_rows`` at most: an exchange cuts batches to pieces,
-    and every piece would cost its receiver as many steps as a whole one.
+    of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to pieces, and
+    every piece would cost its receiver as many steps as a whole one.
     """
 
     def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
@@ -49,8 +49,6 @@ class InputGate:
         self._next = 0
         self._said_idle = False
         self._batch_rows = batch_rows
-        # Pieces of two batches seldom make exactly one.
-        self._most_rows = batch_rows + batch_rows // 4
         self._overtaken = False
 
     @property
@@ -113,27 +111,27 @@ class InputGate:
         for other in ((index + step) % count for step in range(count)):
             if self.inputs[other].port != port or other in self._blocked:
                 continue
-            while 0 < (more := self._rows_next(other, first.keep)) <= self._most_rows - rows:
-                batch, share = self._take_batch(other)
+            while rows < self._batch_rows and self._has_next(other, first.keep):
+                batch, share = self._take_batch(other, self._batch_rows - rows)
                 parts.append((batch.rows, share))
                 ingest_ns = min(ingest_ns, batch.ingest_ns)
-                rows += more
+                rows += batch.rows.num_rows if share is None else share.size
         if len(parts) == 1 and picks is None:
             return first
         return replace(first, rows=put_together(parts), ingest_ns=ingest_ns)
 
-    def _rows_next(self, index: int, keep: float) -> int:
-        """Return the rows of the batch that comes next in a channel, behind watermarks at most; 0: there is none."""
-        for element, rows in self._channels[index]:
+    def _has_next(self, index: int, keep: float) -> bool:
+        """Return whether a batch of this ``keep`` comes next in a channel, behind watermarks at most."""
+        for element in self._channels[index]:
             if isinstance(element, Batch):
-                return rows if element.keep == keep else 0
+                return element.keep == keep
             if not isinstance(element, Watermark):
-                return 0
-        return 0
+                return False
+        return False
 
-    def _take_batch(self, index: int) -> tuple[Batch, Picks | None]:
+    def _take_batch(self, index: int, most_rows: int) -> tuple[Batch, Picks | None]:
         while True:
-            element, picks = self._channels[index].take_share()
+            element, picks = self._channels[index].take_share(most_rows)
             if isinstance(element, Batch):
                 self._merge.set_active(index)
                 return element, picks

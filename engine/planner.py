@@ -173,9 +173,8 @@ def _is_partitioned(node: OperatorNode, keys: tuple[Expr, ...], by: Keys | None)
     names = _names(keys)
     if names is None or by is None:
         return False
-    # Equal keys lie together if rows are partitioned by some of their columns. The two sides of a join must agree on
-    # which, so they go by all of them.
-    return names == by if isinstance(node.spec, TwoSided) else set(by) <= set(names)
+    # Equal keys lie together if the rows are partitioned by some of them, but state has to be where its hash says.
+    return set(by) <= set(names) if isinstance(node.spec, SinkSpec) else names == by
 
 
 def _names(keys: tuple[Expr, ...]) -> Keys | None:
@@ -187,12 +186,14 @@ def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[Operato
     """By which of its columns an operator's output is partitioned."""
     spec = node.spec
     if isinstance(spec, Keyed):
-        return _shown_keys(spec, _before(incoming, placed))
+        return _shown_keys(spec)
     if isinstance(spec, TwoSided):
         # Rows that meet a broadcast side do not lie where their keys say.
         spread = any(edge.exchange == "broadcast" for edge in incoming)
         return None if spread else _joined_keys(spec)
-    before = _before(incoming, placed)
+    if len(incoming) != 1 or incoming[0].exchange != "forward":
+        return None
+    before = placed[incoming[0].producer].by(incoming[0].output)
     if before is None or isinstance(spec, FilterSpec | SplitSpec):
         return before
     if isinstance(spec, RowFunctionSpec) and spec.kind == "filter":
@@ -213,22 +214,13 @@ def _joined_keys(spec: TwoSided) -> Keys | None:
     return None if None in names else tuple(name for name in names if name is not None)
 
 
-def _before(incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
-    """Return the columns by which the rows of the only input lie as they come."""
-    if len(incoming) != 1 or incoming[0].exchange != "forward":
-        return None
-    return placed[incoming[0].producer].by(incoming[0].output)
-
-
-def _shown_keys(spec: Keyed, before: Keys | None) -> Keys | None:
-    """Return the columns that show by what a keyed operator's rows lie: its keys, or those that they came by."""
+def _shown_keys(spec: Keyed) -> Keys | None:
+    """Return the columns that show a keyed operator's keys, None if it puts them out otherwise."""
+    if isinstance(spec, AggregateSpec | ReduceSpec):
+        return tuple(name for name, _ in spec.keys) or None
     if isinstance(spec, ProcessSpec):
         return None
-    shown: dict[str | None, str | None] = {column_name(key): column_name(key) for _, key in spec.keys}
-    if isinstance(spec, AggregateSpec | ReduceSpec):
-        shown = {column_name(key): name for name, key in spec.keys}
-    names = tuple(shown.get(name) for name in before) if before is not None else tuple(shown.values())
-    return None if not names or None in names else tuple(name for name in names if name is not None)
+    return _names(tuple(key for _, key in spec.keys)) or None
 
 
 def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:

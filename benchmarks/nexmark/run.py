@@ -7,7 +7,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -75,11 +75,13 @@ def run_query(
     parallelism: int = 1,
     batch_rows: int | None = None,
     out: Path | None = None,
+    wait: Callable[[], object] = lambda: None,
 ) -> QueryResult:
-    """Warm up, run the query to the end of its input, and write the final result to ``out`` if given."""
+    """Warm up, ``wait``, run the query to the end of its input, and write the final result to ``out`` if given."""
     loop = LoopOptions() if batch_rows is None else LoopOptions(batch_rows=batch_rows)
     with _small(source) as few:
         _execute(name, few, CountingSink(), RunOptions(name, parallelism, None, loop))
+    wait()
     events = count_events(source)
     sink: CountingSink | MemorySink = CountingSink() if out is None else MemorySink()
     seconds = _execute(name, source, sink, RunOptions(name, parallelism, None, loop))
@@ -121,7 +123,7 @@ def _execute(name: str, source: NexmarkConfig | Path, sink: Sink, options: RunOp
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run what one JSON argument describes and print the result as one JSON line."""
+    """Run what one JSON argument describes, after a line of input if it says so; print the result as one JSON line."""
     request = json.loads(argv[0])
     source: NexmarkConfig | Path = Path(request["directory"]) if request["directory"] else NexmarkConfig()
     if isinstance(source, NexmarkConfig):
@@ -132,6 +134,7 @@ def main(argv: Sequence[str]) -> int:
         parallelism=request["parallelism"],
         batch_rows=request["batch_rows"],
         out=Path(request["out"]) if request["out"] else None,
+        wait=sys.stdin.readline if request.get("wait") else lambda: None,
     )
     print(json.dumps(asdict(result)))
     return 0

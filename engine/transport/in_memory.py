@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from penstock.engine.elements import Batch, Element, Watermark
 from penstock.engine.picked_rows import Picks, put_together
 
@@ -44,9 +46,9 @@ class Channel:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def __iter__(self) -> Iterator[tuple[Element, int]]:
-        """Look at the waiting elements and how many rows each has, oldest first, without taking them."""
-        return ((element, _rows(element, picks)) for element, picks, _ in self._queue)
+    def __iter__(self) -> Iterator[Element]:
+        """Look at the waiting elements, oldest first, without taking them."""
+        return (element for element, _, _ in self._queue)
 
     def has_room(self) -> bool:
         """Return whether a batch may be put."""
@@ -66,16 +68,25 @@ class Channel:
         self.waiting_bytes += size
         self.on_put()
 
-    def take_share(self) -> tuple[Element, Picks | None]:
-        """Remove the oldest element and return it with the rows that are meant; the channel must not be empty."""
+    def take_share(self, most_rows: int | None = None) -> tuple[Element, Picks | None]:
+        """Remove the oldest element and return it with the rows that are meant; the channel must not be empty.
+
+        Of a batch with more than ``most_rows`` rows (at least 1) only the first ones; the others go on waiting.
+        """
         element, picks, size = self._queue.popleft()
-        self.waiting_bytes -= size
         if isinstance(element, Batch):
             rows = _rows(element, picks)
+            if most_rows is not None and rows > most_rows:
+                if picks is None:
+                    picks = np.arange(rows, dtype=np.int32)
+                rest = size * (rows - most_rows) // rows
+                self._queue.appendleft((element, picks[most_rows:], rest))
+                picks, size, rows = picks[:most_rows], size - rest, most_rows
             self.received_rows += rows
             self.waiting_rows -= rows
         elif not isinstance(element, Watermark):
             self.waiting_signals -= 1
+        self.waiting_bytes -= size
         self.on_take()
         return element, picks
 

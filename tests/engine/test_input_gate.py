@@ -1,7 +1,13 @@
-"""The input gate: an end may release a watermark and a barrier, rows end idleness."""
+"""The input gate: an end may release a watermark and a barrier, rows end idleness, batches that wait are joined."""
 
-from penstock.engine.elements import Barrier, EndOfStream, Idle, Watermark
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.elements import Barrier, Batch, EndOfStream, Idle, Watermark
 from penstock.engine.input_gate import GateInput, InputGate
+from penstock.engine.transport.in_memory import Channel
 from tests.engine.loop import channel, rows
 
 
@@ -28,3 +34,83 @@ def test_rows_bring_an_idle_channel_back() -> None:
     assert gate.take() is None
     two.put(Watermark(60))
     assert gate.take() == (0, Watermark(60))
+
+
+Sent = tuple[int, int]
+"""A row: its channel, and its place there."""
+
+
+def sent_rows(channel: int, first: int, count: int, keep: float) -> Batch:
+    places = pa.array(range(first, first + count), pa.int64())
+    names = pa.array([None if place % 3 else f"row {place}" for place in range(first, first + count)])
+    channels = pa.array([channel] * count, pa.int64())
+    return Batch(pa.record_batch({"channel": channels, "place": places, "name": names}), keep)
+
+
+@given(data=st.data(), batch_rows=st.integers(1, 9))
+def test_waiting_batches_are_joined_and_watermarks_are_never_early(data: st.DataObject, batch_rows: int) -> None:
+    channels = [Channel(str(number), 1 << 20) for number in range(data.draw(st.integers(1, 3)))]
+    ports = [data.draw(st.integers(0, 1)) for _ in channels]
+    gate = InputGate([GateInput(item, port) for item, port in zip(channels, ports, strict=True)], batch_rows)
+    places, promised = [0] * len(channels), [0] * len(channels)
+    due: dict[Sent, float] = {}
+    passed_us = 0
+
+    def take() -> None:
+        nonlocal passed_us
+        taken = gate.take()
+        if taken is None:
+            return
+        port, element = taken
+        if isinstance(element, Watermark):
+            assert element.time_us > passed_us
+            passed_us = element.time_us
+            return
+        assert isinstance(element, Batch)
+        assert element.rows.num_rows <= batch_rows
+        for row in element.rows.to_pylist():
+            sent = (row["channel"], row["place"])
+            assert row["name"] == (None if row["place"] % 3 else f"row {row['place']}")
+            assert ports[row["channel"]] == port
+            assert due.pop(sent) == element.keep
+            # A row is not before any watermark that came out ahead of it, and its channel's rows keep their order.
+            assert row["place"] >= passed_us
+            assert all(place > row["place"] for channel, place in due if channel == row["channel"])
+
+    for _ in range(data.draw(st.integers(1, 40))):
+        number = data.draw(st.integers(0, len(channels) - 1))
+        match data.draw(st.sampled_from(["rows", "picked", "watermark", "take"])):
+            case "take":
+                take()
+            case "watermark" if places[number] > promised[number]:
+                promised[number] = places[number]
+                channels[number].put(Watermark(places[number]))
+            case kind:
+                keep = data.draw(st.sampled_from([1.0, 0.5]))
+                count = data.draw(st.integers(1, batch_rows))
+                batch = sent_rows(number, places[number], count, keep)
+                picks = np.arange(count, dtype=np.int32)
+                if kind == "picked":
+                    picks = picks[data.draw(st.integers(0, count - 1)) :]
+                due |= {(number, places[number] + int(pick)): keep for pick in picks}
+                channels[number].put(batch, picks if kind == "picked" else None)
+                places[number] += count
+    while gate.has_input():
+        take()
+    assert not due
+    assert passed_us == min(promised)
+    assert all(not item.waiting_bytes and not item.waiting_rows for item in channels)
+    assert all(item.sent_rows == item.received_rows for item in channels)
+
+
+def test_a_barrier_parts_the_batches_on_both_sides_of_it() -> None:
+    one = Channel("one", 1 << 20)
+    gate = InputGate([GateInput(one, 0)], 10)
+    for element in (sent_rows(0, 0, 2, 1.0), sent_rows(0, 2, 2, 1.0), Barrier(1), sent_rows(0, 4, 2, 1.0)):
+        one.put(element)
+    found = []
+    while gate.has_input():
+        taken = gate.take()
+        assert taken is not None
+        found.append(taken[1])
+    assert [item.rows.num_rows if isinstance(item, Batch) else item for item in found] == [4, Barrier(1), 2]

@@ -60,6 +60,7 @@ def test_a_second_aggregate_by_the_same_key_needs_no_exchange() -> None:
 def test_a_second_aggregate_by_another_key_is_exchanged() -> None:
     for change, keys in (
         (lambda s: s, ["m"]),
+        (lambda s: s, ["s", "m"]),
         (lambda s: s, [col("s").str.lower()]),
         (lambda s: s.with_columns(s=col("s").str.lower()), ["s"]),
         (lambda s: s.rename(s="m", m="s"), ["s"]),
@@ -68,18 +69,6 @@ def test_a_second_aggregate_by_another_key_is_exchanged() -> None:
         (lambda s: s.filter(col("n") > 1).parallelism(3), ["s"]),
     ):
         assert again(change, *keys).exchange == "hash"
-
-
-def test_an_aggregate_by_more_columns_stays_where_its_rows_lie() -> None:
-    found = again(lambda s: s, "s", "m")
-    assert (found.exchange, found.chained) == ("forward", True)
-    job = ps.Job()
-    first = told(job, "at").key_by("s").agg(m=ps.max_("b"))
-    second = first.key_by("m", shop="s").agg(k=ps.count())
-    # What lies by one column only is exchanged again for another.
-    second.key_by("shop").agg(k=ps.count()).key_by("k").agg(z=ps.count()).collect()
-    graph = job.plan(2)
-    assert [edge(graph, f"agg-{number}").exchange for number in (2, 3, 4)] == ["forward", "forward", "hash"]
 
 
 def test_a_join_reuses_the_partitioning_of_a_side() -> None:

@@ -11,7 +11,8 @@ from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.kernels.order import number_rows
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.aggregates.following import Updating
+from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
 from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
@@ -30,7 +31,7 @@ Ints = NDArray[np.int64]
 _INTEGER = Fixed(np.dtype(np.int64))
 
 
-class CountWindowAggregate(Operator):
+class CountWindowAggregate(Updating):
     """One result per key and window; window_start and window_end are the times of its first and last row.
 
     Rows wait until the watermark, less the lateness, has passed them; rows that come after that are late. By the
@@ -109,25 +110,9 @@ class CountWindowAggregate(Operator):
         passed_us = self._passed(time_us)
         return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
 
-    def timer_ns(self) -> int | None:
-        """Return when the emission interval ends, if anything changed."""
-        return self._output.due_ns()
-
-    def has_pending(self) -> bool:
-        """Return whether anything changed since the last emission of updates."""
-        return bool(self._output.pending)
-
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._output.emit()
-
-    def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Emit what changed: what was shown before is not part of a checkpoint."""
-        return self._output.emit()
-
     def on_end(self) -> Iterable[Emission]:
         """Emit the incomplete windows, or with updates what changed in them."""
-        yield from self._output.emit()
+        yield from super().on_end()
         yield from self._close(self._windows.live())
         self._keys.remove(self._keys.live())
 

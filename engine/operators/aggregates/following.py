@@ -1,6 +1,6 @@
 """What the updating aggregates have in common: when they emit their changes, and when processing time ends a window.
 
-`group_aggregate` and `session_aggregate` build on it.
+Count windows and reduce build on `Updating`; `group_aggregate` and `session_aggregate` on `Following`.
 """
 
 from abc import abstractmethod
@@ -12,10 +12,35 @@ from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 
 
-class Following(Operator):
-    """Results that follow their rows. `open` of the operator makes ``_output``, its constructor sets ``_by_clock``."""
+class Updating(Operator):
+    """Emits changes when their interval ends, when idle, before a barrier and at the end; `open` makes ``_output``."""
 
     _output: UpdatingOutput
+
+    def timer_ns(self) -> int | None:
+        """Return when the emission interval ends, if anything changed."""
+        return self._output.due_ns()
+
+    def has_pending(self) -> bool:
+        """Return whether anything changed since the last emission of updates."""
+        return bool(self._output.pending)
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._output.emit()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Emit what changed: what was shown before is not part of a checkpoint."""
+        return self._output.emit()
+
+    def on_end(self) -> Iterable[Emission]:
+        """Emit what changed."""
+        return self._output.emit()
+
+
+class Following(Updating):
+    """Results that follow their rows, in windows that may be of processing time; the constructor sets ``_by_clock``."""
+
     _by_clock: bool
 
     def open(self, context: OperatorContext) -> None:
@@ -27,29 +52,17 @@ class Following(Operator):
 
     def timer_ns(self) -> int | None:
         """Return when the emission interval ends, if anything changed, or a window by processing time is over."""
-        due_ns = self._output.due_ns()
+        due_ns = super().timer_ns()
         if due_ns is None or self._over_ns is None:
             return due_ns or self._over_ns
         return min(due_ns, self._over_ns)
 
-    def has_pending(self) -> bool:
-        """Return whether anything changed since the last emission of updates."""
-        return bool(self._output.pending)
-
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
         """Emit what changed, and end the windows that are over by processing time."""
-        yield from self._output.emit()
+        yield from super().on_timer(now_ns)
         if self._by_clock:
             yield from self._advance(self._clock.now_us())
             self._set_timer()
-
-    def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Emit what changed: what was shown before is not part of a checkpoint."""
-        return self._output.emit()
-
-    def on_end(self) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._output.emit()
 
     @abstractmethod
     def _next_over_us(self) -> int | None:

@@ -10,11 +10,12 @@ import pyarrow as pa
 from penstock.engine.compile_arrow import compile_projection
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
+from penstock.engine.operators.aggregates.following import Updating
 from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
@@ -28,7 +29,7 @@ from penstock.state.store import Slots
 __all__ = ["Reduce", "reduce_output"]
 
 
-class Reduce(Operator):
+class Reduce(Updating):
     """Folds rows with a user's function.
 
     Without a window, the latest row of every key is a changelog, emitted at most once per interval and in quiet
@@ -95,26 +96,6 @@ class Reduce(Operator):
             return time_us
         passed_us = self._passed(time_us)
         return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
-
-    def timer_ns(self) -> int | None:
-        """Return when the emission interval ends, if anything changed."""
-        return self._output.due_ns()
-
-    def has_pending(self) -> bool:
-        """Return whether anything changed since the last emission of updates."""
-        return bool(self._output.pending)
-
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._output.emit()
-
-    def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Emit what changed, so that nothing shown is older than the cut."""
-        return self._output.emit()
-
-    def on_end(self) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._output.emit()
 
     def _close(self, over: Slots) -> Iterator[Emission]:
         """Emit the results of windows that are over, or with updates their last changes, and forget them."""
