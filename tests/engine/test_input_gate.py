@@ -42,7 +42,7 @@ Sent = tuple[int, int]
 
 def sent_rows(channel: int, first: int, count: int, keep: float) -> Batch:
     places = pa.array(range(first, first + count), pa.int64())
-    names = pa.array([None if place % 3 else f"row {place}" for place in range(first, first + count)])
+    names = pa.array([None if place % 3 else f"row {place}" for place in range(first, first + count)], pa.string())
     channels = pa.array([channel] * count, pa.int64())
     return Batch(pa.record_batch({"channel": channels, "place": places, "name": names}), keep)
 
