@@ -21,7 +21,7 @@ class InstanceMetrics:
     waiting_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobMetrics:
     """A job at one moment; ``elapsed_ns`` since it started, ``source_rows`` read by all
     sources, ``state_bytes`` over all operators.
@@ -33,6 +33,10 @@ class JobMetrics:
     ledger: Ledger
     instances: tuple[InstanceMetrics, ...]
     state_bytes: int
+
+    def __repr__(self) -> str:
+        seconds = self.elapsed_ns / 1e9
+        return f"<JobMetrics {self.name}: {self.source_rows:,} source rows in {seconds:.2f} s; as_dict() has the rest>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON."""

@@ -17,12 +17,14 @@ from penstock.plan_words import chain, display_name, edge_text, legend, side_out
 CUT_CHARACTERS = 56
 """Longer lines are cut; the whole text is the box's tooltip."""
 
-_CHARACTER = 6.6
+_CHARACTER = 7.3
+"""Width of a character in 12px, in the widest of the fonts."""
+
 _LINE = 16.0
 _PADDING = 12.0
 _MARGIN = 20.0
 _INDENT = 14.0
-_LABEL_CHARACTER = 6.2
+_LABEL_CHARACTER = 6.7
 
 _STYLE = """
 .penstock-plan text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1f2933}
@@ -108,7 +110,7 @@ def _card(graph: ExecutionGraph, task: Task, channels: list[Edge]) -> _Card:
     arriving = [edge_text(graph, edge) for edge in channels if edge.consumer in task.operators]
     labels = max((len(text) for text in arriving), default=0) * _LABEL_CHARACTER + 16
     width = max(
-        max(line.indent + len(line.text) * (_CHARACTER + 0.7) for line in lines) + 2 * _PADDING,
+        max(line.indent + len(line.text) * _CHARACTER for line in lines) + 2 * _PADDING,
         labels * (len(arriving) + 1) / 2 if len(arriving) == 1 else labels * (len(arriving) + 1),
     )
     box = Box(width, len(lines) * _LINE + 2 * _PADDING - 4)

@@ -58,14 +58,15 @@ class Preview:
 
     def _repr_html_(self) -> str:
         """Return the rows as an HTML table, for notebooks."""
+        sides = ["right" if _is_figure(field.type) else "left" for field in self._table.schema]
+        styles = [f"style='text-align:{side};white-space:nowrap'" for side in sides]
         heads = "".join(
-            f"<th title='{html.escape(str(field.type), quote=True)}'>{html.escape(field.name)}</th>"
-            for field in self._table.schema
+            f"<th {style} title='{html.escape(str(field.type), quote=True)}'>{html.escape(field.name)}</th>"
+            for style, field in zip(styles, self._table.schema, strict=True)
         )
-        lines = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in self._cells()
-        )
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table><p>{self._note()}</p>"
+        lines = "".join(f"<tr>{_html_cells(styles, cells)}</tr>" for cells in self._cells())
+        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+        return f"<div style='overflow-x:auto'>{table}</div><p>{self._note()}</p>"
 
     def _cells(self) -> list[list[str]]:
         return [[_text(value) for value in row.values()] for row in self.rows()]
@@ -122,6 +123,10 @@ class _FirstRows(MemorySink):
 
 def _is_figure(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _html_cells(styles: list[str], cells: list[str]) -> str:
+    return "".join(f"<td {style}>{html.escape(cell)}</td>" for style, cell in zip(styles, cells, strict=True))
 
 
 def _text(value: Any) -> str:

@@ -23,10 +23,23 @@ class Column:
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """Return a console that prints text as it is, without markup; wide where output is piped."""
+    """Return a console that prints text as it is, without markup; wide and without colours where output is piped.
+
+    In a notebook, too: left to itself, rich shows a table there as an output of the cell and leaves the stream empty,
+    and takes the kernel's ``FORCE_COLOR`` as leave to write colours into any text.
+    """
     target = stream or sys.stderr
-    width = None if target.isatty() else PIPE_WIDTH
-    return Console(file=target, width=width, markup=False, highlight=False, emoji=False)
+    terminal = target.isatty()
+    width = None if terminal else PIPE_WIDTH
+    return Console(
+        file=target,
+        width=width,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_terminal=None if terminal else False,
+        force_jupyter=False,
+    )
 
 
 def print_table(

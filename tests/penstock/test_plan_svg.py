@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from penstock.layered_layout import Box, lay_out, layers_of, non_decreasing
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.job_graph import SourceSpec
 from penstock.plan_svg import svg
 from tests.penstock.plans import BIDS, File, node, plan_of, sample_plan
@@ -37,6 +38,24 @@ def test_everything_lies_within_the_picture() -> None:
     for card in cards:
         x, y, w, h = (float(card.get(name, 0)) for name in ("x", "y", "width", "height"))
         assert x >= 0 and y >= 0 and x + w <= width and y + h <= height
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [sample_plan(), plan_of([node("in", SourceSpec(File("x", BIDS)))], [(["in"], 1)], [])],
+    ids=["wide boxes", "a long foot"],
+)
+def test_text_fits_where_it_stands_in_the_widest_of_its_fonts(plan: ExecutionGraph) -> None:
+    root = ElementTree.fromstring(svg(plan))
+    character = 0.602 * 12
+    groups = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}rect") is not None]
+    assert len(groups) == len(plan.tasks)
+    frames = [(group, group.find(f"{SVG}rect")) for group in groups]
+    for place, frame in [*frames, (root, root.find(f"{SVG}rect"))]:
+        assert frame is not None
+        right = float(frame.get("x", 0)) + float(frame.get("width", 0))
+        for line in place.findall(f"{SVG}text"):
+            assert float(line.get("x", 0)) + len(line.text or "") * character <= right
 
 
 def test_hostile_text_is_escaped_and_long_text_cut() -> None:

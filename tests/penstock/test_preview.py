@@ -55,6 +55,19 @@ def test_markup_in_the_data_is_text_in_the_table() -> None:
     assert "a&lt;b" in page
 
 
+def test_words_stand_to_the_left_of_their_column_and_figures_to_the_right() -> None:
+    page = ps.read_memory([{"item": "pen", "price": 1.5}], job=ps.Job()).preview()._repr_html_()
+    assert page.count("text-align:left") == page.count("text-align:right") == 2
+    assert "<td style='text-align:left;white-space:nowrap'>pen</td>" in page
+
+
+def test_a_notebook_gets_the_text_and_no_output_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    text = repr(orders().preview())
+    assert "pen" in text and "\x1b" not in text
+
+
 def test_a_silent_stream_is_given_up_on() -> None:
     def silent() -> Iterator[None]:
         while True:
