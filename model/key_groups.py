@@ -15,8 +15,12 @@ Owners = NDArray[np.int32]
 
 def key_group_of(hashes: NDArray[np.uint64], key_groups: int) -> NDArray[np.int32]:
     """Return the key group, in [0, key_groups), of every key hash: by its high bits, tables use the low ones."""
-    high = hashes >> np.uint64(32)
-    return ((high * np.uint64(key_groups)) >> np.uint64(32)).astype(np.int32)
+    return key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), key_groups)
+
+
+def key_groups_at(positions: NDArray[np.uint32], key_groups: int) -> NDArray[np.int32]:
+    """Return the key group of every key position, which is the upper half of a key's hash."""
+    return ((positions.astype(np.uint64) * np.uint64(key_groups)) >> np.uint64(32)).astype(np.int32)
 
 
 def assign(key_groups: int, owners: int) -> Owners:

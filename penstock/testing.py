@@ -157,7 +157,8 @@ class Kit:
             return states
         for store in job.build.stores.get(node.id, []):
             for name, rows in store.contents():
-                states.setdefault(name, []).extend(rows.to_pylist())
+                own = rows.select([column for column in rows.schema.names if not column.startswith("$")])
+                states.setdefault(name, []).extend(own.to_pylist())
         return states
 
     def timers(self, operator: str, *, processing: bool = False) -> list[tuple[datetime, Any]]:

@@ -8,9 +8,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.model.errors import BugError, SchemaError
-from penstock.model.key_groups import key_group_of
+from penstock.state.arrays import NO_INTEGERS
 from penstock.state.bag_cells import MemoryBagCells
 from penstock.state.budget import Account, Budget
+from penstock.state.image import EMPTY, SLOT, StoreImage, dumped_schema
 from penstock.state.key_index import KeyIndex
 from penstock.state.keys import KeyBatch, KeyCodec
 from penstock.state.memory_columns import FixedColumn, ObjectColumn, new_column
@@ -19,6 +20,7 @@ from penstock.state.row_log import MemoryRowLog
 from penstock.state.store import (
     BagCells,
     KeyedTable,
+    Locate,
     Located,
     RowLog,
     Slots,
@@ -38,11 +40,13 @@ class MemoryStore(StateStore):
     """Tables and logs of one operator instance, in memory.
 
     ``owner`` names the operator in errors; ``budget_bytes`` bounds all of them together (None: unbounded). What counts
-    is what is allocated, so the limit holds for arrays that have just doubled.
+    is what is allocated, so the limit holds for arrays that have just doubled. What a name has in ``image`` is loaded
+    when it is opened.
     """
 
-    def __init__(self, owner: str, budget_bytes: int | None = None) -> None:
+    def __init__(self, owner: str, budget_bytes: int | None = None, image: StoreImage = EMPTY) -> None:
         self._budget = Budget(owner, budget_bytes)
+        self._image = image
         self._tables: dict[str, MemoryTable] = {}
         self._logs: dict[str, MemoryRowLog] = {}
 
@@ -51,19 +55,25 @@ class MemoryStore(StateStore):
         table = self._tables.get(spec.name)
         if table is None:
             self._refuse_if_taken(spec.name, self._logs)
-            table = self._tables[spec.name] = MemoryTable(spec, Account(self._budget))
+            table = MemoryTable(spec, Account(self._budget))
+            for rows in self._image.table_rows(self._budget.owner, spec.name, table.schema):
+                table.load(rows)
+            self._tables[spec.name] = table
         elif table.spec != spec:
             raise SchemaError(
                 f"operator {self._budget.owner!r} opens its table {spec.name!r} with other keys or columns than before."
             )
         return table
 
-    def log(self, name: str, schema: pa.Schema) -> RowLog:
+    def log(self, name: str, schema: pa.Schema, locate: Locate | None = None) -> RowLog:
         """Open (or create) a log of rows; asking again for the same name returns the same log."""
         log = self._logs.get(name)
         if log is None:
             self._refuse_if_taken(name, self._tables)
-            log = self._logs[name] = MemoryRowLog(schema, Account(self._budget))
+            log = MemoryRowLog(schema, Account(self._budget), locate)
+            for rows, positions in self._image.log_rows(self._budget.owner, name, schema):
+                log.append(rows, positions)
+            self._logs[name] = log
         elif not log.schema.equals(schema):
             raise SchemaError(
                 f"operator {self._budget.owner!r} opens its log {name!r} with another schema than before."
@@ -87,12 +97,14 @@ class MemoryStore(StateStore):
         return sorted([*self._tables, *self._logs])
 
     def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield every table's and log's name with rows of it."""
+        """Yield every lasting table's and log's name with its rows."""
         for name, table in self._tables.items():
-            for rows in table.scan(range(1), 1):
-                yield name, rows
+            if table.spec.lasting:
+                for rows in table.dump():
+                    yield name, rows
         for name, log in self._logs.items():
-            yield name, log.take(log.live())
+            for rows in log.dump():
+                yield name, rows
 
     def _refuse_if_taken(self, name: str, others: dict[str, Any]) -> None:
         if name in others:
@@ -111,6 +123,11 @@ class MemoryTable(KeyedTable):
         self._unmeasured_rows = 0
         self._lists = PrefixLists(account, ordered=True) if spec.prefixed else None
         self._index = KeyIndex(self._codec, self._lists, account, self._grow)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The fields of `dump`, with what the spec says of them."""
+        return dumped_schema(self.spec, self._dump(NO_INTEGERS).schema)
 
     def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
         """Find the slot of every row's key, creating the absent ones.
@@ -173,14 +190,15 @@ class MemoryTable(KeyedTable):
         """Return the live slots with first <= prefix < end, ordered by prefix."""
         return self._prefix_lists().between(first, end)
 
-    def scan(self, key_groups: range, key_group_count: int) -> Iterator[pa.RecordBatch]:
-        """Yield everything whose key falls in `key_groups`, in batches of at most 32,768 rows."""
-        slots = self._slots_in(key_groups, key_group_count)
-        for start in range(0, len(slots), _SCAN_ROWS):
-            yield self._dump(slots[start : start + _SCAN_ROWS])
+    def dump(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in batches of at most 32,768."""
+        slots, schema = self._index.live(), self.schema
+        for start in range(0, max(1, len(slots)), _SCAN_ROWS):
+            rows = self._dump(slots[start : start + _SCAN_ROWS])
+            yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
     def load(self, rows: pa.RecordBatch) -> None:
-        """Store what `scan` of a table with the same spec yielded; none of its keys may be here yet."""
+        """Store what `dump` of a table with the same spec yielded, without slots; none of its keys may be here yet."""
         columns = list(rows.columns)
         prefix = columns.pop(0).to_numpy() if self.spec.prefixed else None
         key_count = len(self.spec.key_types)
@@ -190,10 +208,6 @@ class MemoryTable(KeyedTable):
             raise BugError(f"rows loaded into table {self.spec.name!r} have keys that are there.")
         for column, cells in zip(self._columns.values(), columns[key_count:], strict=True):
             column.load(located.slots, cells)
-
-    def delete_range(self, key_groups: range, key_group_count: int) -> None:
-        """Forget every key that falls in `key_groups`."""
-        self.remove(self._slots_in(key_groups, key_group_count))
 
     def statistics(self) -> TableStatistics:
         """Return what the table holds now."""
@@ -213,11 +227,6 @@ class MemoryTable(KeyedTable):
             self._unmeasured_rows = 0
         self._unmeasured_rows += rows
 
-    def _slots_in(self, key_groups: range, key_group_count: int) -> Slots:
-        live = self._index.live()
-        groups = key_group_of(self._index.hashes(live), key_group_count)
-        return live[(groups >= key_groups.start) & (groups < key_groups.stop)]
-
     def _dump(self, slots: Slots) -> pa.RecordBatch:
         arrays = self._index.key_columns(slots)
         names = [f"key_{index}" for index in range(len(arrays))]
@@ -225,7 +234,7 @@ class MemoryTable(KeyedTable):
             arrays.insert(0, pa.array(self._index.prefixes(slots)))
             names.insert(0, "prefix")
         arrays += [column.dump(slots) for column in self._columns.values()]
-        return pa.RecordBatch.from_arrays(arrays, [*names, *self._columns])
+        return pa.RecordBatch.from_arrays([pa.array(slots), *arrays], [SLOT, *names, *self._columns])
 
     def _prefix_lists(self) -> PrefixLists:
         if self._lists is None:

@@ -1,6 +1,6 @@
 """Whole rows in memory: record batches as they came, addressed by row id."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,10 @@ from penstock.model.errors import BugError, SchemaError
 from penstock.state import row_kernels as kernels
 from penstock.state.arrays import read_only
 from penstock.state.budget import Account
+from penstock.state.image import ID, POSITION
 from penstock.state.row_gather import column_addresses, gather
 from penstock.state.row_kernels import COLUMN_FIELDS, COLUMNS
-from penstock.state.store import RowLog
+from penstock.state.store import Locate, Positions, RowLog
 
 Ids = NDArray[np.int64]
 
@@ -37,10 +38,12 @@ class _Chunk:
     first: int
     ids: Ids | None = None
     alive: NDArray[np.bool_] | None = None
+    positions: Positions | None = None
 
     @property
     def bytes(self) -> int:
-        return int(self.rows.get_total_buffer_size())
+        beside = 0 if self.positions is None else self.positions.nbytes
+        return int(self.rows.get_total_buffer_size()) + beside
 
     def entry(self) -> list[int]:
         ids = 0 if self.ids is None else self.ids.ctypes.data
@@ -56,6 +59,11 @@ class _Chunk:
     def live_rows(self) -> pa.RecordBatch:
         return self.rows if self.alive is None else self.rows.filter(pa.array(self.alive))
 
+    def live_positions(self) -> Positions | None:
+        if self.positions is None or self.alive is None:
+            return self.positions
+        return self.positions[self.alive]
+
     def live_count(self) -> int:
         return self.rows.num_rows if self.alive is None else int(np.count_nonzero(self.alive))
 
@@ -63,15 +71,16 @@ class _Chunk:
 class MemoryRowLog(RowLog):
     """Rows of one schema. Small chunks are merged; a chunk of which over half is gone is packed."""
 
-    def __init__(self, schema: pa.Schema, account: Account) -> None:
+    def __init__(self, schema: pa.Schema, account: Account, locate: Locate | None = None) -> None:
         self.schema = schema
+        self._locate = locate
         self._account = account
         self._chunks: list[_Chunk] = []
         self._entries = np.zeros((_RUN_CHUNKS, COLUMNS + COLUMN_FIELDS * len(schema)), np.int64)
         self._next = 0
         self._live = 0
 
-    def append(self, rows: pa.RecordBatch) -> Ids:
+    def append(self, rows: pa.RecordBatch, positions: Positions | None = None) -> Ids:
         """Store rows and return their ids, consecutive and ascending.
 
         Raises:
@@ -82,7 +91,7 @@ class MemoryRowLog(RowLog):
             raise SchemaError(f"a log of rows ({self.schema}) was given others ({rows.schema}).")
         ids = np.arange(self._next, self._next + rows.num_rows, dtype=np.int64)
         if rows.num_rows:
-            chunk = _Chunk(_unshared(rows), self._next)
+            chunk = _Chunk(_unshared(rows), self._next, positions=None if self._locate else positions)
             self._account.charge(chunk.bytes)
             self._replace(len(self._chunks), [chunk])
             self._next += rows.num_rows
@@ -135,9 +144,25 @@ class MemoryRowLog(RowLog):
         parts = [chunk.live_ids() for chunk in self._chunks]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
+    def dump(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows with their ids and positions, a chunk at a time."""
+        schema = pa.schema([pa.field(ID, pa.int64()), pa.field(POSITION, pa.uint32()), *self.schema])
+        if not self._chunks:
+            yield pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        for chunk in self._chunks:
+            rows = chunk.live_rows()
+            columns = [pa.array(chunk.live_ids()), pa.array(self._positions(chunk, rows)), *rows.columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
     def bytes_used(self) -> int:
         """Return the bytes held."""
         return self._account.used_bytes
+
+    def _positions(self, chunk: _Chunk, rows: pa.RecordBatch) -> Positions:
+        if self._locate is not None:
+            return self._locate(rows)
+        known = chunk.live_positions()
+        return np.zeros(rows.num_rows, np.uint32) if known is None else known
 
     def _cut(self, ids: Ids) -> bool:
         """Remove ids that are a few ascending ranges by cutting whole chunks; return whether that could be done."""
@@ -185,7 +210,9 @@ class MemoryRowLog(RowLog):
         """Return the live rows of neighbouring chunks as one, charged for instead of them."""
         rows = pa.concat_batches([chunk.live_rows() for chunk in chunks])
         ids = np.concatenate([chunk.live_ids() for chunk in chunks])
-        merged = _Chunk(rows, int(ids[0]), None if _consecutive(ids) else ids)
+        known = [part for chunk in chunks if (part := chunk.live_positions()) is not None]
+        positions = np.concatenate(known) if known else None
+        merged = _Chunk(rows, int(ids[0]), None if _consecutive(ids) else ids, positions=positions)
         self._account.charge(merged.bytes - sum(chunk.bytes for chunk in chunks))
         return merged
 
@@ -219,7 +246,9 @@ def _pieces(chunk: _Chunk, starts: Ids, ends: Ids) -> list[_Chunk] | None:
     kept_from, kept_to = (cut_to, end) if cut_from == first else (first, cut_from)
     if kept_from == kept_to:
         return []
-    return [_Chunk(_unshared(chunk.rows.slice(kept_from - first, kept_to - kept_from)), kept_from)]
+    kept = slice(kept_from - first, kept_to - first)
+    positions = None if chunk.positions is None else chunk.positions[kept]
+    return [_Chunk(_unshared(chunk.rows.slice(kept.start, kept_to - kept_from)), kept_from, positions=positions)]
 
 
 def _forget(chunk: _Chunk, rows: Ids) -> None:

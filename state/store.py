@@ -6,7 +6,7 @@ A backend decides what lies below: only memory (`memory_store`), or pages on dis
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,23 @@ from penstock.state.keys import KeyBatch
 
 Slots = NDArray[np.int64]
 
+Positions = NDArray[np.uint32]
+"""Where keys lie on the ring that key groups cut into ranges: the upper 32 bits of their hashes."""
+
+Locate = Callable[[pa.RecordBatch], Positions]
+
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A column of numbers: one array of this dtype, indexed by slot."""
+    """A column of numbers: one array of this dtype, indexed by slot.
+
+    One that ``refers`` to a log or table of the store holds its row ids or slots plus ``base``; what is below ``base``
+    refers to nothing. Ids and slots are numbered anew when a store is loaded, and such columns with them.
+    """
 
     dtype: np.dtype[Any]
+    refers: str | None = None
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +78,19 @@ class TableSpec:
     """What an operator asks of a backend: the key's types and the columns.
 
     ``prefixed`` tables take one int64 before the key and can list and drop slots by it, in order.
+
+    When state is split by key group a row goes where its key belongs, without the first ``beside`` key columns, which
+    are none of the operator's; or where the row belongs that the column ``follows`` refers to. A table that is not
+    ``lasting`` holds nothing from one call of its operator to the next.
     """
 
     name: str
     key_types: tuple[pa.DataType, ...]
     columns: Mapping[str, ColumnSpec] = field(default_factory=dict)
     prefixed: bool = False
+    beside: int = 0
+    follows: str | None = None
+    lasting: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +182,21 @@ class KeyedTable(ABC):
         """Return the live slots with first <= prefix < end, ordered by prefix (prefixed tables only)."""
 
     @abstractmethod
-    def scan(self, key_groups: range, key_group_count: int) -> Iterator[pa.RecordBatch]:
-        """Yield everything whose key falls in `key_groups`: prefix, key columns, then the columns by name."""
+    def dump(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, at least one batch (of none): slot, prefix, key columns, then the columns by name.
+
+        The schema's metadata say what `image` must know to load them elsewhere.
+        """
 
     @abstractmethod
     def load(self, rows: pa.RecordBatch) -> None:
-        """Store what `scan` of a table with the same spec yielded; none of its keys may be here yet.
+        """Store what `dump` of a table with the same spec yielded, without the slots; none of its keys may be here yet.
+
+        Into a table that was always empty, rows get the slots 0, 1, 2... in order.
 
         Raises:
             StateBudgetError: the table (with its siblings in the store) would exceed the budget.
         """
-
-    @abstractmethod
-    def delete_range(self, key_groups: range, key_group_count: int) -> None:
-        """Forget every key that falls in `key_groups`."""
 
     @abstractmethod
     def statistics(self) -> TableStatistics:
@@ -251,8 +270,10 @@ class StateStore(ABC):
         """
 
     @abstractmethod
-    def log(self, name: str, schema: pa.Schema) -> "RowLog":
+    def log(self, name: str, schema: pa.Schema, locate: "Locate | None" = None) -> "RowLog":
         """Open (or create) a log of rows; asking again for the same name returns the same log.
+
+        ``locate`` returns the key positions of rows, for a log whose rows are appended without them.
 
         Raises:
             SchemaError: the name exists with another schema.
@@ -276,7 +297,7 @@ class StateStore(ABC):
 
     @abstractmethod
     def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield every table's and log's name with rows of it, a table's as `KeyedTable.scan` does; for people."""
+        """Yield every lasting table's and log's name with its rows, as their ``dump`` does."""
 
 
 class RowLog(ABC):
@@ -286,8 +307,10 @@ class RowLog(ABC):
     """
 
     @abstractmethod
-    def append(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
-        """Store rows and return their ids, consecutive and ascending over the life of the log.
+    def append(self, rows: pa.RecordBatch, positions: Positions | None = None) -> NDArray[np.int64]:
+        """Store rows and return their ids, consecutive and ascending over the life of the log, from 0 on.
+
+        ``positions`` say which keys the rows belong to; all rows of a log come with them or none.
 
         Raises:
             SchemaError: the rows have another schema than the log.
@@ -305,6 +328,13 @@ class RowLog(ABC):
     @abstractmethod
     def live(self) -> NDArray[np.int64]:
         """Return the ids of all rows kept, ascending."""
+
+    @abstractmethod
+    def dump(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows by ascending id, at least one batch (of none): id, key position, then the columns.
+
+        Rows that belong to no key have the position 0.
+        """
 
     @abstractmethod
     def bytes_used(self) -> int:

@@ -1,7 +1,7 @@
 """The contract of an operator: what the worker loop calls and what it may rely on."""
 
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.async_calls import IoThread, MakeCalls
-from penstock.engine.elements import Batch
+from penstock.engine.elements import START_OF_TIME_US, Batch
 from penstock.model.connectors import RawRecord
 from penstock.model.job_graph import LATE, MAIN
-from penstock.state.store import StateStore
+from penstock.state.store import Locate, StateStore
 
 Emission = tuple[str, Batch]
 """An output's name (`MAIN`, `LATE` or a user's) and the rows that leave through it."""
@@ -85,6 +85,10 @@ class DeadLetters(Protocol):
         """Finish writing."""
 
 
+Notes = Mapping[str, int | float | str | bytes | None]
+"""Small values by name that a checkpoint keeps beside an operator's state."""
+
+
 def asleep() -> None:
     """Wake nobody: for loops that nothing comes to from other threads."""
 
@@ -96,6 +100,10 @@ class OperatorContext:
     ``key_groups`` maps every key group to the instance that owns it (empty for operators without key).
     ``seed`` makes the instance's random choices repeatable. ``wake`` makes the loop ask `Operator.timer_ns` again; it
     alone may be called from any thread. ``async_calls`` makes what runs coroutines.
+
+    After a restart the state holds what was kept, and ``restored`` the notes of every instance (or bucket of one) that
+    it came from: one in most cases, more or fewer after a change of parallelism. ``locate[port]`` returns where the
+    keys of an input's rows lie (none: the operator has no key); it is given to logs of input rows.
     """
 
     name: str
@@ -110,6 +118,16 @@ class OperatorContext:
     seed: int
     wake: Callable[[], None] = asleep
     async_calls: MakeCalls = IoThread
+    restored: Sequence[Notes] = ()
+    locate: Sequence[Locate] = ()
+
+    def locate_port(self, port: int) -> Locate | None:
+        """Return ``locate[port]``, None for an operator without key."""
+        return self.locate[port] if self.locate else None
+
+    def earliest(self, note: str, default: int) -> int:
+        """Return the least value that a note of this name had, ``default`` at a first start."""
+        return min((int(notes[note] or 0) for notes in self.restored), default=default)
 
 
 class Operator(ABC):
@@ -179,6 +197,17 @@ class Operator(ABC):
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Everything before checkpoint ``epoch`` has arrived and nothing after it; emit what must precede the cut."""
         return ()
+
+    def notes(self) -> Notes:
+        """Return the small values beside the state that a restart must know, asked after what `on_barrier` emitted."""
+        return {}
+
+    def due_us(self) -> int | None:
+        """Return a watermark below which `on_watermark` does nothing but note the time; None: no row waits for one.
+
+        The default says that every watermark matters.
+        """
+        return START_OF_TIME_US
 
     def on_end(self) -> Iterable[Emission]:
         """Every input has ended; emit what is left."""

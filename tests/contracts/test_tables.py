@@ -70,7 +70,7 @@ def test_an_empty_batch(store):
     assert table.text("text").get(located.slots).to_pylist() == []
     table.bag("bag").add(located.slots, pa.array([], pa.float64()))
     assert [len(part) for part in table.bag("bag").items(located.slots)] == [0, 0, 0]
-    assert list(table.scan(range(8), 8)) == []
+    assert [rows.num_rows for rows in table.dump()] == [0]
     assert table.live().tolist() == []
 
 
@@ -117,15 +117,3 @@ def test_misuse_is_a_bug_with_a_name(store):
     ):
         with pytest.raises(BugError):
             misuse()
-
-
-def test_key_groups_split_a_table_without_overlap(store):
-    table = store.table(TableSpec("t", (pa.int64(),)))
-    table.upsert(integer_keys(*range(1_000)))
-    parts = [range(start, start + 16) for start in range(0, 128, 16)]
-    keys = [[key for batch in table.scan(part, 128) for key in batch.column(0).to_pylist()] for part in parts]
-    assert sorted(key for part in keys for key in part) == list(range(1_000))
-    assert min(map(len, keys)) > 80
-    table.delete_range(parts[3], 128)
-    assert table.statistics().rows == 1_000 - len(keys[3])
-    assert list(table.scan(parts[3], 128)) == []

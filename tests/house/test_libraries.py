@@ -21,7 +21,7 @@ ALLOWED = {
     "psutil": ("penstock/", "engine/", "benchmarks/"),
     "rich": ("penstock/", "benchmarks/"),
     "typer": ("penstock/",),
-    "msgspec": ("engine/connectors/", "penstock/"),
+    "msgspec": ("state/image.py", "state/checkpoint", "engine/connectors/", "penstock/"),
 }  # fmt: skip
 FORBIDDEN_BELOW_THE_SHELLS = ("pickle", "cloudpickle", "random")
 MODEL_MAY_IMPORT = {"sqlglot", "pyarrow", "numpy"}
