@@ -25,6 +25,7 @@ from penstock.engine.operators.contract import (
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.source_head import SourceAlignment, SourceHead
 from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.shared_rows import SharedRows
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import BugError
@@ -123,8 +124,9 @@ class _Builder:
         capacity = self._options.channel_bytes
         if edge.exchange == "forward":
             return [Channel(f"{name} [{index}]", capacity) for index in range(producers)]
+        shared = [SharedRows(self._options.batch_rows) if edge.exchange == "hash" else None for _ in range(receivers)]
         return [
-            Channel(f"{name} [{producer}, {receiver}]", capacity)
+            Channel(f"{name} [{producer}, {receiver}]", capacity, shared[receiver])
             for producer in range(producers)
             for receiver in range(receivers)
         ]

@@ -10,7 +10,7 @@ from penstock.engine.input_gate import InputGate
 from penstock.engine.operators.contract import Clock, Operator
 from penstock.engine.source_head import SourceAlignment, SourceHead
 
-PATIENCE_NS = 10_000_000
+PATIENCE_NS = 20_000_000
 """How long an instance with little to do lets others go first."""
 
 

@@ -35,6 +35,49 @@ class LoopOptions:
         check_count("linger_ms", self.linger_ms, least=0)
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointOptions:
+    """When checkpoints are taken, and how many are kept.
+
+    ``interval_ms``: from the start of one to the start of the next. ``timeout_ms``: after which one that is not
+    published is given up. ``retain``: how many complete ones are kept. ``directory``: the path or URL where they lie
+    (None: there is nowhere to restart from but the beginning).
+    """
+
+    interval_ms: int = 10_000
+    timeout_ms: int = 600_000
+    retain: int = 3
+    directory: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("interval_ms", "timeout_ms", "retain"):
+            check_count(name, getattr(self, name))
+        if self.directory is not None and not self.directory:
+            raise OptionError("the checkpoint directory must be a path or a URL, not empty; leave it out for none")
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOptions:
+    """How often a job that failed is restarted, and how long it waits before.
+
+    ``attempts``: restarts in a row (None: for ever, 0: never). ``first_delay_ms``: the wait before the first one; it
+    doubles with each, up to ``most_delay_ms``. ``reset_after_ms``: after running this long a failure counts as the
+    first again.
+    """
+
+    attempts: int | None = None
+    first_delay_ms: int = 500
+    most_delay_ms: int = 60_000
+    reset_after_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None:
+            check_count("attempts", self.attempts, least=0)
+        check_count("first_delay_ms", self.first_delay_ms, least=0)
+        check_count("most_delay_ms", self.most_delay_ms, least=self.first_delay_ms)
+        check_count("reset_after_ms", self.reset_after_ms)
+
+
 def check_count(option: str, value: Any, least: int = 1) -> None:
     """Check that an option is a whole number.
 

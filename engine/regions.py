@@ -1,0 +1,51 @@
+"""The smallest part of a job that must restart when tasks failed (engine.md 7).
+
+Tasks that are joined by channels, directly or not, share a cut of the stream and go back together; pipelines that
+share no channel never notice each other. The executors ask.
+"""
+
+from collections.abc import Collection
+
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+
+
+def restart_region(graph: ExecutionGraph, failed: Collection[TaskId]) -> frozenset[TaskId]:
+    """Return the failed tasks and every task joined to one of them by channels; empty if nothing failed.
+
+    Raises:
+        ValueError: a failed task is not in the graph.
+    """
+    unknown = set(failed) - {task.id for task in graph.tasks}
+    if unknown:
+        raise ValueError(f"tasks {sorted(unknown)} are not in the execution graph")
+    return frozenset().union(*(region for region in regions(graph) if not region.isdisjoint(failed)))
+
+
+def regions(graph: ExecutionGraph) -> tuple[frozenset[TaskId], ...]:
+    """Return the connected components of tasks over channels, in the order of their first tasks."""
+    task_of = {operator: task.id for task in graph.tasks for operator in task.operators}
+    joined: dict[TaskId, set[TaskId]] = {task.id: set() for task in graph.tasks}
+    for edge in graph.edges:
+        if not edge.chained:
+            producer, consumer = task_of[edge.producer], task_of[edge.consumer]
+            joined[producer].add(consumer)
+            joined[consumer].add(producer)
+    found: list[frozenset[TaskId]] = []
+    unseen = dict.fromkeys(joined)
+    while unseen:
+        region = _reachable(joined, next(iter(unseen)))
+        for task in region:
+            del unseen[task]
+        found.append(frozenset(region))
+    return tuple(found)
+
+
+def _reachable(joined: dict[TaskId, set[TaskId]], start: TaskId) -> set[TaskId]:
+    region = {start}
+    ahead = [start]
+    while ahead:
+        for neighbour in joined[ahead.pop()] - region:
+            region.add(neighbour)
+            ahead.append(neighbour)
+    return region

@@ -1,0 +1,37 @@
+"""Whether and when a job that failed is restarted: exponential back-off (engine.md 7). The life cycle of a job asks."""
+
+import numpy as np
+
+from penstock.model.config import RestartOptions
+from penstock.model.errors import RetryableError
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether a restart may help: the outside world failed, or a worker is lost.
+
+    What the user got wrong, what is fatal, what is a bug and what nobody foresaw would only fail again.
+    """
+    return isinstance(error, RetryableError | ConnectionError | TimeoutError)
+
+
+class RestartPolicy:
+    """Exponential back-off over failures in a row; without ``rng`` the same every time."""
+
+    def __init__(self, options: RestartOptions, rng: np.random.Generator | None = None) -> None:
+        """With ``rng`` a delay is drawn from its upper half, so that many jobs do not come back at once."""
+        self._options = options
+        self._rng = rng
+        self.failures = 0
+
+    def failed(self, ran_ns: int) -> int | None:
+        """Count a failure of an attempt that ran for ``ran_ns``; return the wait in ns, None for no further attempt."""
+        options = self._options
+        if ran_ns >= options.reset_after_ms * 1_000_000:
+            self.failures = 0
+        self.failures += 1
+        if options.attempts is not None and self.failures > options.attempts:
+            return None
+        # The exponent is bounded only to keep the integer small.
+        delay_ms = min(options.most_delay_ms, options.first_delay_ms << min(self.failures - 1, 64))
+        delay_ns = delay_ms * 1_000_000
+        return delay_ns if self._rng is None else int(delay_ns * self._rng.uniform(0.5, 1.0))
