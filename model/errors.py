@@ -9,8 +9,12 @@ PenstockError
 │   ├── BadRecordError     a record could not be read or processed, and on_error="fail"
 │   └── NumericOverflowError  a number left the range of its type
 ├── RetryableError         the outside world failed; trying again may help
+│   ├── WorkerLostError    whatever ran a part of the job is gone
+│   └── StateIoError       the disk below keyed state failed or is full; restart from the checkpoint
 ├── FatalError             the job cannot go on (a budget, a lost guarantee)
-│   └── StateBudgetError   keyed state outgrew its bytes and nothing lies below it
+│   ├── CheckpointError    a checkpoint or savepoint is missing, damaged or not readable by this version
+│   ├── StateBudgetError   keyed state outgrew its bytes and nothing lies below it
+│   └── StateCorruptionError  bytes of keyed state on disk are not those that were written
 └── BugError               an invariant of Penstock broke: please report it
 """
 
@@ -51,12 +55,28 @@ class RetryableError(PenstockError):
     """The outside world failed in a way that may pass."""
 
 
+class WorkerLostError(RetryableError):
+    """Whatever ran a part of the job is gone: killed, crashed or out of reach."""
+
+
+class StateIoError(RetryableError):
+    """The disk below keyed state failed or is full; the store is lost, its last checkpoint is not."""
+
+
 class FatalError(PenstockError):
     """The job cannot go on."""
 
 
+class CheckpointError(FatalError):
+    """A checkpoint or a savepoint is missing, damaged or not readable by this version."""
+
+
 class StateBudgetError(FatalError):
     """Keyed state outgrew its byte budget and nothing lies below it."""
+
+
+class StateCorruptionError(FatalError):
+    """Bytes of keyed state on disk are not those that were written; only another copy of them helps."""
 
 
 class BugError(PenstockError):

@@ -1,0 +1,120 @@
+"""What a job goes on from: a checkpoint, dealt out to the instances of a plan whose parallelism may be another.
+
+The state of an operator follows its name. `build` asks for what each instance begins with.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.engine.operators.contract import Notes, RowCounters
+from penstock.engine.part_files import decode_part
+from penstock.model.errors import UserError
+from penstock.model.key_groups import key_groups_at
+from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest
+from penstock.state.image import EMPTY, Chosen, Part, StoreImage
+from penstock.state.store import Positions
+
+Owners = NDArray[np.int32]
+
+STATE_FILE = "state"
+"""The name of an instance's file of `part_files`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStart:
+    """What one operator instance begins with."""
+
+    image: StoreImage = EMPTY
+    notes: tuple[Notes, ...] = ()
+    counters: RowCounters | None = None
+
+
+class Restored:
+    """A checkpoint, verified, and how to read its files."""
+
+    def __init__(self, manifest: Manifest, read: Callable[[FileEntry], bytes]) -> None:
+        """Read state when it is asked for."""
+        self.manifest = manifest
+        self._read = read
+        self._instances: dict[str, list[InstanceEntry]] = {}
+        for entry in manifest.instances:
+            self._instances.setdefault(entry.operator, []).append(entry)
+        self._positions = {source.operator: source.positions for source in manifest.sources}
+        self._receipts = {sink.operator: sink.receipts for sink in manifest.sinks}
+
+    @property
+    def epoch(self) -> int:
+        """The checkpoint's epoch."""
+        return self.manifest.epoch
+
+    def operators(self) -> frozenset[str]:
+        """Return the names of the operators, sources and sinks that the checkpoint knows."""
+        return frozenset(self.manifest.parallelism)
+
+    def start_of(self, operator: str, instance: int, owners: Owners, keyed: bool) -> OperatorStart:
+        """Return what an instance begins with; ``owners[g]`` is the instance that owns key group g now.
+
+        State without keys goes to the instance of the same number, what has none any more to those that remain in turn.
+        """
+        before = self._instances.get(operator)
+        if before is None:
+            return OperatorStart()
+        parallelism = int(owners.max()) + 1
+        mine = before
+        chosen: Chosen | None = None
+        if len(before) != parallelism:
+            if keyed:
+                chosen = _owned_by(instance, owners)
+            else:
+                mine = before[instance::parallelism]
+        else:
+            mine = [entry for entry in before if entry.instance == instance]
+        parts = [part for entry in mine if (part := self._part(entry)) is not None]
+        notes = tuple(entry.unpacked_notes() for entry in mine)
+        return OperatorStart(StoreImage(parts, chosen), notes, self._counters(operator, instance))
+
+    def positions(self, source: str) -> Mapping[str, Any]:
+        """Return where the partitions of a source go on, those of all instances."""
+        return self._positions.get(source, {})
+
+    def receipts(self, sink: str) -> Sequence[Any]:
+        """Return what the writers of a sink had prepared and not committed."""
+        return self._receipts.get(sink, ())
+
+    def _counters(self, operator: str, instance: int) -> RowCounters | None:
+        """Return the rows that all instances had counted, for the first one."""
+        counted = self.manifest.ledger.get(operator)
+        return RowCounters(**counted) if counted and instance == 0 else None
+
+    def _part(self, entry: InstanceEntry) -> Part | None:
+        where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
+        files = [file for file in entry.files if file.name == STATE_FILE]
+        return decode_part(self._read(files[0]), where) if files else None
+
+
+def check_names(restored: Restored, names: frozenset[str], *, may_drop: bool) -> None:
+    """Refuse a checkpoint whose state the pipeline would leave behind, unless it ``may_drop`` it.
+
+    Raises:
+        UserError: naming the operators.
+    """
+    kept = {entry.operator for entry in restored.manifest.instances if entry.files or entry.notes}
+    lost = sorted((kept | {source.operator for source in restored.manifest.sources}) - names)
+    if lost and not may_drop:
+        raise UserError(
+            f"the checkpoint of epoch {restored.epoch} holds state of {', '.join(map(repr, lost))}, which the pipeline "
+            f"does not have: give operators their old names back with .name(...), or allow dropping state with "
+            f"--drop-state. The pipeline has {', '.join(map(repr, sorted(names)))}."
+        )
+
+
+def _owned_by(instance: int, owners: Owners) -> Chosen:
+    def chosen(positions: Positions) -> NDArray[np.bool_]:
+        mine: NDArray[np.bool_] = owners[key_groups_at(positions, len(owners))] == instance
+        return mine
+
+    return chosen

@@ -1,0 +1,77 @@
+"""From the cuts of all instances to a checkpoint in the repository. Runs beside the worker loop (engine.md 7)."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.engine.cuts import InstanceCut, OperatorCut
+from penstock.engine.part_files import encode_part
+from penstock.engine.restored import STATE_FILE
+from penstock.state.checkpoint import CheckpointRepository
+from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest, SinkEntry, SourceEntry, pack_notes
+
+Receipts = Mapping[str, Sequence[Any]]
+"""What the writers of each sink prepared and no checkpoint has committed yet, by the sink's name."""
+
+
+class Snapshots:
+    """Writes one job's checkpoints."""
+
+    def __init__(
+        self,
+        repository: CheckpointRepository,
+        job: str,
+        key_groups: int,
+        version: str,
+        wall_us: Callable[[], int],
+    ) -> None:
+        """Write checkpoints of ``job`` to the repository; ``version`` is this program's."""
+        self._repository = repository
+        self._job = job
+        self._key_groups = key_groups
+        self._version = version
+        self._wall_us = wall_us
+
+    def upload(self, epoch: int, cuts: Iterable[InstanceCut], receipts: Receipts) -> Manifest:
+        """Bring the state of all instances to the repository; return the manifest to publish.
+
+        Raises:
+            RetryableError: the storage failed.
+        """
+        self._repository.begin(epoch)
+        operators = sorted(
+            (operator for cut in cuts for operator in cut.operators), key=lambda cut: (cut.operator, cut.instance)
+        )
+        return Manifest(
+            job=self._job,
+            epoch=epoch,
+            created_us=self._wall_us(),
+            engine_version=self._version,
+            parallelism=dict(Counter(cut.operator for cut in operators)),
+            key_groups=self._key_groups,
+            instances=tuple(self._entry(epoch, cut) for cut in operators),
+            sources=tuple(_sources(operators)),
+            sinks=tuple(SinkEntry(operator=name, receipts=tuple(items)) for name, items in sorted(receipts.items())),
+            ledger=_ledger(operators),
+        )
+
+    def _entry(self, epoch: int, cut: OperatorCut) -> InstanceEntry:
+        files: tuple[FileEntry, ...] = ()
+        if cut.part is not None:
+            files = (self._repository.add_file(epoch, STATE_FILE, encode_part(cut.part)),)
+        return InstanceEntry(operator=cut.operator, instance=cut.instance, files=files, notes=pack_notes(cut.notes))
+
+
+def _sources(operators: Iterable[OperatorCut]) -> Iterable[SourceEntry]:
+    positions: dict[str, dict[str, Any]] = {}
+    for cut in operators:
+        if cut.positions is not None:
+            positions.setdefault(cut.operator, {}).update(cut.positions)
+    return [SourceEntry(operator=name, positions=known) for name, known in positions.items()]
+
+
+def _ledger(operators: Iterable[OperatorCut]) -> dict[str, dict[str, int]]:
+    totals: dict[str, Counter[str]] = {}
+    for cut in operators:
+        totals.setdefault(cut.operator, Counter()).update(cut.counters)
+    return {name: dict(counted) for name, counted in totals.items()}

@@ -1,0 +1,158 @@
+"""How a job is run: what the keyword options of `run` and `start` mean, sorted into frozen options."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.recovering import RestoreFrom
+from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
+from penstock.model.durations import to_microseconds
+from penstock.model.errors import OptionError, PlanError
+from penstock.model.job_graph import (
+    BatchFunctionSpec,
+    FilterSpec,
+    JobGraph,
+    OperatorNode,
+    ProjectSpec,
+    RowFunctionSpec,
+    SplitSpec,
+    UnionSpec,
+)
+from penstock.model.join_specs import LookupSpec
+
+_STATELESS = (BatchFunctionSpec, FilterSpec, LookupSpec, ProjectSpec, RowFunctionSpec, SplitSpec, UnionSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``."""
+
+    name: str
+    parallelism: int = 1
+    directory: Path | None = None
+    loop: LoopOptions = LoopOptions()
+    checkpoints: CheckpointOptions = CheckpointOptions()
+    restarts: RestartOptions = RestartOptions()
+    restore: RestoreFrom = RestoreFrom()
+
+    def __post_init__(self) -> None:
+        check_count("parallelism", self.parallelism)
+
+    @property
+    def job_directory(self) -> Path:
+        """Where the job's own files go."""
+        return self.directory or Path(".penstock") / self.name
+
+
+_LOOP = tuple(LoopOptions.__dataclass_fields__)
+_OWN = (
+    "parallelism",
+    "directory",
+    "checkpoint_dir",
+    "checkpoint_interval",
+    "checkpoint_timeout",
+    "retain_checkpoints",
+    "restarts",
+    "restart_delay",
+    "restore",
+    "drop_state",
+)
+
+
+def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
+    """Sort keyword options.
+
+    ``checkpoint_dir`` (a path or a URL) turns checkpoints on, every ``checkpoint_interval`` (default 10 s), of which
+    ``retain_checkpoints`` are kept. ``restarts`` bounds how often in a row the job restarts after failures that may
+    pass, ``restart_delay`` is the first wait. ``restore`` is ``"latest"`` (default), ``"none"`` or a savepoint's name;
+    ``drop_state`` lets state go that the pipeline has no operator for.
+
+    Raises:
+        OptionError: an option is unknown, the message names the valid ones; or its value is impossible.
+    """
+    unknown = sorted(set(options) - set(_LOOP) - set(_OWN))
+    if unknown:
+        valid = ", ".join(sorted((*_LOOP, *_OWN)))
+        raise OptionError(f"unknown option {unknown[0]!r}; valid options are {valid}")
+    directory = options.get("directory")
+    return RunOptions(
+        name or default_name(),
+        options.get("parallelism", 1),
+        Path(directory) if directory else None,
+        LoopOptions(**{key: value for key, value in options.items() if key in _LOOP}),
+        _checkpoints(options),
+        _restarts(options),
+        restore_from(options.get("restore", "latest"), drop_state=bool(options.get("drop_state", False))),
+    )
+
+
+def restore_from(where: str | None, *, drop_state: bool = False) -> RestoreFrom:
+    """Return where a job begins: ``latest``, ``none``, or a savepoint by its name."""
+    if where in (None, "none"):
+        return RestoreFrom(latest=False, drop_state=drop_state)
+    if where == "latest":
+        return RestoreFrom(drop_state=drop_state)
+    return RestoreFrom(savepoint=where, drop_state=drop_state)
+
+
+def check_named(graph: JobGraph) -> None:
+    """Refuse a pipeline with state whose operators could not be found again after a restart.
+
+    Raises:
+        PlanError: naming every operator that needs a name, where it stands, and what to write.
+    """
+    nodes = [node for node in graph.operators.values() if not isinstance(node.spec, _STATELESS)]
+    unnamed = [node for node in nodes if not node.named]
+    if unnamed:
+        raise PlanError(
+            "with checkpoints every source, stateful operator and sink needs a name by which its state is found again: "
+            f"write .name('...') behind {'; '.join(map(_place, unnamed))}"
+        )
+    names = [node.name for node in nodes]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PlanError(f"two operators are named {twice[0]!r}: with checkpoints every name must be its own")
+
+
+def default_name() -> str:
+    """Name a job after the program's file."""
+    program = Path(sys.argv[0] or "job").stem if sys.argv else "job"
+    return program if program and not program.startswith("-") else "job"
+
+
+def installed_version() -> str:
+    """Return this program's version, ``unknown`` in a checkout that was never installed."""
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:
+    changes: dict[str, Any] = {}
+    if (directory := options.get("checkpoint_dir")) is not None:
+        changes["directory"] = str(directory)
+    for option, field in (("checkpoint_interval", "interval_ms"), ("checkpoint_timeout", "timeout_ms")):
+        if option in options:
+            changes[field] = to_microseconds(options[option], option) // 1_000
+    if "retain_checkpoints" in options:
+        changes["retain"] = options["retain_checkpoints"]
+    if "directory" not in changes and changes:
+        raise OptionError(f"{next(key for key in _OWN[3:6] if key in options)} needs a checkpoint_dir")
+    return CheckpointOptions(**changes)
+
+
+def _restarts(options: Mapping[str, Any]) -> RestartOptions:
+    changes: dict[str, Any] = {}
+    if "restarts" in options:
+        changes["attempts"] = options["restarts"]
+    if "restart_delay" in options:
+        changes["first_delay_ms"] = to_microseconds(options["restart_delay"], "restart_delay") // 1_000
+    return RestartOptions(**changes)
+
+
+def _place(node: OperatorNode) -> str:
+    return f"{node.name} ({node.where})" if node.where else node.name

@@ -1,0 +1,143 @@
+"""The contract of page stores: where keyed state lies that does not fit in memory (engine design, section 6).
+
+Pages are values of bytes under keys of bytes; `rocksdb_store` keeps them in RocksDB, `simulated_page_store` on a disk
+with scripted faults. State that spills and checkpoints call it, one store for each operator instance.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.model.errors import OptionError
+
+DEFAULT_MEMORY_BYTES = 8 << 20
+SMALLEST_MEMORY_BYTES = 1 << 20
+SCAN_CHUNK_BYTES = 1 << 20
+
+Page = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class PageStoreStatistics:
+    """What a page store holds and did since it was opened; None where it is not measured.
+
+    ``bytes_on_disk`` counts files that deleted pages still occupy. ``memory_bytes`` is what it holds of its memory now:
+    pages not yet flushed and cached blocks. ``gets`` counts keys asked for, ``memory_hits`` those answered by pages
+    not yet flushed; cache hits and misses count blocks of the files, several or none for a get.
+    """
+
+    bytes_on_disk: int
+    memory_bytes: int
+    gets: int
+    memory_hits: int | None = None
+    cache_hits: int | None = None
+    cache_misses: int | None = None
+
+
+class PageStore(ABC):
+    """Pages of bytes under keys of bytes, in the order of their keys.
+
+    What was put is durable after `flush` and no earlier. Any thread may call, one call at a time (a scan is a call for
+    each page it yields). After a `StateIoError` or `StateCorruptionError` nothing that was not flushed may be relied
+    on: close the store and restore the last snapshot.
+
+    Every method raises:
+        StateCorruptionError: bytes on disk are not those that were written.
+        StateIoError: the disk failed or is full.
+        BugError: the store is closed.
+    """
+
+    @abstractmethod
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the page of each key, None where there is none; keys may repeat. Sorted keys are read faster."""
+
+    @abstractmethod
+    def put_many(self, pages: Sequence[Page]) -> None:
+        """Store pages, replacing those of the same key; of a key that repeats the last one counts.
+
+        Not atomic: after an error any of them may be stored.
+        """
+
+    @abstractmethod
+    def scan(self, start: bytes, end: bytes) -> Iterator[Page]:
+        """Yield the pages with start <= key < end, ascending by key; all of them, or an error in their midst.
+
+        Pages put or deleted while a scan is under way may or may not be seen by it.
+        """
+
+    @abstractmethod
+    def delete_range(self, start: bytes, end: bytes) -> None:
+        """Forget the pages with start <= key < end."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Return when everything put and deleted so far is durable."""
+
+    @abstractmethod
+    def snapshot(self, directory: Path) -> list[str]:
+        """Flush, and make ``directory``, which must not exist, a durable copy of the store.
+
+        Files are shared with the store (hard links) where they never change again, so they must not be written to.
+
+        Returns:
+            The names of the files in ``directory``, ascending; files of equal name and size of later snapshots of the
+            same store may still differ in content.
+
+        Raises:
+            BugError: ``directory`` exists.
+        """
+
+    @abstractmethod
+    def set_memory(self, memory_bytes: int) -> None:
+        """Change the memory for pages not yet flushed and cached blocks (with indexes and filters), at once.
+
+        Raises:
+            OptionError: it is less than 1 MB.
+        """
+
+    @abstractmethod
+    def statistics(self) -> PageStoreStatistics:
+        """Return what the store holds now and did since it was opened."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give files and memory back; what was not flushed may be lost or kept. Closing again does nothing."""
+
+
+class PageStores(ABC):
+    """A kind of page store: whoever is handed one opens stores without knowing what lies below."""
+
+    @abstractmethod
+    def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
+        """Open an empty store whose files lie in ``directory``, which is made if it is absent.
+
+        Raises:
+            BugError: ``directory`` holds a store.
+            OptionError: the memory is less than 1 MB.
+            StateIoError: the disk failed or is full.
+        """
+
+    @abstractmethod
+    def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
+        """Open the files of a snapshot, or of a store that was closed or whose process died.
+
+        ``directory`` belongs to the store from now on, so pass a copy of a snapshot that is to be kept. The caller has
+        compared every file with its digest: no seal covers all files together, and a snapshot cut in the wrong place
+        may open as a store without pages.
+
+        Raises:
+            OptionError: the memory is less than 1 MB.
+            StateCorruptionError: files are missing or are not those of a snapshot.
+            StateIoError: the disk failed or is full.
+        """
+
+
+def check_memory(memory_bytes: int) -> None:
+    """Refuse too little memory for a store.
+
+    Raises:
+        OptionError: it is less than 1 MB.
+    """
+    if memory_bytes < SMALLEST_MEMORY_BYTES:
+        raise OptionError(f"a page store was given {memory_bytes:,} bytes of memory; give it at least 1 MB.")
