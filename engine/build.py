@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from penstock.engine.dead_letter_output import DeadLetterOutput
 from penstock.engine.exchange import Broadcast, Forward, Hash, Output, Rebalance
 from penstock.engine.input_gate import GateInput, InputGate
 from penstock.engine.instance import Instance
+from penstock.engine.key_positions import KeyPositions
 from penstock.engine.operators.contract import (
     Clock,
     DeadLetters,
@@ -23,7 +25,10 @@ from penstock.engine.operators.contract import (
     asleep,
 )
 from penstock.engine.operators.registry import make_operator
+from penstock.engine.paging.paging import Paging
+from penstock.engine.restored import OperatorStart, Restored
 from penstock.engine.source_head import SourceAlignment, SourceHead
+from penstock.engine.source_positions import restored_partitions
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.transport.shared_rows import SharedRows
 from penstock.model.config import LoopOptions
@@ -33,10 +38,27 @@ from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
 from penstock.model.key_groups import assign
-from penstock.state.store import StateStore
+from penstock.state.image import StoreImage
+from penstock.state.store import Locate, StateStore
 
-StateFactory = Callable[[str, int], StateStore]
-"""Makes the state store of one operator instance from the operator's name and the instance's index."""
+StateFactory = Callable[[str, int, StoreImage], StateStore]
+"""Makes the state store of one operator instance from the operator's name, the instance's index and what it holds."""
+
+
+class MakeChannel(Protocol):
+    """Makes the channel from one instance to another; the simulator hands in its own."""
+
+    def __call__(
+        self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int, shared: SharedRows | None
+    ) -> Channel:
+        """Make one of an edge, by the indices of its instances; `Channel` says what the others are."""
+
+
+def local_channel(
+    edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int, shared: SharedRows | None
+) -> Channel:
+    """Make a channel inside one worker."""
+    return Channel(name, capacity_bytes, shared)
 
 
 @dataclass
@@ -67,13 +89,17 @@ def build(
     *,
     wake: Callable[[], None] = asleep,
     async_calls: MakeCalls = IoThread,
+    restored: Restored | None = None,
+    channel: MakeChannel = local_channel,
+    paging: Paging | None = None,
 ) -> Build:
-    """Make operators, channels and instances, and open the operators.
+    """Make operators, channels and instances, and open the operators; go on from ``restored``.
 
-    ``wake`` and ``async_calls`` are those of the operators' contexts. Nothing runs yet. When opening fails, what was
-    opened is aborted or closed before the error is raised.
+    With ``paging``, state that lies by keys need not fit in memory. ``wake`` and ``async_calls`` are those of the
+    operators' contexts. Nothing runs yet. When opening fails, what was opened is aborted or closed before the error is
+    raised.
     """
-    builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls)
+    builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls, restored, channel, paging)
     try:
         return builder.build()
     except BaseException:
@@ -94,7 +120,13 @@ class _Builder:
         dead_letters: DeadLetterWriter,
         wake: Callable[[], None],
         async_calls: MakeCalls,
+        restored: Restored | None,
+        channel: MakeChannel,
+        paging: Paging | None,
     ) -> None:
+        self._paging = paging
+        self._restored = restored
+        self._channel = channel
         self._graph = graph
         self._options = options
         self._clock = clock
@@ -123,10 +155,12 @@ class _Builder:
         name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port}"
         capacity = self._options.channel_bytes
         if edge.exchange == "forward":
-            return [Channel(f"{name} [{index}]", capacity) for index in range(producers)]
+            return [
+                self._channel(edge, index, index, f"{name} [{index}]", capacity, None) for index in range(producers)
+            ]
         shared = [SharedRows(self._options.batch_rows) if edge.exchange == "hash" else None for _ in range(receivers)]
         return [
-            Channel(f"{name} [{producer}, {receiver}]", capacity, shared[receiver])
+            self._channel(edge, producer, receiver, f"{name} [{producer}, {receiver}]", capacity, shared[receiver])
             for producer in range(producers)
             for receiver in range(receivers)
         ]
@@ -155,7 +189,8 @@ class _Builder:
     def _head(
         self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, letters: DeadLetterOutput | None
     ) -> SourceHead:
-        partitions = list(spec.source.partitions(task.parallelism))
+        positions = {} if self._restored is None else self._restored.positions(node.name)
+        partitions = restored_partitions(spec.source, task.parallelism, positions)
         return SourceHead(
             node.name,
             spec.source,
@@ -168,15 +203,17 @@ class _Builder:
             batch_rows=self._options.batch_rows,
             linger_ns=self._options.linger_ms * 1_000_000,
             idle_timeout_ns=self._options.idle_timeout_ms * 1_000_000,
+            positions=positions,
         )
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:
         node = self._graph.node(operator)
-        counters = self._counters(operator, index)
+        start = self._start(node, task, index)
+        counters = self._counters(operator, index, start)
         # The rows a source takes in are counted by its head.
         own = RowCounters() if isinstance(node.spec, SourceSpec) else counters
         letters = self._letters(operator)
-        made = self._operator(node, task, index, own, letters or self._dead_letters)
+        made = self._operator(node, task, index, start, own, letters or self._dead_letters)
         member = ChainNode(node.name, made, counters, letters=letters)
         for edge in self._graph.outgoing(operator):
             if edge.chained:
@@ -193,13 +230,45 @@ class _Builder:
             return None
         return DeadLetterOutput(self._dead_letters, self._clock, self._options.batch_rows)
 
+    def _start(self, node: OperatorNode, task: Task, index: int) -> OperatorStart:
+        if self._restored is None:
+            return OperatorStart()
+        if self._paging is not None and self._is_keyed(node):
+            return self._restored.paged_start_of(node.name, index)
+        return self._restored.start_of(node.name, index, self._owners(task.parallelism), self._is_keyed(node))
+
+    def _is_keyed(self, node: OperatorNode) -> bool:
+        edges = self._graph.incoming(node.id)
+        return bool(edges) and all(edge.keys for edge in edges)
+
+    def _locate(self, node: OperatorNode) -> tuple[Locate, ...]:
+        """Return, for each input of a keyed operator, where the keys of its rows lie."""
+        if not self._is_keyed(node):
+            return ()
+        edges = sorted(self._graph.incoming(node.id), key=lambda edge: edge.port)
+        return tuple(
+            KeyPositions(edge.keys, self._graph.node(edge.producer).outputs[edge.output].fields, node.name)
+            for edge in edges
+        )
+
     def _operator(
-        self, node: OperatorNode, task: Task, index: int, counters: RowCounters, dead_letters: DeadLetters
+        self,
+        node: OperatorNode,
+        task: Task,
+        index: int,
+        start: OperatorStart,
+        counters: RowCounters,
+        dead_letters: DeadLetters,
     ) -> Operator:
         inputs = [self._graph.node(edge.operator).outputs[edge.output] for edge in node.inputs]
-        operator = make_operator(node.spec, inputs, node.name)
-        store = self._state(node.name, index)
-        self._build.stores.setdefault(node.id, []).append(store)
+        operator: Operator
+        if self._paging is not None and self._is_keyed(node):
+            operator = self._paging.operator(
+                lambda: make_operator(node.spec, inputs, node.name), node.name, index, start.sources
+            )
+        else:
+            operator = make_operator(node.spec, inputs, node.name)
+        store = self._state(node.name, index, start.image)
         self.opened.append(operator)
         operator.open(
             OperatorContext(
@@ -215,8 +284,11 @@ class _Builder:
                 seed=_seed(self._options.seed, node.name, index),
                 wake=self._wake,
                 async_calls=self._async_calls,
+                restored=start.notes,
+                locate=self._locate(node),
             )
         )
+        self._build.stores.setdefault(node.id, []).append(operator.context.state)
         return operator
 
     def _output(self, edge: Edge, task: Task, index: int) -> Output:
@@ -239,10 +311,12 @@ class _Builder:
     def _owners(self, instances: int) -> NDArray[np.int32]:
         return assign(max(self._options.key_groups, instances), instances)
 
-    def _counters(self, operator: OperatorId, index: int) -> RowCounters:
+    def _counters(self, operator: OperatorId, index: int, start: OperatorStart | None = None) -> RowCounters:
         per_instance = self._build.counters.setdefault(operator, [])
         while len(per_instance) <= index:
             per_instance.append(RowCounters())
+        if start is not None and start.counters is not None:
+            per_instance[index].add(start.counters)
         return per_instance[index]
 
 

@@ -4,7 +4,7 @@ One session serves one attempt after the other (`recovering`); writing happens i
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.engine import checkpoint_events as ev
 from penstock.engine.background import Background
@@ -14,14 +14,17 @@ from penstock.engine.cuts import InstanceCut
 from penstock.engine.elements import Barrier
 from penstock.engine.operators.contract import Clock
 from penstock.engine.restored import Restored
+from penstock.engine.savepoint_requests import SavepointRequests
 from penstock.engine.snapshots import Snapshots
 from penstock.model.connectors import Sink
-from penstock.model.errors import RetryableError
+from penstock.model.errors import PenstockError, RetryableError
 from penstock.model.failpoints import failpoint
 from penstock.model.job_graph import SinkSpec
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import Manifest
 from penstock.state.checkpoint_values import Retained, Traffic
+
+_T = TypeVar("_T")
 
 
 class CheckpointSession:
@@ -44,6 +47,9 @@ class CheckpointSession:
         """Set when the attempt must end: a sink could not commit."""
         self.traffic = Traffic()
         self.durations_ns: list[int] = []
+        self.savepoints = SavepointRequests()
+        self.stop_savepoint: str | None = None
+        """The name of a savepoint to keep of the last checkpoint when the job is stopped."""
         self._snapshots = snapshots
         self._background = background
         self._clock = clock
@@ -52,6 +58,7 @@ class CheckpointSession:
         self._sinks: dict[str, Sink] = {}
         self._receipts: dict[str, list[tuple[int, Any]]] = {}
         self._manifests: dict[int, Manifest] = {}
+        self._cuts: list[InstanceCut] = []
         self._began_ns = 0
 
     def started(self, build: Build, attempt: int, restored: Restored | None) -> None:
@@ -86,6 +93,8 @@ class CheckpointSession:
     def turn(self) -> None:
         """Take in what was answered, and begin or give up a checkpoint if it is time."""
         self._background.collect()
+        for name in self.savepoints.take():
+            self.request(savepoint=name)
         now_ns = self._clock.monotonic_ns()
         due_ns = self.coordinator.due_ns()
         if due_ns is not None and due_ns <= now_ns:
@@ -97,6 +106,11 @@ class CheckpointSession:
 
     def request(self, *, savepoint: str | None = None, then_stop: bool = False) -> None:
         """Ask for a checkpoint soon."""
+        if then_stop and savepoint is None:
+            savepoint = self.stop_savepoint
+        if savepoint is not None and self.savepoints.is_saved(savepoint):
+            # By an attempt that failed before it came to stop.
+            savepoint = None
         self._on(ev.Requested(savepoint, then_stop))
 
     def drain(self) -> None:
@@ -119,6 +133,7 @@ class CheckpointSession:
         return self.coordinator.statistics()
 
     def _cut(self, cut: InstanceCut, *, ended: bool) -> None:
+        self._cuts.append(cut)
         for operator in cut.operators:
             if operator.receipt is not None:
                 self._receipts[operator.operator].append((cut.epoch, operator.receipt))
@@ -142,10 +157,14 @@ class CheckpointSession:
             case ev.CommitSinks():
                 self._commit(command)
             case ev.AbortEpoch():
+                for cut in self._cuts:
+                    cut.release()
+                self._cuts.clear()
                 self._manifests.pop(command.epoch, None)
                 self.repository.abandon(command.epoch)
+                failpoint("checkpoint.abandoned")
             case ev.RetainCheckpoints():
-                self._background.submit(lambda: self.repository.retain(command.count), _retained)
+                self._retain(command)
             case ev.EndSources():
                 self._end_sources(command)
             case ev.Stop():
@@ -154,9 +173,11 @@ class CheckpointSession:
     def _inject(self, command: ev.InjectBarrier) -> None:
         assert self._build is not None
         self._began_ns = self._clock.monotonic_ns()
+        failpoint("checkpoint.barriers.before")
         for instance in self._build.instances:
             if instance.name in command.sources:
                 instance.inject(Barrier(command.epoch), last=command.last)
+        failpoint("checkpoint.barriers.after")
 
     def _end_sources(self, command: ev.EndSources) -> None:
         assert self._build is not None
@@ -168,7 +189,15 @@ class CheckpointSession:
         cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
         receipts = {name: [receipt for _, receipt in known] for name, known in self._receipts.items() if known}
         epoch = command.epoch
+        # From here on the upload lets go of them.
+        self._cuts.clear()
         failpoint("checkpoint.before_upload")
+
+        def work() -> Manifest:
+            failpoint("checkpoint.uploading")
+            manifest = self._snapshots.upload(epoch, cuts, receipts)
+            failpoint("checkpoint.uploaded")
+            return manifest
 
         def answer(manifest: Manifest | None, error: BaseException | None) -> None:
             if manifest is None:
@@ -177,7 +206,7 @@ class CheckpointSession:
             self._manifests[epoch] = manifest
             self._on(ev.UploadFinished(epoch))
 
-        self._background.submit(lambda: self._snapshots.upload(epoch, cuts, receipts), answer)
+        self._background.submit(work, answer)
 
     def _publish(self, command: ev.Publish) -> None:
         manifest = self._manifests.pop(command.epoch)
@@ -185,7 +214,7 @@ class CheckpointSession:
         def work() -> Traffic:
             traffic = _until_known(lambda: self.repository.publish(manifest))
             if command.savepoint is not None:
-                self.repository.save(command.savepoint, manifest)
+                self._save(command.savepoint, manifest)
             return traffic
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
@@ -197,6 +226,26 @@ class CheckpointSession:
             self._on(ev.Published(command.epoch))
 
         self._background.submit(work, answer)
+
+    def _save(self, name: str, manifest: Manifest) -> None:
+        """Write a savepoint; what goes wrong with it is told to whoever asked, the checkpoint is there all the same."""
+        try:
+            _until_known(lambda: self._save_once(name, manifest))
+        except PenstockError as error:
+            self.savepoints.failed(name, error)
+        else:
+            self.savepoints.saved(name, manifest.epoch)
+
+    def _save_once(self, name: str, manifest: Manifest) -> None:
+        if name not in self.repository.savepoints() or self.repository.savepoint(name).manifest != manifest:
+            self.repository.save(name, manifest)
+
+    def _retain(self, command: ev.RetainCheckpoints) -> None:
+        def work() -> Retained:
+            failpoint("checkpoint.retain.before")
+            return self.repository.retain(command.count)
+
+        self._background.submit(work, _retained)
 
     def _commit(self, command: ev.CommitSinks) -> None:
         epoch, attempt = command.epoch, command.attempt
@@ -210,6 +259,7 @@ class CheckpointSession:
             failpoint("checkpoint.before_commit")
             for name, receipts in due.items():
                 sinks[name].commit(epoch, receipts)
+                failpoint("checkpoint.between_commits")
             failpoint("checkpoint.after_commit")
 
         def answer(result: None, error: BaseException | None) -> None:
@@ -221,12 +271,13 @@ class CheckpointSession:
                 return
             for name, known in self._receipts.items():
                 self._receipts[name] = [item for item in known if item[0] > epoch]
+            self.savepoints.committed(epoch)
             self._on(ev.Committed(epoch, attempt))
 
         self._background.submit(work, answer)
 
 
-def _until_known(publish: Callable[[], Traffic], tries: int = 5) -> Traffic:
+def _until_known(publish: Callable[[], _T], tries: int = 5) -> _T:
     """Publish again as long as it is not known whether it was done; publishing twice is as once."""
     for _ in range(tries - 1):
         try:

@@ -7,22 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 from penstock.engine.chain import ChainNode
-from penstock.engine.operators.contract import Notes
+from penstock.engine.operators.contract import Notes, OperatorContext
 from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.paging.bucket_store import part_of
+from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.source_head import SourceHead
 from penstock.state.image import Part
-from penstock.state.store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCut:
     """One operator instance at the cut.
 
-    ``part`` is what its store holds (None: nothing was opened), ``positions`` where a source's partitions go on,
-    ``receipt`` what a sink's writer prepared, ``counters`` its `RowCounters` by name.
+    ``part`` is what its store holds (None: nothing was opened), ``pages`` stands for it when it is paged;
+    ``positions`` where a source's partitions go on, ``receipt`` what a sink's writer prepared, ``counters`` its
+    `RowCounters` by name, ``key_groups`` the ranges it owned.
     """
 
     operator: str
@@ -30,8 +33,10 @@ class OperatorCut:
     notes: Notes
     counters: Mapping[str, int]
     part: Part | None = field(default=None, repr=False)
+    pages: PagesCut | None = field(default=None, repr=False)
     positions: Mapping[str, Any] | None = None
     receipt: Any = None
+    key_groups: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,12 @@ class InstanceCut:
     instance: str
     epoch: int
     operators: tuple[OperatorCut, ...]
+
+    def release(self) -> None:
+        """Let go of what the cut keeps from being changed; after it was written, or when it will not be."""
+        for operator in self.operators:
+            if operator.pages is not None:
+                operator.pages.release()
 
 
 def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | None) -> OperatorCut:
@@ -52,20 +63,29 @@ def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | Non
             # It has ended: no barrier came.
             operator.prepare(epoch)
         receipt = operator.take_receipt(epoch)
+    part, pages = None, None
+    notes = dict(operator.notes())
+    if isinstance(operator, PagedOperator):
+        cut = operator.cut()
+        notes |= cut.notes
+        part, pages = cut.part, cut.pages
+    else:
+        part = part_of(operator.context.state)
     return OperatorCut(
         operator=node.name,
         instance=index,
-        notes=dict(operator.notes()),
+        notes=notes,
         counters=node.counters.as_dict(),
-        part=part_of(operator.context.state),
+        part=part,
+        pages=pages,
         positions=None if head is None else head.positions(),
         receipt=receipt,
+        key_groups=_owned_groups(operator.context),
     )
 
 
-def part_of(store: StateStore) -> Part | None:
-    """Return what a store holds, None if nothing was ever opened in it."""
-    batches: dict[str, list[pa.RecordBatch]] = {}
-    for name, rows in store.contents():
-        batches.setdefault(name, []).append(rows)
-    return Part(batches) if batches else None
+def _owned_groups(context: OperatorContext) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of key groups that an instance owns, half-open."""
+    groups = np.flatnonzero(context.key_groups == context.instance)
+    runs = np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1)
+    return tuple((int(run[0]), int(run[-1]) + 1) for run in runs if run.size)

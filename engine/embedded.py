@@ -9,17 +9,23 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from penstock.engine.async_calls import IoThread, MakeCalls
-from penstock.engine.build import Build, build
+from penstock.engine.build import Build, StateFactory, build
+from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.freed_memory import keep_freed_memory
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
 from penstock.engine.operators.contract import Clock
-from penstock.engine.worker import Done, Waiting, Worker
+from penstock.engine.paging.bucket_store import PagingOptions
+from penstock.engine.paging.paging import Paging
+from penstock.engine.restored import Restored
+from penstock.engine.worker import Done, Outcome, Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
+from penstock.state.rocksdb_store import RocksDbStores
 from penstock.state.store import StateStore
 
 LONGEST_WAIT_S = 0.05
@@ -41,8 +47,13 @@ class EmbeddedJob:
         clock: Clock | None = None,
         dead_letters: DeadLetterWriter | None = None,
         async_calls: MakeCalls = IoThread,
+        restored: Restored | None = None,
+        checkpoints: CheckpointSession | None = None,
+        attempt: int = 1,
     ) -> None:
         """Build and open everything; nothing runs yet. Tests hand in another clock, and who makes async calls.
+
+        The job goes on from ``restored``, and its instances take part in ``checkpoints`` under this attempt.
 
         Raises:
             PlanError: an operator does not fit its inputs.
@@ -57,9 +68,16 @@ class EmbeddedJob:
             self._clock,
             _state_factory(options),
             self._dead_letters,
-            wake=self._wake,
+            wake=self.wake,
             async_calls=async_calls,
+            restored=restored,
+            paging=_paging(options, directory, checkpoints),
         )
+        if restored is not None:
+            restored.close()
+        self._checkpoints = checkpoints
+        if checkpoints is not None:
+            checkpoints.started(self.build, attempt, restored)
         self.worker = Worker(self.build.instances, self._clock)
         self._started_ns = self._clock.monotonic_ns()
         self._ended_ns: int | None = None
@@ -95,25 +113,47 @@ class EmbeddedJob:
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
-        now_ns = self._clock.monotonic_ns() if self._ended_ns is None else self._ended_ns
-        return read_metrics(self.name, self.build, self._started_ns, now_ns)
+        now_ns, wall_us = self._clock.monotonic_ns(), self._clock.wall_us()
+        if self._ended_ns is not None:
+            now_ns, wall_us = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000
+        return read_metrics(self.name, self.build, self._started_ns, now_ns, wall_us)
 
     def _turn(self, progress: Progress | None) -> None:
         report_ns = self._clock.monotonic_ns()
         while True:
             outcome = self.worker.step()
-            if isinstance(outcome, Done):
+            if self._checkpoints is not None and self._checkpointed(self._checkpoints, outcome):
+                return
+            if isinstance(outcome, Done) and self._checkpoints is None:
                 return
             if self._stop is not None:
                 drain, self._stop = self._stop, None
                 self._request_stop(drain)
-            elif isinstance(outcome, Waiting):
-                self._wait(outcome.until_ns)
+            elif not isinstance(outcome, Ran):
+                self._wait(outcome.until_ns if isinstance(outcome, Waiting) else None)
             if progress is not None and self._clock.monotonic_ns() - report_ns > 200_000_000:
                 report_ns = self._clock.monotonic_ns()
                 progress(self.metrics())
 
-    def _wake(self) -> None:
+    def _checkpointed(self, checkpoints: CheckpointSession, outcome: Outcome) -> bool:
+        """Let checkpoints go on; return whether the last one is committed.
+
+        Raises:
+            PenstockError: a sink could not commit.
+        """
+        checkpoints.turn()
+        if checkpoints.failure is not None:
+            raise checkpoints.failure
+        if checkpoints.stopped is not None:
+            self.drained = checkpoints.stopped.ended
+            return True
+        if isinstance(outcome, Waiting | Done):
+            # A source that was given a barrier can run.
+            for instance in self.build.instances:
+                self.worker.touch(instance)
+        return False
+
+    def wake(self) -> None:
         """Let the loop look again; from any thread, once it runs."""
         self.worker.wake()
         # One entry is enough: whoever takes it steps the loop before waiting again.
@@ -128,6 +168,12 @@ class EmbeddedJob:
             self._wakened.get(timeout=seconds)
 
     def _request_stop(self, drain: bool) -> None:
+        if self._checkpoints is not None:
+            if drain:
+                self._checkpoints.drain()
+            else:
+                self._checkpoints.request(then_stop=True)
+            return
         self.drained = drain
         for instance in self.build.instances:
             if instance.head is not None:
@@ -138,7 +184,11 @@ class EmbeddedJob:
         for head in self.build.heads():
             head.close()
         for operator in self.build.operators():
-            operator.close()
+            if self._checkpoints is not None and not self.drained:
+                # What came after the last barrier comes again.
+                operator.abort()
+            else:
+                operator.close()
         self._dead_letters.close()
 
     def _abort(self, error: BaseException) -> None:
@@ -152,8 +202,15 @@ class EmbeddedJob:
                 error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
 
 
-def _state_factory(options: LoopOptions) -> Callable[[str, int], StateStore]:
-    def make(operator: str, instance: int) -> StateStore:
-        return MemoryStore(operator, options.state_bytes)
+def _paging(options: LoopOptions, directory: Path, checkpoints: CheckpointSession | None) -> Paging | None:
+    """Page the state of jobs that bound it or take checkpoints; without either it stays in memory as it is."""
+    if options.state_bytes is None and checkpoints is None:
+        return None
+    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), directory / "state")
+
+
+def _state_factory(options: LoopOptions) -> StateFactory:
+    def make(operator: str, instance: int, image: StoreImage) -> StateStore:
+        return MemoryStore(operator, options.state_bytes, image)
 
     return make

@@ -1,17 +1,27 @@
 """One task instance: an input (a gate or a source), a chain of operators, and one step at a time."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from penstock.engine.accounting import Accounting, Activity
 from penstock.engine.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
+from penstock.engine.cuts import InstanceCut, cut_operator
 from penstock.engine.elements import Barrier, Batch, Element, EndOfStream
 from penstock.engine.exchange import Output
 from penstock.engine.input_gate import InputGate
 from penstock.engine.operators.contract import Clock, Operator
 from penstock.engine.source_head import SourceAlignment, SourceHead
+from penstock.model.failpoints import failpoint
 
 PATIENCE_NS = 20_000_000
 """How long an instance with little to do lets others go first."""
+
+
+class OnCut(Protocol):
+    """Whoever takes checkpoints."""
+
+    def __call__(self, cut: InstanceCut, *, ended: bool) -> None:
+        """Take the cut at a barrier, or what is left when the instance has ``ended``."""
 
 
 class Instance:
@@ -42,7 +52,12 @@ class Instance:
         self._full: Room | None = None
         self._outputs = tuple(root.outputs())
         self._nodes = tuple(root.walk())
+        self.on_cut: OnCut | None = None
+        """Takes what the instance contributes to a checkpoint, and once more when it has ended."""
         self._barriers: list[Barrier] = []
+        self._last_barrier = False
+        self._paused = False
+        self._delivered = 0
         self._patient_since_ns: int | None = None
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self._nodes]
@@ -64,9 +79,11 @@ class Instance:
         """The operators of the chain."""
         return self._nodes
 
-    def inject(self, barrier: Barrier) -> None:
-        """Let a source instance send a barrier before it reads on."""
+    def inject(self, barrier: Barrier, *, last: bool = False) -> None:
+        """Let a source instance send a barrier before it reads on; after the ``last`` one it reads nothing."""
         self._barriers.append(barrier)
+        self._last_barrier |= last
+        failpoint("instance.barrier.injected")
 
     def activity(self, now_ns: int) -> Activity:
         """Say what the instance would do with the core now: CORE_WAIT means it can step.
@@ -96,7 +113,7 @@ class Instance:
         if self.done:
             return None
         times = [due for operator in self._timed if (due := operator.timer_ns()) is not None]
-        if self.head is not None:
+        if self.head is not None and not self._paused:
             times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
         return min((due for due in times if due > now_ns), default=None)
 
@@ -139,6 +156,8 @@ class Instance:
         assert self.head is not None
         if self._barriers:
             return True
+        if self._paused:
+            return False
         due_ns = self.head.linger_ns()
         return self._may_poll(self.head, now_ns) or (due_ns is not None and due_ns <= now_ns)
 
@@ -164,7 +183,14 @@ class Instance:
             return
         assert self.head is not None
         while self._barriers:
+            for element in self.head.cut():
+                yield from send_letters(self.root)
+                yield from self._push(0, element)
+            yield from send_letters(self.root)
             yield from self._push(0, self._barriers.pop(0))
+            self._paused |= self._last_barrier and not self._barriers
+        if self._paused:
+            return
         for element in self.head.poll() if self._may_poll(self.head, now_ns) else self.head.leave():
             yield from send_letters(self.root)
             yield from self._push(0, element)
@@ -172,5 +198,22 @@ class Instance:
 
     def _push(self, port: int, element: Element) -> Iterator[Room]:
         yield from push(self.root, port, element)
-        if isinstance(element, EndOfStream):
+        if isinstance(element, Barrier):
+            self._delivered = element.epoch
+            failpoint("instance.barrier.passed")
+            self._cut(element.epoch, ended=False)
+        elif isinstance(element, EndOfStream):
             self.done = True
+            failpoint("instance.ended")
+            self._cut(self._delivered + 1, ended=True)
+
+    def _cut(self, epoch: int, *, ended: bool) -> None:
+        if self.on_cut is None:
+            return
+        heads = [self.head] + [None] * (len(self._nodes) - 1)
+        operators = tuple(
+            cut_operator(node, self.index, epoch, head) for node, head in zip(self._nodes, heads, strict=True)
+        )
+        failpoint("instance.cut.taken")
+        self.on_cut(InstanceCut(self.name, epoch, operators), ended=ended)
+        failpoint("instance.cut.reported")

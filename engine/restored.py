@@ -3,19 +3,27 @@
 The state of an operator follows its name. `build` asks for what each instance begins with.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.operators.contract import Notes, RowCounters
+from penstock.engine.paging.bucket import BucketSource
+from penstock.engine.paging.bucket_pages import headers, read_bucket
+from penstock.engine.paging.ring import span_of_groups
 from penstock.engine.part_files import decode_part
 from penstock.model.errors import UserError
 from penstock.model.key_groups import key_groups_at
+from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest
 from penstock.state.image import EMPTY, Chosen, Part, StoreImage
+from penstock.state.page_store import PageStore, PageStores
 from penstock.state.store import Positions
 
 Owners = NDArray[np.int32]
@@ -26,20 +34,41 @@ STATE_FILE = "state"
 
 @dataclass(frozen=True, slots=True)
 class OperatorStart:
-    """What one operator instance begins with."""
+    """What one operator instance begins with: an image, or ``sources`` if it is paged."""
 
     image: StoreImage = EMPTY
     notes: tuple[Notes, ...] = ()
     counters: RowCounters | None = None
+    sources: tuple[BucketSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """The files of one checkpoint or savepoint of a repository."""
+
+    repository: CheckpointRepository
+    savepoint: str | None = None
+
+    def read(self, entry: FileEntry) -> bytes:
+        """Return the bytes of a file."""
+        return self.repository.read(entry, self.savepoint)
+
+    def fetch(self, entry: FileEntry, local_path: Path) -> None:
+        """Copy a file."""
+        self.repository.fetch(entry, local_path, self.savepoint)
 
 
 class Restored:
     """A checkpoint, verified, and how to read its files."""
 
-    def __init__(self, manifest: Manifest, read: Callable[[FileEntry], bytes]) -> None:
-        """Read state when it is asked for."""
+    def __init__(self, manifest: Manifest, files: LoadedFiles, directory: Path, page_stores: PageStores) -> None:
+        """Read state when it is asked for; page stores are opened below ``directory``, which goes with `close`."""
         self.manifest = manifest
-        self._read = read
+        self._files = files
+        self._directory = directory
+        self._page_stores = page_stores
+        self._opened: list[PageStore] = []
+        self._known: dict[tuple[str, int], tuple[BucketSource, ...]] = {}
         self._instances: dict[str, list[InstanceEntry]] = {}
         for entry in manifest.instances:
             self._instances.setdefault(entry.operator, []).append(entry)
@@ -54,6 +83,21 @@ class Restored:
     def operators(self) -> frozenset[str]:
         """Return the names of the operators, sources and sinks that the checkpoint knows."""
         return frozenset(self.manifest.parallelism)
+
+    def paged_start_of(self, operator: str, instance: int) -> OperatorStart:
+        """Return what an instance of a paged operator begins with: all of the operator's buckets, to choose from."""
+        before = self._instances.get(operator, [])
+        sources = tuple(source for entry in before for source in self._sources_of(entry))
+        notes = tuple(entry.unpacked_notes() for entry in before)
+        return OperatorStart(notes=notes, counters=self._counters(operator, instance), sources=sources)
+
+    def close(self) -> None:
+        """Close the page stores that were opened and remove their files; every instance has begun."""
+        for pages in self._opened:
+            pages.close()
+        self._opened.clear()
+        self._known.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def start_of(self, operator: str, instance: int, owners: Owners, keyed: bool) -> OperatorStart:
         """Return what an instance begins with; ``owners[g]`` is the instance that owns key group g now.
@@ -93,7 +137,36 @@ class Restored:
     def _part(self, entry: InstanceEntry) -> Part | None:
         where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
         files = [file for file in entry.files if file.name == STATE_FILE]
-        return decode_part(self._read(files[0]), where) if files else None
+        return decode_part(self._files.read(files[0]), where) if files else None
+
+    def _sources_of(self, entry: InstanceEntry) -> tuple[BucketSource, ...]:
+        key = (entry.operator, entry.instance)
+        if key not in self._known:
+            paged = any(file.name != STATE_FILE for file in entry.files)
+            self._known[key] = tuple(self._paged_sources(entry) if paged else self._image_sources(entry))
+        return self._known[key]
+
+    def _image_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
+        size = sum(file.bytes for file in entry.files)
+        load = cache(lambda: self._part(entry))
+        for first, end in entry.key_groups:
+            span = span_of_groups(first, end, self.manifest.key_groups)
+            yield BucketSource(span, size, entry.unpacked_notes(), load)
+
+    def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
+        directory = self._directory / f"{len(self._opened)}"
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in entry.files:
+            self._files.fetch(file, directory / file.name)
+        pages = self._page_stores.restore(directory)
+        self._opened.append(pages)
+        for header in headers(pages):
+            load = partial(_bucket_part, pages, header.low)
+            yield BucketSource(header.span, header.image_bytes, header.notes, load)
+
+
+def _bucket_part(pages: PageStore, low: int) -> Part | None:
+    return read_bucket(pages, low).part
 
 
 def check_names(restored: Restored, names: frozenset[str], *, may_drop: bool) -> None:

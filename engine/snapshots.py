@@ -1,10 +1,14 @@
 """From the cuts of all instances to a checkpoint in the repository. Runs beside the worker loop (engine.md 7)."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from penstock.engine.cuts import InstanceCut, OperatorCut
+from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.part_files import encode_part
 from penstock.engine.restored import STATE_FILE
 from penstock.state.checkpoint import CheckpointRepository
@@ -24,20 +28,32 @@ class Snapshots:
         key_groups: int,
         version: str,
         wall_us: Callable[[], int],
+        directory: Path,
     ) -> None:
-        """Write checkpoints of ``job`` to the repository; ``version`` is this program's."""
+        """Write checkpoints of ``job`` to the repository; ``version`` is this program's.
+
+        Copies of page stores lie below ``directory`` while they are uploaded.
+        """
+        self._directory = directory
         self._repository = repository
         self._job = job
         self._key_groups = key_groups
         self._version = version
         self._wall_us = wall_us
 
-    def upload(self, epoch: int, cuts: Iterable[InstanceCut], receipts: Receipts) -> Manifest:
+    def upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> Manifest:
         """Bring the state of all instances to the repository; return the manifest to publish.
 
         Raises:
             RetryableError: the storage failed.
         """
+        try:
+            return self._upload(epoch, cuts, receipts)
+        finally:
+            for cut in cuts:
+                cut.release()
+
+    def _upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> Manifest:
         self._repository.begin(epoch)
         operators = sorted(
             (operator for cut in cuts for operator in cut.operators), key=lambda cut: (cut.operator, cut.instance)
@@ -59,7 +75,24 @@ class Snapshots:
         files: tuple[FileEntry, ...] = ()
         if cut.part is not None:
             files = (self._repository.add_file(epoch, STATE_FILE, encode_part(cut.part)),)
-        return InstanceEntry(operator=cut.operator, instance=cut.instance, files=files, notes=pack_notes(cut.notes))
+        elif cut.pages is not None:
+            files = self._add_pages(epoch, cut, cut.pages)
+        return InstanceEntry(
+            operator=cut.operator,
+            instance=cut.instance,
+            key_groups=cut.key_groups,
+            files=files,
+            notes=pack_notes(cut.notes),
+        )
+
+    def _add_pages(self, epoch: int, cut: OperatorCut, pages: PagesCut) -> tuple[FileEntry, ...]:
+        directory = self._directory / f"epoch-{epoch}-{cut.instance}-{blake2b(cut.operator.encode()).hexdigest()[:16]}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return tuple(self._repository.add_file(epoch, path.name, path) for path in pages.write(directory))
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _sources(operators: Iterable[OperatorCut]) -> Iterable[SourceEntry]:

@@ -4,10 +4,11 @@ Source partitions are read side by side in event time, and `SourceAlignment` kee
 job within one batch of each other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from penstock.engine.connectors.normalise import Normaliser
@@ -22,6 +23,7 @@ from penstock.engine.elements import (
 )
 from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters, chunks
 from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
 from penstock.engine.watermark import WatermarkMerge
 from penstock.model.connectors import NOTHING, Read, Reader, Source
 from penstock.model.errors import RetryableError
@@ -43,6 +45,7 @@ class Partition:
 
     name: str
     reader: Reader
+    normaliser: Normaliser
     latest_us: int = START_OF_TIME_US
     ended: bool = False
     idle: bool = False
@@ -77,9 +80,12 @@ class SourceHead:
         batch_rows: int,
         linger_ns: int,
         idle_timeout_ns: int,
-        positions: dict[str, Any] | None = None,
+        positions: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open a reader per partition, at its position if one is given."""
+        """Open a reader per partition, at its position if `positions` of this or of other instances gave one.
+
+        The watermark goes on from where it was, and is said again by the first poll, as channels are new.
+        """
         self.name = name
         self.counters = counters
         self._source = source
@@ -90,17 +96,18 @@ class SourceHead:
         self._batch_rows = batch_rows
         self._linger_ns = linger_ns
         self._idle_timeout_ns = idle_timeout_ns
-        self._normaliser = Normaliser(source.schema, time.name if time else None)
-        known = positions or {}
+        known = read_positions(name, partitions, positions)
         self._partitions: list[Partition] = []
         self._closed = False
         try:
             for item in partitions:
-                self._partitions.append(Partition(item, source.open(item, known.get(item))))
+                self._partitions.append(self._open(item, known.get(item)))
         except BaseException:
             self.close()
             raise
         self._merge = WatermarkMerge(len(self._partitions))
+        self._merge.time_us = merged_us(known.values())
+        self._says_again = self._merge.time_us not in (START_OF_TIME_US, END_OF_TIME_US)
         self._gathered = Gathered()
         self._said_idle = False
         self._stopping: EndOfStream | None = None
@@ -146,9 +153,18 @@ class SourceHead:
         """Return when rows that wait for more of them have waited long enough, None when there are none."""
         return self._gathered.since_ns + self._linger_ns if self._gathered.rows else None
 
+    def cut(self) -> Iterator[Element]:
+        """Let everything that was read leave, and its watermark; `positions` afterwards is just behind it."""
+        now_ns = self._clock.monotonic_ns()
+        yield from self._flush(now_ns, force=True)
+        yield from self._watermark(now_ns)
+
     def positions(self) -> dict[str, Any]:
-        """Return where every partition continues."""
-        return {item.name: item.reader.position() for item in self._partitions}
+        """Return where every partition continues, in bytes and in event time, as JSON-able data.
+
+        Rows that were gathered and have not left are behind it: ask after `cut`.
+        """
+        return {item.name: msgspec.to_builtins(self._position(item)) for item in self._partitions}
 
     def poll(self) -> Iterator[Element]:
         """Read once from the partition that is furthest behind and yield what follows from it."""
@@ -176,6 +192,19 @@ class SourceHead:
         for item in partitions:
             item.reader.close()
 
+    def _open(self, name: str, known: PartitionPosition | None) -> Partition:
+        time = self._time.name if self._time else None
+        if known is None:
+            return Partition(name, self._source.open(name, None), Normaliser(self._source.schema, time))
+        normaliser = Normaliser(self._source.schema, time, known.rows)
+        if known.ended:
+            return Partition(name, EndedReader(known.at), normaliser, known.latest_us, ended=True)
+        return Partition(name, self._source.open(name, known.at), normaliser, known.latest_us)
+
+    def _position(self, item: Partition) -> PartitionPosition:
+        at = item.reader.position()
+        return PartitionPosition(at, item.latest_us, self._merge.time_us, item.ended, item.normaliser.rows)
+
     def _ask(self, partition: Partition, now_ns: int) -> Read:
         """Read from a partition; a failure that may pass is as if nothing were there, for a while."""
         try:
@@ -195,7 +224,7 @@ class SourceHead:
         if read.rows is not None and read.rows.num_rows:
             rows = read.rows.num_rows
             self.counters.rows_in += rows
-            good, rejected = self._normaliser.normalise(read.rows)
+            good, rejected = partition.normaliser.normalise(read.rows)
             if rejected:
                 self.counters.dead_lettered += len(rejected)
                 self._dead_letters.reject_raw(self.name, rejected)
@@ -253,7 +282,7 @@ class SourceHead:
         """Advance the merged watermark: every partition's row was gathered and has left before it."""
         if self._time is None:
             return
-        advanced = False
+        advanced, self._says_again = self._says_again, False
         for index, item in enumerate(self._partitions):
             if item.ended:
                 advanced |= self._merge.advance(index, END_OF_TIME_US)

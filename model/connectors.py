@@ -91,7 +91,18 @@ class Source(ABC):
 
     @abstractmethod
     def open(self, partition: str, position: Any | None) -> Reader:
-        """Start reading a partition at a position that `Reader.position` returned (None: at its beginning)."""
+        """Start reading a partition at a position that `Reader.position` returned (None: at its beginning).
+
+        Raises:
+            UserError: what was read until the position is no longer there, or no longer the same.
+        """
+
+    def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
+        """Name the partitions that came after a job began with the partitions ``known``, which it reads for life.
+
+        Asked after a restore, whatever the parallelism is now; these begin at their beginning. The default has none.
+        """
+        return ()
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "Source":
         """Return a source that reads only these columns and may leave out rows for which the predicate is not true.
@@ -123,6 +134,15 @@ class Writer(ABC):
     def flush(self) -> None:
         """Make everything written so far visible, as far as the sink can."""
 
+    def prepare(self, epoch: int) -> Any:
+        """Bring what was written since the last barrier to where a crash does not lose it, but nobody sees it yet.
+
+        Called at the barrier of checkpoint ``epoch``, with ever greater epochs, in jobs that take checkpoints. Returns
+        a receipt, JSON-able data that the checkpoint keeps and `Sink.commit` gets. The default flushes: its rows come
+        again after a restart.
+        """
+        self.flush()
+
     def close(self) -> None:
         """Finish: the input has ended or the job was stopped. Everything written must be there afterwards."""
 
@@ -131,11 +151,51 @@ class Writer(ABC):
 
 
 class Sink(ABC):
-    """Where rows go."""
+    """Where rows go.
+
+    In a job that takes checkpoints the plan asks a ``transactional`` sink for a copy `with_checkpoints`. Of that,
+    `recover` is called before any writer is opened, at every start; then writers `Writer.prepare` at barriers, and
+    `commit` follows when the checkpoint is complete. `recover` and `commit` are never called at the same time.
+    """
+
+    transactional: bool = False
+    """Whether rows become visible exactly once in jobs that take checkpoints; otherwise some may come again."""
 
     @abstractmethod
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Open the writer of one instance. ``schema`` is what `Writer.write` will receive."""
+
+    def check_transactional(self) -> None:
+        """Raise a `UserError` if a job with checkpoints cannot write to this sink as it is configured.
+
+        Called when the pipeline is built.
+        """
+
+    def with_checkpoints(self) -> "Sink":
+        """Return a sink whose rows become visible by `commit` only. The default has nothing to hold back."""
+        return self
+
+    def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
+        """Make visible what the receipts stand for: checkpoint ``epoch`` is complete.
+
+        ``receipts`` are those of all instances, and of checkpoints that were given up since the last commit. Called
+        with ever greater epochs, but again with the same after a restore: what is visible already stays as it is.
+
+        Raises:
+            FatalError: what was prepared is damaged or gone; nothing of the epoch became visible.
+            RetryableError: writing failed; the same call may work later.
+        """
+
+    def recover(self, epoch: int | None, receipts: Sequence[Any]) -> None:
+        """Before anything opens: the job goes on from checkpoint ``epoch``, or from its beginning (None).
+
+        Finishes the commit of ``epoch`` with its ``receipts`` if it was interrupted, and takes back what came after
+        it, be it visible or prepared. At the beginning, output of an earlier job is replaced.
+
+        Raises:
+            FatalError: what is there does not go with the checkpoint.
+            RetryableError: writing failed; the same call may work later.
+        """
 
     def describe(self) -> str:
         """Say in a few words what is written, for plans and messages."""

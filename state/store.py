@@ -106,6 +106,18 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
+class Accesses:
+    """How often parts of state were asked for: ``count`` times since the store was opened, ``hits`` of them in memory.
+
+    ``waited_ns`` is what it took to fetch the others.
+    """
+
+    count: int
+    hits: int
+    waited_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableStatistics:
     """What a table holds: live slots, bytes in use, and its budget in bytes (None: unbounded)."""
 
@@ -298,6 +310,10 @@ class StateStore(ABC):
     @abstractmethod
     def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield every lasting table's and log's name with its rows, as their ``dump`` does."""
+
+    def accesses(self) -> Accesses | None:
+        """Return how often state was asked for; None: it is all in memory, nothing is counted."""
+        return None
 
 
 class RowLog(ABC):

@@ -1,41 +1,39 @@
 """Sinks that write Parquet, JSON lines and CSV. Built by the DSL's ``write_...`` methods.
 
-Each instance writes one file, which appears under its name when the job has ended; a job that fails leaves none.
+Each instance writes one file, which appears under its name when the job has ended; a job that fails leaves none. In a
+job that takes checkpoints each instance writes a file per checkpoint, which appears when that is complete.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable
+from abc import ABC
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
+from penstock.engine.connectors.committed_files import CommittedFolder
+from penstock.engine.connectors.file_encoders import CsvEncoder, Encoder, JsonLinesEncoder, ParquetEncoder
 from penstock.engine.connectors.finished_files import FinishedFile, output_path, remove_other_parts
-from penstock.engine.connectors.row_text import base64_texts, encode_lines, json_texts
+from penstock.engine.connectors.staged_files import StagedFile, to_receipt
 from penstock.model.connectors import Sink, Writer
-
-ROW_GROUP_ROWS = 131_072
-"""Rows of a Parquet row group, so that readers can skip and share them."""
-
-ROW_GROUP_BYTES = 64 << 20
-"""Bytes after which a row group is written although it has fewer rows."""
+from penstock.model.errors import BugError, UserError
 
 
-class FileSink(Sink):
+class FileSink(Sink, ABC):
     """What the file sinks share: ``path`` is a file if it has a suffix and there is one instance, else a directory.
 
     An existing file is replaced once the new one is complete, so are the parts of an earlier run in a directory.
+    With checkpoints ``path`` is a directory, and what an earlier run left there is removed when the job begins.
     """
 
     suffix: ClassVar[str]
-    writer: ClassVar[type["FileWriter"]]
+    encoder: ClassVar[type[Encoder]]
+    transactional = True
 
     def __init__(self, path: str | Path) -> None:
         """Nothing is written yet."""
         self._path = Path(path).expanduser()
+        self._folder: CommittedFolder | None = None
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Begin the instance's file.
@@ -43,147 +41,162 @@ class FileSink(Sink):
         Raises:
             UserError: the file cannot be written.
         """
+        if self._folder is not None:
+            return _CheckpointWriter(self._folder, self.encoder, schema, instance)
         target = output_path(self._path, self.suffix, instance, parallelism)
-        writer = self.writer(FinishedFile(target), schema)
+        file = FinishedFile(target)
+        writer = _FileWriter(file, self.encoder(file.stream, schema))
         if target != self._path and instance == 0:
-            writer.committed = lambda: remove_other_parts(self._path, self.suffix, parallelism)
+            writer.committed = lambda: self._replace_others(parallelism)
         return writer
+
+    def check_transactional(self) -> None:
+        """Refuse a path that means one file.
+
+        Raises:
+            UserError: it does.
+        """
+        if self._path.is_file() or (self._path.suffix and not self._path.is_dir()):
+            raise UserError(
+                f"cannot write to the file {str(self._path)!r} with checkpoints, as each of them adds files: give a "
+                f"directory, such as {str(self._path.with_suffix(''))!r}"
+            )
+
+    def with_checkpoints(self) -> Self:
+        """Return a sink that writes a file per checkpoint into its directory."""
+        self.check_transactional()
+        copy = type(self)(self._path)
+        copy._folder = CommittedFolder(self._path, self.suffix)
+        return copy
+
+    def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
+        """Publish the manifest of the epoch and put its files in place."""
+        self._committed().commit(epoch, receipts)
+
+    def recover(self, epoch: int | None, receipts: Sequence[Any]) -> None:
+        """Bring the directory to what it was when the checkpoint had been committed."""
+        self._committed().recover(epoch, receipts)
 
     def describe(self) -> str:
         """Name the path."""
         return f"write {self._path}"
 
+    def _committed(self) -> CommittedFolder:
+        if self._folder is None:
+            raise BugError(f"{self.describe()!r} was opened without checkpoints and cannot commit one")
+        return self._folder
 
-class FileWriter(Writer):
-    """Writes one file."""
-
-    def __init__(self, file: FinishedFile, schema: pa.Schema) -> None:
-        """Write rows of ``schema``; call ``committed`` when the file is in place."""
-        self.file = file
-        self.schema = schema
-        self.committed: Callable[[], None] | None = None
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Write what is left."""
-
-    def flush(self) -> None:
-        """Hand what is encoded to the system."""
-        self.file.stream.flush()
-
-    def close(self) -> None:
-        """Complete the file and put it in place."""
-        try:
-            self.finish()
-            self.file.commit()
-        except BaseException:
-            self.file.discard()
-            raise
-        if self.committed is not None:
-            self.committed()
-
-    def abort(self) -> None:
-        """Remove the file."""
-        self.file.discard()
-
-
-class ParquetWriter(FileWriter):
-    """Gathers batches into row groups."""
-
-    def __init__(self, file: FinishedFile, schema: pa.Schema) -> None:
-        """Open the file."""
-        super().__init__(file, schema)
-        self._writer = pq.ParquetWriter(file.stream, schema)
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._bytes = 0
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Keep rows until they make a row group."""
-        self._waiting.append(rows)
-        self._rows += rows.num_rows
-        self._bytes += rows.nbytes
-        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
-            self._write_group()
-
-    def finish(self) -> None:
-        """Write the last row group and the footer."""
-        self._write_group()
-        self._writer.close()
-
-    def abort(self) -> None:
-        """Remove the file."""
-        self._waiting.clear()
-        self._writer.is_open = False
-        super().abort()
-
-    def _write_group(self) -> None:
-        if self._rows:
-            table = pa.Table.from_batches(self._waiting, self.schema)
-            self._writer.write_table(table, row_group_size=max(self._rows, 1))
-        self._waiting, self._rows, self._bytes = [], 0, 0
-
-
-class JsonLinesWriter(FileWriter):
-    """Writes a JSON object per row."""
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Encode and write."""
-        self.file.stream.write(encode_lines(rows))
-
-    def finish(self) -> None:
-        """Nothing is left."""
-
-
-class CsvWriter(FileWriter):
-    """Writes a header and a line per row; nested values as JSON, bytes as base64.
-
-    Text stands in quotes, so that empty is not null.
-    """
-
-    def __init__(self, file: FinishedFile, schema: pa.Schema) -> None:
-        """Write the header."""
-        super().__init__(file, schema)
-        fields = [field if _is_flat(field.type) else pa.field(field.name, pa.string()) for field in schema]
-        self._flat = pa.schema(fields)
-        self._writer = pa.csv.CSVWriter(file.stream, self._flat)
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Encode and write."""
-        columns = [column if _is_flat(column.type) else _cell_texts(column) for column in rows.columns]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._flat))
-
-    def finish(self) -> None:
-        """Write what the encoder holds."""
-        self._writer.close()
+    def _replace_others(self, parallelism: int) -> None:
+        remove_other_parts(self._path, self.suffix, parallelism)
+        CommittedFolder(self._path, self.suffix).remove_epochs()
 
 
 class ParquetSink(FileSink):
     """Writes Parquet."""
 
     suffix = ".parquet"
-    writer = ParquetWriter
+    encoder = ParquetEncoder
 
 
 class JsonLinesSink(FileSink):
     """Writes JSON lines: NaN and infinities as null, times as ISO 8601, bytes as base64."""
 
     suffix = ".jsonl"
-    writer = JsonLinesWriter
+    encoder = JsonLinesEncoder
 
 
 class CsvSink(FileSink):
     """Writes CSV with a header; missing values are empty."""
 
     suffix = ".csv"
-    writer = CsvWriter
+    encoder = CsvEncoder
 
 
-def _is_flat(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
+class _FileWriter(Writer):
+    """Writes one file; calls ``committed`` when it is in place."""
+
+    def __init__(self, file: FinishedFile, encoder: Encoder) -> None:
+        self._file = file
+        self._encoder = encoder
+        self.committed: Callable[[], None] | None = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._encoder.write(rows)
+
+    def flush(self) -> None:
+        """Hand what is encoded to the system."""
+        self._file.stream.flush()
+
+    def prepare(self, epoch: int) -> Any:
+        raise BugError("a sink that was opened without checkpoints cannot prepare one")
+
+    def close(self) -> None:
+        """Complete the file and put it in place."""
+        try:
+            self._encoder.finish()
+            self._file.commit()
+        except BaseException:
+            self._file.discard()
+            raise
+        if self.committed is not None:
+            self.committed()
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._encoder.abandon()
+        self._file.discard()
 
 
-def _cell_texts(column: pa.Array) -> pa.Array:
-    if not pa.types.is_nested(column.type):
-        return base64_texts(column)
-    return pc.if_else(column.is_valid(), json_texts(column), None)
+class _CheckpointWriter(Writer):
+    """Writes a file per checkpoint, begun with its first row: checkpoints without rows have none."""
+
+    def __init__(self, folder: CommittedFolder, encoder: type[Encoder], schema: pa.Schema, instance: int) -> None:
+        self._folder = folder
+        self._make = encoder
+        self._schema = schema
+        self._instance = instance
+        self._rows = 0
+        self._open: tuple[StagedFile, Encoder] | None = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        if self._open is None:
+            file = self._folder.begin(self._instance)
+            self._open = file, self._make(file.stream, self._schema)
+        self._open[1].write(rows)
+        self._rows += rows.num_rows
+
+    def flush(self) -> None:
+        """Hand what is encoded to the system."""
+        if self._open is not None:
+            self._open[0].stream.flush()
+
+    def prepare(self, epoch: int) -> Any:
+        """Complete the file and bring it to disk; return what `to_receipt` says about it."""
+        if self._open is None:
+            return []
+        file, encoder = self._open
+        encoder.finish()
+        staged = file.stage(epoch, self._rows)
+        self._open, self._rows = None, 0
+        return to_receipt([staged])
+
+    def close(self) -> None:
+        """End behind the last checkpoint.
+
+        Raises:
+            BugError: rows came after it, which nobody would see.
+        """
+        rows = self._rows
+        self.abort()
+        if rows:
+            raise BugError(f"{rows} rows were written after the last checkpoint, and the sink was closed")
+
+    def abort(self) -> None:
+        """Remove what no checkpoint holds."""
+        if self._open is not None:
+            file, encoder = self._open
+            self._open, self._rows = None, 0
+            encoder.abandon()
+            file.discard()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from penstock.model.errors import UserError
+from penstock.model.failpoints import failpoint
 
 
 class FinishedFile:
@@ -20,7 +21,7 @@ class FinishedFile:
             UserError: a directory stands there, or the folder cannot be made.
         """
         self.path = path
-        self._temporary = path.with_name(f".{path.name}.unfinished")
+        self._temporary = unfinished(path)
         if path.is_dir():
             raise UserError(f"cannot write the file {str(path)!r}: a directory has that name")
         try:
@@ -35,16 +36,46 @@ class FinishedFile:
         os.fsync(self.stream.fileno())
         self.stream.close()
         self._temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     def discard(self) -> None:
         """Remove what was written."""
         self.stream.close()
         self._temporary.unlink(missing_ok=True)
+
+
+def unfinished(path: Path) -> Path:
+    """Return where a file is written until it is complete."""
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def publish(path: Path, content: bytes, point: str) -> None:
+    """Write a small file: a crash, or a failure at a point whose name begins with ``point``, leaves the old or the new.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    failpoint(f"{point}.before")
+    temporary = unfinished(path)
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        failpoint(f"{point}.written")
+        os.fsync(file.fileno())
+    failpoint(f"{point}.synced")
+    temporary.replace(path)
+    failpoint(f"{point}.renamed")
+    sync_folder(path.parent)
+    failpoint(f"{point}.after")
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names of a folder to disk: what was made, renamed or removed in it stays so."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def output_path(path: Path, suffix: str, instance: int, parallelism: int) -> Path:

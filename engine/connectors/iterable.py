@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.engine.connectors.bisect_rows import convert_rows
 from penstock.engine.connectors.capsule import batches_of
+from penstock.engine.connectors.positions import read_position
 from penstock.engine.connectors.puller import ArrowItem, End, Puller
 from penstock.engine.connectors.text_values import to_column
 from penstock.model.connectors import ENDED, NOTHING, RawRecord, Read, Reader, Source
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 Items = Iterable[Any] | Callable[[], Iterable[Any]]
 """An iterable, or a function that makes one (then reading can start again from the beginning)."""
+
+
+class _Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Items taken, Nones not counted, and rows read of the Arrow item that follows them."""
+
+    items: int = 0
+    rows: int = 0
 
 
 class IterableSource(Source):
@@ -56,9 +64,10 @@ class IterableSource(Source):
         """Make a reader, which iterates from its first read on; at a position, that many items are passed over.
 
         Raises:
-            UserError: it is an iterator that other readers have used, or not iterable.
+            UserError: it is an iterator that other readers have used, or at a position, or not iterable.
         """
-        return _IterableReader(self, self._start(), position or {"items": 0, "rows": 0})
+        known = _Position() if position is None else read_position(self, position, _Position)
+        return _IterableReader(self, self._start(known), known)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "IterableSource":
         """Convert only these columns."""
@@ -71,7 +80,7 @@ class IterableSource(Source):
         """Name the function or the type of the iterable."""
         return f"items of {getattr(self._items, '__name__', type(self._items).__name__)}"
 
-    def _start(self) -> Iterator[Any]:
+    def _start(self, position: _Position) -> Iterator[Any]:
         made = self._items() if callable(self._items) else self._items
         try:
             items = iter(made)
@@ -85,22 +94,27 @@ class IterableSource(Source):
                     f"{self.describe()} have been read by an earlier run, and an iterator gives them once; "
                     "give a function that makes a new iterator"
                 )
+            if position != _Position() and not callable(self._items):
+                raise UserError(
+                    f"{self.describe()} cannot be read again up to where reading stopped, as an iterator gives them "
+                    "once; give a function that makes a new iterator"
+                )
             self._read.append(items)
         return items
 
 
 class _IterableReader(Reader):
-    """Position: items taken, and rows read of the Arrow item that follows them."""
+    """Position: `_Position`."""
 
-    def __init__(self, source: IterableSource, items: Iterator[Any], position: Mapping[str, int]) -> None:
+    def __init__(self, source: IterableSource, items: Iterator[Any], position: _Position) -> None:
         self._source = source
-        self._puller = Puller(items, position["items"])
+        self._puller = Puller(items, position.items)
         self._schema = source.schema
-        self._taken = position["items"]
+        self._taken = position.items
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._rest: pa.RecordBatch | None = None
         self._rest_rows = 0
-        self._skip_rows = position["rows"]
+        self._skip_rows = position.rows
         # Only the first of several reads in vain waits: a silent iterator must not take the worker's time.
         self._patient = True
 
@@ -111,6 +125,7 @@ class _IterableReader(Reader):
                 rows = self._next_rows(max_rows)
                 if rows is not None:
                     return Read(rows)
+                self._check_skipped(0)
                 self._batches = None
                 self._taken += 1
             if not (self._puller.wait() if self._patient else self._puller.ready()):
@@ -119,12 +134,13 @@ class _IterableReader(Reader):
             self._patient = True
             first = self._taken
             items, stop, nothing = self._puller.take(max_rows)
-            self._taken += len(items) + nothing
+            self._taken += len(items)
             if isinstance(stop, ArrowItem):
                 self._batches = batches_of(stop.item, self._schema)
                 self._rest_rows = 0
             ended = isinstance(stop, End) and stop.error is None
             if items:
+                self._check_skipped(0)
                 rows, errors = convert_rows(items, self._to_rows, self._schema)
                 rejected = [_raw(items[index], first + index, reason) for index, reason in errors]
                 return Read(rows if rows.num_rows else None, ended=ended, rejected=rejected)
@@ -144,7 +160,7 @@ class _IterableReader(Reader):
         self._puller.close()
 
     def _raise(self, end: End) -> None:
-        """Raise what the iterator raised, if it did."""
+        """Raise what the iterator raised, if it did, or that it ended too early."""
         if isinstance(end.error, Exception):
             raise UserError(
                 f"{self._source.describe()} raised {type(end.error).__name__} "
@@ -152,6 +168,15 @@ class _IterableReader(Reader):
             ) from end.error
         if end.error is not None:
             raise end.error
+        self._check_skipped(end.missing)
+
+    def _check_skipped(self, missing: int) -> None:
+        """Raise `UserError` if what was read by an earlier run, up to the position, is not there to be passed over."""
+        if missing or self._skip_rows:
+            raise UserError(
+                f"{self._source.describe()} are not those that were read before the restart, of which some are missing "
+                "now: give a function that makes the same items each time"
+            )
 
     def _next_rows(self, max_rows: int) -> pa.RecordBatch | None:
         """Return up to ``max_rows`` rows of the Arrow item, None at its end."""

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.connectors.file_chunks import CHUNK_BYTES, Chunk, count_lines, read_chunk
+from penstock.engine.connectors.file_chunks import CHUNK_BYTES, Chunk, chunks_of, count_lines, read_chunk
+from penstock.engine.connectors.file_positions import FileMark, mark
+from penstock.engine.connectors.partitions import FilePartition
 from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.model.connectors import ENDED, RawRecord, Read, Reader
 from penstock.model.errors import UserError
@@ -59,14 +62,28 @@ class Piece:
         return int(self.rows.num_rows) + len(self.errors)
 
 
+class LinePosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file, the byte at which one of its chunks starts (None: at the end of the last), and the records read of it."""
+
+    mark: FileMark
+    chunk: int | None
+    records: int
+
+
 class LineReader(Reader):
-    """Reads the chunks of one partition in order. Position: file, byte at which a chunk starts, records read of it."""
+    """Reads the chunks of one partition in order. Position: `LinePosition`."""
 
     def __init__(
-        self, chunks: Sequence[Chunk], decoder: LineDecoder, time: str | None, position: dict[str, Any] | None
+        self, partition: FilePartition, decoder: LineDecoder, time: str | None, position: LinePosition | None
     ) -> None:
-        """Take chunks in order; ``time`` is the event time column, whose null or impossible values make bad records."""
-        self._chunks = chunks
+        """Take the files; ``time`` is the event time column, whose null or impossible values make bad records.
+
+        Raises:
+            UserError: a file cannot be read, or the position is none of its chunks.
+        """
+        self._partition = partition
+        self._mark = mark(partition, partition.files[0]) if position is None else position.mark
+        self._chunks = chunks_of(partition)
         self._decoder = decoder
         self._time = time
         self._next = 0
@@ -95,27 +112,27 @@ class LineReader(Reader):
 
     def position(self) -> dict[str, Any]:
         """Return the chunk and how many of its records were read."""
-        if self._next >= len(self._chunks):
-            return {"file": None, "chunk": 0, "records": 0}
-        chunk = self._chunks[self._next]
-        return {"file": str(chunk.path), "chunk": chunk.start, "records": self._read}
+        chunk = self._chunks[self._next] if self._next < len(self._chunks) else None
+        if chunk is not None and str(chunk.path) != self._mark.file:
+            self._mark = mark(self._partition, chunk.path)
+        at = LinePosition(self._mark, None if chunk is None else chunk.start, self._read)
+        position: dict[str, Any] = msgspec.to_builtins(at)
+        return position
 
     def close(self) -> None:
         """Forget the chunk; no file stays open between reads."""
         self._piece, self._pieces, self._block, self._lines = None, iter(()), b"", None
 
-    def _resume(self, position: dict[str, Any]) -> None:
-        if position["file"] is None:
+    def _resume(self, position: LinePosition) -> None:
+        if position.chunk is None:
             self._next = len(self._chunks)
             return
-        wanted = (position["file"], position["chunk"])
+        wanted = (position.mark.file, position.chunk)
         places = [(str(chunk.path), chunk.start) for chunk in self._chunks]
         if wanted not in places:
-            raise UserError(
-                f"byte {wanted[1]} of {wanted[0]!r}, where reading stopped, is no longer there to go on from"
-            )
+            raise UserError(f"no chunk of {wanted[0]!r} begins at byte {wanted[1]}: the position is none of this file")
         self._next = places.index(wanted)
-        self._read = int(position["records"])
+        self._read = position.records
 
     def _current(self) -> Piece | None:
         """Return the piece to read from, None at the end of the partition."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from penstock.engine.connectors.file_chunks import chunks_of
-from penstock.engine.connectors.line_reader import LineDecoder, LineReader
-from penstock.engine.connectors.partitions import file_partition, file_partitions
+from penstock.engine.connectors.file_positions import restored_partition
+from penstock.engine.connectors.line_reader import LineDecoder, LinePosition, LineReader
+from penstock.engine.connectors.partitions import file_partition, file_partitions, file_partitions_since
+from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 
 if TYPE_CHECKING:
@@ -43,8 +44,15 @@ class LineSource(Source):
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        chunks = chunks_of(file_partition(self._files, partition))
-        return LineReader(chunks, self.decoder(), self._time, position)
+        if position is None:
+            return LineReader(file_partition(self._files, partition), self.decoder(), self._time, None)
+        known = read_position(self, position, LinePosition)
+        files = restored_partition(self._files, partition, known.mark)
+        return LineReader(files, self.decoder(), self._time, known)
+
+    def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
+        """Name one partition per new file."""
+        return file_partitions_since(self._files, known)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> Self:
         """Convert only these columns; predicates are of no help here."""

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from penstock.engine.connectors.capsule import arrow_schema, batches_of, is_arrow, normal_schema
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.positions import read_position
 from penstock.engine.connectors.text_values import to_column
 from penstock.model.connectors import ENDED, Read, Reader, Source
-from penstock.model.errors import SchemaError
+from penstock.model.errors import SchemaError, UserError
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
@@ -22,6 +24,13 @@ _TURNS = 8
 
 _TURN_ROWS = 32_768
 """The most rows of a turn."""
+
+
+class _Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The next row of the whole table, and how many rows that has."""
+
+    row: int
+    rows: int
 
 
 class MemorySource(Source):
@@ -50,7 +59,13 @@ class MemorySource(Source):
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        return _MemoryReader(self._table, *partition_number(partition), int(position or 0))
+        known = _Position(0, self._table.num_rows) if position is None else read_position(self, position, _Position)
+        if known.rows != self._table.num_rows:
+            raise UserError(
+                f"the rows in memory have changed since reading stopped: there were {known.rows}, and now there are "
+                f"{self._table.num_rows}; bring the old rows back, or start the job anew"
+            )
+        return _MemoryReader(self._table, *partition_number(partition), known.row)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "MemorySource":
         """Keep only these columns."""
@@ -64,7 +79,7 @@ class MemorySource(Source):
 
 
 class _MemoryReader(Reader):
-    """Reads every n-th turn of rows. Position: the next row of the whole table."""
+    """Reads every n-th turn of rows. Position: `_Position`."""
 
     def __init__(self, table: pa.Table, partition: int, partitions: int, position: int) -> None:
         self._table = table
@@ -88,9 +103,9 @@ class _MemoryReader(Reader):
             self._next += self._skip
         return Read(batch, ended=self._next >= self._rows)
 
-    def position(self) -> int:
+    def position(self) -> dict[str, int]:
         """Return the next row."""
-        return self._next
+        return {"row": self._next, "rows": self._rows}
 
 
 def _batches(data: Any, schema: pa.Schema | None) -> tuple[list[pa.RecordBatch], pa.Schema]:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from penstock.engine.connectors.nexmark import SCHEMAS, generate, rows_before, rows_of_kind
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.engine.connectors.partitions import numbered, partition_number
+from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import ENDED, Read, Reader, Source
 from penstock.model.errors import OptionError
 
@@ -46,6 +47,8 @@ class NexmarkSource(Source):
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
         number, count = partition_number(partition)
+        if position is not None:
+            position = read_position(self, position, tuple[int, int])
         return _NexmarkReader(self._config, self._kind, self._schema.names, number, count, position)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "NexmarkSource":

@@ -18,13 +18,14 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class Normaliser:
-    """Checks and converts every batch of one source; costs microseconds when there is nothing to do."""
+    """Checks and converts every batch of one partition; costs microseconds when there is nothing to do."""
 
-    def __init__(self, schema: pa.Schema, time: str | None) -> None:
-        """Take the source's schema and the name of its event time column, if it has one."""
+    def __init__(self, schema: pa.Schema, time: str | None, rows: int = 0) -> None:
+        """Take the source's schema and the name of its event time column, if it has one; ``rows`` came before."""
         self._fields = pa.schema([normal_field(field) for field in schema])
         self._time = time
-        self._rows = 0
+        self.rows = rows
+        """Rows seen, by which those without a usable event time are numbered."""
 
     def normalise(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[RawRecord]]:
         """Return the rows in normal types, and those without a usable event time as JSON text.
@@ -33,8 +34,8 @@ class Normaliser:
             SchemaError: the rows do not have the columns of the source's schema, or other types.
         """
         rows = to_schema(rows, self._fields)
-        first_row = self._rows
-        self._rows += rows.num_rows
+        first_row = self.rows
+        self.rows += rows.num_rows
         if self._time is None or not rows.num_rows:
             return rows, []
         bad = unusable_times(rows.column(self._time))

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.connectors.capsule import normal_schema
-from penstock.engine.connectors.parquet_reader import ParquetReader
-from penstock.engine.connectors.partitions import file_partition, file_partitions
+from penstock.engine.connectors.file_positions import restored_partition
+from penstock.engine.connectors.parquet_reader import ParquetPosition, ParquetReader
+from penstock.engine.connectors.partitions import file_partition, file_partitions, file_partitions_since
 from penstock.engine.connectors.paths import find_files
+from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 from penstock.model.errors import SchemaError, UserError
 
@@ -60,9 +62,16 @@ class ParquetSource(Source):
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
         time = None if self._time is None else self._full.field(self._time)
-        return ParquetReader(
-            file_partition(self._files, partition), self._schema, self._full, self._predicate, time, position
-        )
+        if position is None:
+            known, files = None, file_partition(self._files, partition)
+        else:
+            known = read_position(self, position, ParquetPosition)
+            files = restored_partition(self._files, partition, known.mark)
+        return ParquetReader(files, self._schema, self._full, self._predicate, time, known)
+
+    def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
+        """Name one partition per new file."""
+        return file_partitions_since(self._files, known)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
         """Read only these columns, and no row groups whose statistics rule the predicate out."""

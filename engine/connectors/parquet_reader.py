@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
+from penstock.engine.connectors.file_positions import FileMark, mark
 from penstock.engine.connectors.parquet_file import OpenFile
 from penstock.engine.connectors.parquet_statistics import greatest_times_us, row_group_statistics
 from penstock.engine.connectors.partitions import FilePartition
 from penstock.engine.connectors.statistics_filter import StatisticsFilter
 from penstock.model.connectors import Read, Reader
-from penstock.model.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
@@ -28,8 +29,16 @@ class RowGroup:
     time_us: int | None = None
 
 
+class ParquetPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file, a row group of it, and the rows read of that group."""
+
+    mark: FileMark
+    group: int
+    row: int
+
+
 class ParquetReader(Reader):
-    """Reads row groups in order. Position: file, row group, and rows read of that group."""
+    """Reads row groups in order. Position: `ParquetPosition`."""
 
     def __init__(
         self,
@@ -38,12 +47,12 @@ class ParquetReader(Reader):
         full: pa.Schema,
         predicate: "Expr | None",
         time: pa.Field | None,
-        position: dict[str, Any] | None,
+        position: ParquetPosition | None,
     ) -> None:
         """``full`` has the columns that the predicate may name; ``time`` is the event time column, read or not.
 
         Raises:
-            UserError: the file of the position is not there.
+            UserError: the first file cannot be read.
         """
         self._files = partition.files
         self._schema = schema
@@ -58,9 +67,8 @@ class ParquetReader(Reader):
         self._rest: pa.RecordBatch | None = None
         self._group = 0
         self._row = 0
+        self._mark = mark(partition, self._files[0]) if position is None else position.mark
         self._resume_at = position
-        if position is not None and position["file"] not in map(str, self._files):
-            raise UserError(f"{position['file']!r}, where reading stopped, is no longer there to go on from")
 
     def read(self, max_rows: int) -> Read:
         """Return the next rows, never across files; the first call opens the file."""
@@ -86,10 +94,9 @@ class ParquetReader(Reader):
 
     def position(self) -> dict[str, Any]:
         """Return where the next rows come from."""
-        if self._resume_at is not None:
-            return dict(self._resume_at)
-        number = min(max(self._file_number, 0), len(self._files) - 1)
-        return {"file": str(self._files[number]), "group": self._group, "row": self._row}
+        at = self._resume_at or ParquetPosition(self._mark, self._group, self._row)
+        position: dict[str, Any] = msgspec.to_builtins(at)
+        return position
 
     def close(self) -> None:
         """Close the file."""
@@ -98,11 +105,11 @@ class ParquetReader(Reader):
             self._file.close()
             self._file = None
 
-    def _resume(self, position: dict[str, Any]) -> None:
+    def _resume(self, position: ParquetPosition) -> None:
         names = [str(path) for path in self._files]
-        self._file_number = names.index(position["file"]) - 1
+        self._file_number = names.index(position.mark.file) - 1
         self._open_next_file()
-        self._group, self._row = int(position["group"]), int(position["row"])
+        self._group, self._row = position.group, position.row
         while self._groups and self._groups[0].number < self._group:
             self._groups.popleft()
         self._resume_at = None
@@ -114,7 +121,10 @@ class ParquetReader(Reader):
         self.close()
         self._file_number += 1
         self._group, self._row = 0, 0
-        self._file = OpenFile(self._files[self._file_number], self._schema)
+        path = self._files[self._file_number]
+        self._file = OpenFile(path, self._schema)
+        if str(path) != self._mark.file:
+            self._mark = mark(self._partition, path)
         metadata = self._file.metadata
         mine = [group for group in range(metadata.num_row_groups) if self._partition.has(self._file_number, group)]
         groups = [RowGroup(group, metadata.row_group(group).num_rows) for group in mine]

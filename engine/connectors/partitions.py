@@ -56,6 +56,19 @@ def file_partition(files: Sequence[Path], name: str) -> FilePartition:
     return FilePartition(files[start:end], start, share, shares)
 
 
+def file_partitions_since(files: Sequence[Path], known: Sequence[str]) -> list[str]:
+    """Name a partition per file that no partition of ``known`` begins with; none of more than 256 files."""
+    if len(files) > MAX_FILE_PARTITIONS:
+        return []
+    names = {*known, *(name.rpartition(" ")[0] for name in known)}
+    return [str(path) for path in files if str(path) not in names]
+
+
+def share_of(name: str, file: str) -> tuple[int, int]:
+    """Return which share of ``file`` a partition's name means, and out of how many."""
+    return (0, 1) if name == file else partition_number(name.removeprefix(file + " "))
+
+
 def numbered(parallelism: int) -> list[str]:
     """Return one partition name per instance, such as ``0/2`` and ``1/2``."""
     return [f"{number}/{parallelism}" for number in range(parallelism)]

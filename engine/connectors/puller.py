@@ -41,7 +41,7 @@ class Puller:
     """
 
     def __init__(self, items: Iterator[Any], skip: int) -> None:
-        """Pull ``items`` but pass over the first ``skip`` of them."""
+        """Pull ``items`` but pass over the first ``skip`` of them, not counting Nones."""
         self._items = items
         self._skip = skip
         # Appending and taking are atomic by themselves; the condition only wakes whoever waits.
@@ -123,8 +123,11 @@ class Puller:
         """Pull until told to stop; the iterator's end is a StopIteration."""
         items, append = self._items, self._buffer.append
         while self._skip and not self._stopped:
-            next(items)
-            self._skip -= 1
+            if next(items) is not None:
+                self._skip -= 1
+                continue
+            append(None)
+            self._wait_for_room(0)
         left = _CHUNK
         while not self._stopped:
             item = next(items)

@@ -63,6 +63,11 @@ class RowCounters:
         """Return whether every row is accounted for."""
         return self.rows_in == self.passed + self.folded + self.filtered + self.late + self.dead_lettered
 
+    def add(self, other: "RowCounters") -> None:
+        """Add what another one has counted."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
     def as_dict(self) -> dict[str, int]:
         """Return the counters by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -144,6 +149,9 @@ class Operator(ABC):
     """
 
     context: OperatorContext
+
+    minds_watermarks: bool = True
+    """Whether it matters between which watermarks a row comes; where it does not, rows may be joined across them."""
 
     def open(self, context: OperatorContext) -> None:
         """Take the context; create state tables here."""

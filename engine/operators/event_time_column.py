@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.ordered_rows import split_late
 from penstock.model.job_graph import TimeSpec
@@ -25,7 +25,11 @@ class EventTimeColumn(Operator):
         """Take the column; that it is a timestamp is checked by `output_schemas`."""
         self._time = TimeColumn(spec.column)
         self._delay_us = spec.delay_us
-        self._passed_us = START_OF_TIME_US
+
+    def open(self, context: OperatorContext) -> None:
+        """Go on behind the watermark that went out."""
+        super().open(context)
+        self._passed_us = context.earliest("passed_us", START_OF_TIME_US)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Pass the rows that are neither late nor without a usable time."""
@@ -55,6 +59,14 @@ class EventTimeColumn(Operator):
         if time_us == END_OF_TIME_US:
             return time_us
         return max(START_OF_TIME_US, time_us - self._delay_us)
+
+    def notes(self) -> Notes:
+        """Return the watermark that went out, which decides what is late."""
+        return {"passed_us": self._passed_us}
+
+    def due_us(self) -> int | None:
+        """Return None: no row waits."""
+        return None
 
     def _reject(self, rows: pa.RecordBatch) -> None:
         nulls = np.asarray(rows.column(self._time.name).is_null())

@@ -14,7 +14,7 @@ from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_tex
 from penstock.engine.kernels.order import mark_ties
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
 from penstock.state.arrays import read_only
-from penstock.state.store import StateStore
+from penstock.state.store import Locate, StateStore
 
 Ints = NDArray[np.int64]
 
@@ -22,12 +22,17 @@ Ints = NDArray[np.int64]
 class OrderedRows:
     """A buffer that gives rows back in the order of event time."""
 
-    def __init__(self, store: StateStore, name: str, fields: pa.Schema) -> None:
-        """Open the log ``name`` for rows of these fields; rows it already holds wait again."""
-        self._waiting = RowChunks(store, name, fields)
+    def __init__(self, store: StateStore, name: str, fields: pa.Schema, locate: Locate | None = None) -> None:
+        """Open the log ``name`` for rows of these fields, located by ``locate``; rows it already holds wait again."""
+        self._waiting = RowChunks(store, name, fields, locate=locate)
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def due_us(self) -> int | None:
+        """Return the least ``before_us`` for which `release` has rows, None if none wait."""
+        first_us = self._waiting.first()
+        return None if first_us is None else first_us + 1
 
     def add(self, rows: pa.RecordBatch, times_us: Ints) -> None:
         """Let rows wait until their times have been passed."""

@@ -1,16 +1,29 @@
 """Processing time that never goes back, for windows with ``clock="processing"``."""
 
+from collections.abc import Sequence
+
 from penstock.engine.elements import START_OF_TIME_US
-from penstock.engine.operators.contract import Clock
+from penstock.engine.operators.contract import Clock, Notes
+
+_LATEST = "clock_us"
 
 
 class ProcessingClock:
-    """The wall clock as a watermark: monotone, in microseconds since the epoch."""
+    """The wall clock as a watermark: monotone, in microseconds since the epoch, also from one run to the next."""
 
-    def __init__(self, clock: Clock) -> None:
-        """Read this clock."""
+    def __init__(self, clock: Clock, restored: Sequence[Notes] = ()) -> None:
+        """Read this clock; it is never behind the clocks of which ``restored`` has the `notes`."""
         self._clock = clock
-        self._latest_us = START_OF_TIME_US
+        self._latest_us = max((int(notes[_LATEST] or 0) for notes in restored), default=START_OF_TIME_US)
+
+    @property
+    def latest_us(self) -> int:
+        """What `now_us` returned last, `START_OF_TIME_US` before its first call."""
+        return self._latest_us
+
+    def notes(self) -> Notes:
+        """Return what a restart must know."""
+        return {_LATEST: self._latest_us}
 
     def now_us(self) -> int:
         """Return processing time; the same as before while the wall clock is set back."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.state.store import StateStore
+from penstock.state.store import Locate, StateStore
 
 Ints = NDArray[np.int64]
 
@@ -54,20 +54,23 @@ class RowChunks:
         name: str,
         fields: pa.Schema,
         words: Callable[[pa.RecordBatch], Ints] | None = None,
+        locate: Locate | None = None,
     ) -> None:
         """Open the log ``name`` of the store for rows of these fields; rows it already holds wait again.
 
-        ``words`` computes from rows what is to be kept beside them, one word a row.
+        ``words`` computes from rows what is to be kept beside them, one word a row. ``locate`` says where the keys of
+        rows lie (None: they have no key), for a dump only.
         """
         self._fields = fields
         self._words = words
         self._log_fields = fields.append(_AT)
-        self._log = store.log(name, self._log_fields)
+        self._log = store.log(name, self._log_fields, locate)
         self._chunks: list[_Chunk] = []
-        ids = self._log.live()
-        if ids.size:
+        live = self._log.live()
+        for start in range(0, live.size, _MERGE_ROWS):
+            ids = live[start : start + _MERGE_ROWS]
             rows = self._log.take(ids)
-            self._add_chunk(self._beside(ids, rows, rows.column(_AT.name).to_numpy()))
+            self._add_chunk(self._beside(ids, rows.select(fields.names), rows.column(_AT.name).to_numpy()))
 
     def __len__(self) -> int:
         return sum(chunk.rows.ids.size for chunk in self._chunks)
@@ -80,6 +83,10 @@ class RowChunks:
         places = pa.Array.from_buffers(pa.int64(), at.size, [None, pa.py_buffer(at)])
         ids = self._log.append(pa.RecordBatch.from_arrays([*rows.columns, places], schema=self._log_fields))
         self._add_chunk(self._beside(ids, rows, at))
+
+    def first(self) -> int | None:
+        """Return the smallest place at which a row waits, None if none does."""
+        return min((chunk.low for chunk in self._chunks), default=None)
 
     def below(self, limit: int) -> list[Waiting]:
         """Return the rows whose place is < ``limit``, in parts."""

@@ -18,7 +18,7 @@ class ScratchGroups:
         columns = aggregation.columns()
         self._fixed = [name for name, spec in columns.items() if isinstance(spec, Fixed)]
         self._only_fixed = len(self._fixed) == len(columns)
-        self._table = store.table(TableSpec(name, (pa.int64(),), columns))
+        self._table = store.table(TableSpec(name, (pa.int64(),), columns, lasting=False))
         self._codec = KeyCodec([pa.int64()])
         self._slots = _NONE
         self._dense = True

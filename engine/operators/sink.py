@@ -1,6 +1,8 @@
 """The last operator of a query: hands rows to the sink's writer in the sink's mode."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,9 @@ class SinkOperator(Operator):
 
     Modes: ``append`` as it is; ``changelog`` with the weight as the field ``weight``; ``upsert`` with one row per key
     of the batch and a boolean field ``deleted`` for keys that were retracted and not inserted again.
+
+    At a barrier the writer prepares what it has, and its receipt waits here until the checkpoint takes it. The receipt
+    of one that was given up belongs to the next commit: `Sink.commit` takes both.
     """
 
     def __init__(self, spec: SinkSpec, schema: StreamSchema, name: str) -> None:
@@ -29,6 +34,20 @@ class SinkOperator(Operator):
         self._codec = KeyCodec([schema.fields.field(key).type for key in spec.key]) if spec.key else None
         self._grouper = KeyGrouper()
         self._writer: Writer | None = None
+        self._receipts: dict[int, Any] = {}
+
+    @property
+    def receipts(self) -> Mapping[int, Any]:
+        """What the writer returned for each checkpoint whose receipt was not taken, by rising epochs."""
+        return MappingProxyType(self._receipts)
+
+    def take_receipt(self, epoch: int) -> Any:
+        """Return the receipt of a checkpoint and forget it.
+
+        Raises:
+            KeyError: its barrier did not come, or the receipt was taken.
+        """
+        return self._receipts.pop(epoch)
 
     def open(self, context: OperatorContext) -> None:
         """Open the writer."""
@@ -44,6 +63,16 @@ class SinkOperator(Operator):
         self._writer.write(self._in_mode(batch.rows))
         counters.passed += batch.rows.num_rows
         return ()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Bring what was written since the last barrier to where a crash does not lose it."""
+        self.prepare(epoch)
+        return ()
+
+    def prepare(self, epoch: int) -> None:
+        """Let the writer prepare for a checkpoint: its barrier has come, or the input has ended before."""
+        assert self._writer is not None
+        self._receipts[epoch] = self._writer.prepare(epoch)
 
     def on_end(self) -> Iterable[Emission]:
         """Flush."""

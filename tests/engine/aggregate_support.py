@@ -1,8 +1,8 @@
 """What the tests of aggregates share: a stream, ways to cut it, and results worked out row by row in Python."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,14 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.contract import Operator
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Expr, col
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 from penstock.model.windows import Emission, Global, Hopping, Tumbling, Window, WindowAssigner, Windowing
+from tests.engine.support import Collected, ManualClock
 
 FIELDS = pa.schema([("k", pa.int64()), ("s", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us"))])
 STREAM = StreamSchema(FIELDS, TimeColumn("t"))
@@ -192,6 +195,40 @@ def _plain(column: pa.Array) -> list[Any]:
 def rows_to_tuples(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Return rows of the stream, as `Collected` gives them, without their times."""
     return sorted(((row["k"], row["s"], row["v"]) for row in rows), key=repr)
+
+
+DELAYS = st.lists(st.sampled_from([0, 1, 4, 11, 30]), max_size=30)
+"""Microseconds that pass before each batch."""
+
+
+def arrivals(
+    operator: Operator, rows: Sequence[Row], clock: ManualClock, delays_us: Sequence[int]
+) -> Iterator[tuple[list[Row], Collected]]:
+    """Give an operator rows at the times of a clock, and call its timers whenever they are due.
+
+    Yield after every batch its rows, their times those of their arrival, and all that has come out; then the same after
+    a long time without rows, and at the end of time.
+    """
+    collected = Collected()
+    pauses = iter([*delays_us, *[1] * len(rows), 1_000])
+    for start in range(0, len(rows) + 3, 3):
+        left_us = next(pauses) if start < len(rows) else 1_000
+        while (due_ns := operator.timer_ns()) is not None and due_ns <= clock.monotonic_ns() + left_us * 1_000:
+            step_us = max(0, due_ns - clock.monotonic_ns()) // 1_000
+            clock.advance_us(step_us)
+            left_us -= step_us
+            collected.add(operator.on_timer(clock.monotonic_ns()))
+        clock.advance_us(left_us)
+        arrived = [replace(row, t=clock.wall_us()) for row in rows[start : start + 3]]
+        if arrived:
+            collected.add(operator.process(0, Batch(to_batch(arrived))))
+        # Of no concern to windows of processing time; whatever `operator` does before a step, timers come after it.
+        collected.add(operator.on_watermark(start))
+        assert operator.context.counters.balanced()
+        yield arrived, collected
+    collected.add(operator.on_watermark(END_OF_TIME_US))
+    collected.add(operator.on_end())
+    yield [], collected
 
 
 KEYS = st.sampled_from([(), ("k",), ("s",), ("k", "s")])

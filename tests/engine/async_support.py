@@ -11,15 +11,17 @@ from penstock.engine.chain import ChainNode
 from penstock.engine.elements import Batch, Element
 from penstock.engine.input_gate import GateInput, InputGate
 from penstock.engine.instance import Instance
-from penstock.engine.operators.contract import MAIN, Operator
+from penstock.engine.operators.contract import MAIN, Notes, Operator
 from penstock.engine.operators.functions.async_function import LOG, AsyncFunction
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.worker import Outcome, Ran, Worker
 from penstock.model.job_graph import AsyncFunctionSpec
 from penstock.model.schema import StreamSchema
+from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
 from penstock.state.store import StateStore
 from tests.engine.loop import channel, forward
+from tests.engine.restarts import part_of
 from tests.engine.support import ManualClock, Rejected, open_operator
 
 MS = 1_000_000
@@ -84,6 +86,7 @@ class Asking:
         elements: Iterable[Element] = (),
         *,
         state: StateStore | None = None,
+        restored: Sequence[Notes] = (),
         room_bytes: int = 1 << 20,
         **options: Any,
     ) -> None:
@@ -94,7 +97,8 @@ class Asking:
         self.operator = AsyncFunction(spec, StreamSchema(INPUT), "op")
         self.calls = HandCalls(lambda: self.worker.wake())
         context = open_operator(Operator(), clock=self.clock).context
-        self.operator.open(replace(context, state=self.state, async_calls=lambda function, wake: self.calls))
+        context = replace(context, state=self.state, restored=restored)
+        self.operator.open(replace(context, async_calls=lambda function, wake: self.calls))
         self.inbound = channel(elements=elements)
         self.outbound = Channel("out", room_bytes)
         self.counters = self.operator.context.counters
@@ -102,6 +106,13 @@ class Asking:
         self.instance = Instance("op", 0, self.clock, root=node, gate=InputGate([GateInput(self.inbound, 0)]))
         self.worker = Worker([self.instance], self.clock)
         self.told: list[Any] = []
+
+    @classmethod
+    def after(cls, *before: "Asking", elements: Iterable[Element] = (), **options: Any) -> "Asking":
+        """Go on with what these have in state and notes, as one."""
+        image = StoreImage([part_of(one.state) for one in before])
+        notes = [one.operator.notes() for one in before]
+        return cls(elements, state=MemoryStore("op", image=image), restored=notes, **options)
 
     @property
     def rejected(self) -> Rejected:
@@ -120,6 +131,13 @@ class Asking:
         while isinstance(outcome := self.worker.step(), Ran):
             assert self.counters.balanced(), self.counters
         return outcome
+
+    def feed(self, *elements: Element) -> "Asking":
+        """Run after each of these has come."""
+        for element in elements:
+            self.inbound.put(element)
+            self.run()
+        return self
 
     def take(self) -> None:
         """Take one element from the output: the numbers of a batch's rows, or a control element."""

@@ -14,6 +14,8 @@ from penstock.model.expressions import col
 from penstock.model.job_graph import MAIN, AggregateSpec
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 from penstock.model.windows import Windowing
+from tests.engine.dozing import restarting
+from tests.engine.restarts import Restarting
 from tests.engine.support import Collected, open_operator
 
 INPUT = StreamSchema(
@@ -45,6 +47,12 @@ def operator_of(keys: tuple[str, ...], windowing: Windowing, **options: Any) -> 
     """Open count windows of `AGGREGATES` by these columns."""
     spec = AggregateSpec(KEYS[keys], AGGREGATES, windowing)
     return open_operator(CountWindowAggregate(spec, INPUT, "w"), **options)
+
+
+def restarting_of(keys: tuple[str, ...], windowing: Windowing, cuts: list[str], **options: Any) -> Restarting:
+    """Open the same, to stop and go on as ``cuts`` say."""
+    spec = AggregateSpec(KEYS[keys], AGGREGATES, windowing)
+    return open_operator(restarting(lambda: CountWindowAggregate(spec, INPUT, "w"), cuts, *keys), **options)
 
 
 def batch_of(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:

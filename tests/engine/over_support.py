@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from penstock.engine.compile_arrow import compile_projection
 from penstock.engine.operators.contract import Operator
 from penstock.engine.operators.over.over import Over
 from penstock.engine.operators.over.updates import UpdatingOver
@@ -18,6 +19,10 @@ from penstock.model.expressions import col
 from penstock.model.job_graph import MAIN
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
+from penstock.state.image import positions_of
+from penstock.state.keys import KeyCodec
+from penstock.state.store import Locate, Positions
+from tests.engine.restarts import Restarting
 from tests.engine.support import Collected, open_operator
 
 Row = dict[str, Any]
@@ -123,14 +128,35 @@ AGGREGATES: dict[str, tuple[AggregateCall, Callable[[list[Row]], Any]]] = {
 
 
 def over(
-    keys: tuple[str, ...], size: int | None, names: Iterable[str], schema: StreamSchema = INPUT, **options: Any
+    keys: tuple[str, ...],
+    size: int | None,
+    names: Iterable[str],
+    schema: StreamSchema = INPUT,
+    cuts: Sequence[str] | None = None,
+    **options: Any,
 ) -> Operator:
-    """Open the operator of these of `AGGREGATES`."""
+    """Open the operator of these of `AGGREGATES`; with ``cuts`` one that is restarted so."""
     spec = OverSpec(
         KEYS[keys], tuple((name, AGGREGATES[name][0]) for name in names), size, options.pop("interval_us", 0)
     )
-    made = UpdatingOver(spec, schema, "o") if schema.changelog else Over(spec, schema, "o")
-    return open_operator(made, **options)
+
+    def make() -> Operator:
+        return UpdatingOver(spec, schema, "o") if schema.changelog else Over(spec, schema, "o")
+
+    return open_operator(make() if cuts is None else Restarting(make, cuts, located(keys)), **options)
+
+
+def located(keys: tuple[str, ...]) -> tuple[Locate, ...]:
+    """Return where the keys of rows lie, by input; nothing without keys."""
+    if not keys:
+        return ()
+    projection = compile_projection(KEYS[keys], FIELDS, "o")
+    codec = KeyCodec(projection.schema.types)
+
+    def locate(rows: pa.RecordBatch) -> Positions:
+        return positions_of(codec.hash(projection(rows).columns, rows.num_rows))
+
+    return (locate,)
 
 
 def batch_of(rows: Sequence[Row], weights: Sequence[int] | None = None) -> pa.RecordBatch:

@@ -1,6 +1,6 @@
 """What the tests of process functions share: operators on rows of (k, at, x), and steps made of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,11 +11,13 @@ from penstock.model.expressions import col
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import Fields, StreamSchema, TimeColumn
 from penstock.process import process_spec
+from tests.engine.restarts import Restarting, locate_by
 from tests.engine.support import ManualClock, open_operator
 
 FIELDS = pa.schema({"k": pa.string(), "at": pa.timestamp("us"), "x": pa.int64()})
 EPOCH = datetime(1970, 1, 1)
 S = 1_000_000
+OWN = ("clock", "batch_rows", "budget_bytes")
 
 Row = tuple[str | None, int, int | None]
 """Key, event time in seconds, x."""
@@ -35,9 +37,29 @@ def spec_of(
 
 def opened(function: Any, schema: Fields | None = None, *, timed: bool = True, **options: Any) -> Process:
     """Open an operator; ``clock`` and ``batch_rows`` are the operator's, all else the spec's."""
-    own = {name: options.pop(name) for name in ("clock", "batch_rows", "budget_bytes") if name in options}
+    own = {name: options.pop(name) for name in OWN if name in options}
     stream = StreamSchema(options.get("fields", FIELDS), TimeColumn("at") if timed else None)
     return open_operator(Process(spec_of(function, schema, **options), stream, "op"), **own)
+
+
+def restarting(
+    function: Any, schema: Fields | None = None, *, cuts: Iterable[str], timed: bool = True, **options: Any
+) -> Restarting:
+    """Open one as `opened` does that is restarted so."""
+    own = {name: options.pop(name) for name in OWN if name in options}
+    stream = StreamSchema(options.get("fields", FIELDS), TimeColumn("at") if timed else None)
+    spec = spec_of(function, schema, **options)
+    return open_operator(Restarting(lambda: Process(spec, stream, "op"), cuts, [locate_by("k")]), **own)
+
+
+def instances(operator: Restarting) -> list[Process]:
+    """Return what runs in it now."""
+    return [inner for inner in operator._inner if isinstance(inner, Process)]
+
+
+def peek_state(operator: Restarting, name: str) -> dict[Any, Any]:
+    """Return what a state holds in all instances."""
+    return {key: value for inner in instances(operator) for key, value in inner.peek_state(name).items()}
 
 
 def batch(rows: Sequence[Row]) -> pa.RecordBatch:

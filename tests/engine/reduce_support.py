@@ -26,6 +26,8 @@ from penstock.model.windows import (
     WindowAssigner,
     Windowing,
 )
+from tests.engine.dozing import restarting
+from tests.engine.restarts import Restarting
 from tests.engine.support import Collected, open_operator
 
 Row = dict[str, Any]
@@ -86,6 +88,22 @@ def operator_of(
     """Open a reduce; its windows are final unless told otherwise."""
     windowing = None if window is None else Windowing(window, lateness_us, emission=emission or Emission())
     return open_operator(Reduce(ReduceSpec(keys, function, windowing), INPUT, "r"), **options)
+
+
+def restarting_of(
+    window: Window | None,
+    cuts: list[str],
+    *,
+    keys: tuple[tuple[str, Expr], ...] = KEY,
+    lateness_us: int = 0,
+    emission: Emission | None = None,
+    **options: Any,
+) -> Restarting:
+    """Open the reduce of `chain`, to stop and go on as ``cuts`` say."""
+    windowing = None if window is None else Windowing(window, lateness_us, emission=emission or Emission())
+    spec = ReduceSpec(keys, chain, windowing)
+    names = [name for name, _ in keys]
+    return open_operator(restarting(lambda: Reduce(spec, INPUT, "r"), cuts, *names), **options)
 
 
 def steps_of(rows: list[Row], cut: random.Random) -> list[pa.RecordBatch | int]:

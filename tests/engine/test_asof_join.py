@@ -17,13 +17,16 @@ from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from tests.engine.support import Collected, open_operator
 from tests.engine.timed_join_support import (
+    CUTS,
     LEFT,
     RIGHT,
     Pair,
     Row,
     batch_of,
+    instances,
     key_of,
     pairs_of,
+    restarting,
     rows,
     run,
     sorted_by_delay,
@@ -54,7 +57,7 @@ def joined(left: list[Row], right: list[Row], keys: str, tolerance: int | None, 
     return pairs
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     rows,
     rows,
@@ -64,6 +67,7 @@ def joined(left: list[Row], right: list[Row], keys: str, tolerance: int | None, 
     st.sampled_from([1, 4, 1000]),
     st.sampled_from([0, 4, 100]),
     st.integers(0, 10**6),
+    CUTS,
 )
 def test_equals_a_search_row_by_row(
     left: list[Row],
@@ -74,30 +78,38 @@ def test_equals_a_search_row_by_row(
     batch_rows: int,
     delay: int,
     seed: int,
+    cuts: list[str],
 ) -> None:
     cut = random.Random(seed)
     left, right = sorted_by_delay(left, cut, delay), sorted_by_delay(right, cut, delay)
     saved, asof_join._SPARE_KEYS = asof_join._SPARE_KEYS, cut.choice([0, 2, 1000])
     try:
-        join = open_operator(AsOfJoin(spec_of(keys, tolerance, how), LEFT, RIGHT, "j"), batch_rows=batch_rows)
+        join = open_operator(
+            restarting(lambda: AsOfJoin(spec_of(keys, tolerance, how), LEFT, RIGHT, "j"), keys, cuts),
+            batch_rows=batch_rows,
+        )
         collected = run(join, (left, right), cut)
     finally:
         asof_join._SPARE_KEYS = saved
     assert pairs_of(collected) == joined(left, right, keys, tolerance, how)
-    times = [row["time"] for row in collected.rows()]
-    assert times == sorted(times)
+    for key in {key_of(keys, row) for row in left} if "two" in cuts else [None]:
+        times = [row["time"] for row in collected.rows() if key is None or key_of(keys, left[row["l"]]) == key]
+        assert times == sorted(times)
     assert not collected.late
     assert not collected.rows(LATE_RIGHT)
-    assert join._last.statistics().rows == 0
-    assert all(len(waiting) == 0 for waiting in join._waiting)
+    for instance in instances(join):
+        assert instance._last.statistics().rows == 0
+        assert all(len(waiting) == len(waiting._log.live()) == 0 for waiting in instance._waiting)
+        assert instance.due_us() is None
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(rows, rows, st.sampled_from([None, 3]), st.sampled_from(["left", "inner"]), st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(rows, rows, st.sampled_from([None, 3]), st.sampled_from(["left", "inner"]), st.integers(0, 10**6), CUTS)
 def test_late_rows_leave_aside_and_the_others_are_joined(
-    left: list[Row], right: list[Row], tolerance: int | None, how: str, seed: int
+    left: list[Row], right: list[Row], tolerance: int | None, how: str, seed: int, cuts: list[str]
 ) -> None:
-    join = open_operator(AsOfJoin(spec_of("number", tolerance, how), LEFT, RIGHT, "j"))
+    spec = spec_of("number", tolerance, how)
+    join = open_operator(restarting(lambda: AsOfJoin(spec, LEFT, RIGHT, "j"), "number", cuts))
     collected = run(join, (left, right), random.Random(seed), on_time=False)
     late = {row["id"] for row in collected.late}, {row["id"] for row in collected.rows(LATE_RIGHT)}
     sides = [[(i, row) for i, row in enumerate(side) if i not in late[n]] for n, side in enumerate((left, right))]

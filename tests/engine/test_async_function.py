@@ -172,13 +172,42 @@ def test_unanswered_rows_are_asked_for_again_after_a_restart() -> None:
     before.run()
     before.calls.answer_rows(0, 2, 3)
     assert before.out() == [Barrier(1), 0]
-    after = Asking([Watermark(3), numbers(6), EndOfStream()], capacity=4, state=before.state)
+    after = Asking.after(before, elements=[Watermark(3), numbers(6), EndOfStream()], capacity=4)
     assert after.run() == Waiting(TIMEOUT_MS * MS)
     assert list(after.calls.open.values()) == [1, 2, 3, 4]
     after.calls.answer_rows(4, 3, 2, 1)
     after.run()
     after.calls.answer_rows(5, 6)
     assert after.out() == [1, 2, 3, 4, 5, Watermark(3), 6, *END]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_watermark_held_back_leaves_behind_its_rows_after_a_restart(ordered: bool) -> None:
+    before = Asking(ordered=ordered).feed(Watermark(2), numbers(1), Watermark(5), numbers(2), Barrier(1))
+    assert before.out() == [Watermark(2), Barrier(1)]
+    assert before.operator.notes() == {"watermark_us": 5, "passed_us": 2}
+    after = Asking.after(before, ordered=ordered, capacity=1).feed(Barrier(2))
+    after.calls.answer_rows(1)
+    assert after.out() == [Barrier(2), 1]
+    assert after.operator.due_us() is not None
+    again = Asking.after(after, ordered=ordered).feed(numbers(3), Watermark(9))
+    again.calls.answer_rows(2)
+    assert again.out() == [Watermark(2), 2, Watermark(5)]
+    again.calls.answer_rows(3)
+    assert again.out() == [Watermark(2), 2, Watermark(5), 3, Watermark(9)]
+    assert again.operator.due_us() is None
+    assert Asking.after(again, ordered=ordered).feed(numbers(4), Watermark(10)).out() == [Watermark(9)]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_unanswered_rows_of_several_instances_are_asked_for_as_one(ordered: bool) -> None:
+    parts = [[numbers(1, 2), Watermark(7)], [Watermark(3), numbers(3), Watermark(6), numbers(4)], [Watermark(8)]]
+    before = [Asking(ordered=ordered).feed(*elements, Barrier(1)) for elements in parts]
+    assert [one.out() for one in before] == [[Barrier(1)], [Watermark(3), Barrier(1)], [Watermark(8), Barrier(1)]]
+    after = Asking.after(*before, ordered=ordered).feed(Watermark(9))
+    after.calls.answer_rows(4, 2, 3)
+    after.calls.answer_rows(1)
+    assert after.out() == [*([1, 2, 3, 4] if ordered else [4, 2, 3, 1]), Watermark(9)]
 
 
 Plan = dict[int, list[str]]
@@ -265,13 +294,17 @@ def _restart(asking: Asking, chance: Any, options: dict[str, Any]) -> None:
     left = [row for row in asking.told if isinstance(row, int)] + [letter["x"] for letter in asking.rejected.rows]
     again = asking.kept
     assert sorted(left + again) == list(range(asking.counters.rows_in))
-    after = Asking([EndOfStream()], state=asking.state, **options)
+    notes = asking.operator.notes()
+    after = Asking.after(asking, elements=[EndOfStream(False)], **options)
     while not isinstance(after.run(), Done):
         if len(after.outbound):
             after.take()
         else:
             after.calls.answer(chance.choice(list(after.calls.open)))
-    assert sorted(row for row in after.out() if isinstance(row, int)) == again
+    told = after.out()
+    assert sorted(row for row in told if isinstance(row, int)) == again
+    held = [Watermark(notes["watermark_us"])] if notes["watermark_us"] > notes["passed_us"] else []
+    assert [item for item in told if not isinstance(item, int)] == [*held, EndOfStream(False)]
 
 
 def _check(elements: list[Element], told: list[Any], expected: set[int], ordered: bool) -> None:

@@ -20,9 +20,11 @@ from tests.engine.count_window_support import (
     expected,
     found,
     operator_of,
+    restarting_of,
     steps_of,
     timed_rows,
 )
+from tests.engine.dozing import MANY_CUTS
 from tests.engine.support import ManualClock, collect, open_operator
 
 
@@ -33,12 +35,19 @@ from tests.engine.support import ManualClock, collect, open_operator
     st.integers(1, 5),
     st.sampled_from([1, 4, 1000]),
     st.integers(0, 2),
+    MANY_CUTS,
     st.integers(0, 10**6),
 )
 def test_equals_sorting_and_cutting(
-    rows: list[dict[str, Any]], keys: tuple[str, ...], size: int, batch_rows: int, lateness_us: int, seed: int
+    rows: list[dict[str, Any]],
+    keys: tuple[str, ...],
+    size: int,
+    batch_rows: int,
+    lateness_us: int,
+    restarts: list[str],
+    seed: int,
 ) -> None:
-    operator = operator_of(keys, Windowing(Count(size), lateness_us), batch_rows=batch_rows)
+    operator = restarting_of(keys, Windowing(Count(size), lateness_us), restarts, batch_rows=batch_rows)
     collected = collect(operator, steps_of(rows, random.Random(seed)))
     assert found(collected) == expected(rows, keys, size)
     assert not collected.late
@@ -78,6 +87,31 @@ def test_by_the_clock_rows_count_as_they_arrive() -> None:
     assert first.column("total").to_pylist() == [1]
     assert second.column("window_start").cast(pa.int64()).to_pylist() == [1_000]
     assert second.column("window_end").cast(pa.int64()).to_pylist() == [1_005]
+
+
+def test_the_clock_does_not_go_back_with_a_restart() -> None:
+    clock = ManualClock(wall_us=1_000)
+    operator = restarting_of((), Windowing(Count(2), clock="processing"), ["", "two", "one"], clock=clock)
+    batch = batch_of([{"at": 0, "k": None, "j": None, "v": 1}])
+    assert not collect(operator, [batch], end=False).rows()
+    clock.set_wall_us(700)
+    collect(operator, [batch.slice(0, 0), -5], end=False)
+    (window,) = collect(operator, [batch], end=False).batches[MAIN]
+    assert window.column("window_end").cast(pa.int64()).to_pylist() == [1_000]
+
+
+def test_a_watermark_matters_from_the_first_row_that_it_lets_go() -> None:
+    operator = operator_of(("k",), Windowing(Count(2), lateness_us=4))
+    assert operator.due_us() is None
+    rows = [{"at": at, "k": "a", "j": 0, "v": at} for at in (7, 6)]
+    collect(operator, [batch_of(rows), 8], end=False)
+    assert operator.due_us() == 11
+    collect(operator, [11], end=False)
+    assert operator.due_us() == 12
+    assert collect(operator, [batch_of(rows[:1]), 12], end=False).rows()
+    assert operator.due_us() == END_OF_TIME_US
+    collect(operator, [])
+    assert operator.due_us() is None
 
 
 def test_rows_that_cannot_be_computed_are_dead_letters() -> None:

@@ -8,6 +8,7 @@ from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.operators.event_time_column import EventTimeColumn
 from penstock.model.job_graph import TimeSpec
 from penstock.model.schema import StreamSchema, TimeColumn
+from tests.engine.restarts import RESTARTS, Restarting
 from tests.engine.support import Collected, collect, open_operator
 
 FIELDS = pa.schema([("at", pa.timestamp("us")), ("until", pa.timestamp("ms")), ("x", pa.int64())])
@@ -60,9 +61,12 @@ def test_the_watermark_stays_behind_by_the_delay() -> None:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(st.one_of(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=1), st.integers(-9, 9))))
-def test_no_row_is_older_than_the_watermark_before_it(steps: list[list[int | None] | int]) -> None:
-    timed = operator(delay_us=2_000)
+@given(
+    st.lists(st.one_of(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=1), st.integers(-9, 9))), RESTARTS
+)
+def test_no_row_is_older_than_the_watermark_before_it(steps: list[list[int | None] | int], restarts: list[str]) -> None:
+    spec = TimeSpec("until", 2_000)
+    timed = open_operator(Restarting(lambda: EventTimeColumn(spec, SCHEMA, "t"), restarts))
     passed, out = START_OF_TIME_US, Collected()
     expected: list[int | None] = []
     for step in steps:

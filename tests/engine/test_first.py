@@ -15,6 +15,7 @@ from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import StreamSchema, TimeColumn
+from tests.engine.restarts import CUTS, Restarting, locate_by
 from tests.engine.support import ManualClock, collect, open_operator
 
 FIELDS = pa.schema([("k", pa.string()), ("x", pa.float64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
@@ -51,9 +52,13 @@ def as_shown(items: list[Row]) -> list[str]:
     return values(to_batch(items).to_pylist())
 
 
+def restarting(spec: FirstSpec, schema: StreamSchema, cuts: list[str]) -> Restarting:
+    return Restarting(lambda: First(spec, schema, "d"), cuts, [locate_by("k")])
+
+
 @settings(max_examples=100, deadline=None)
-@given(steps, st.sampled_from([None, 0, 3, 10]), st.sampled_from([1, 4, 64]))
-def test_by_event_time(steps: Any, ttl: int | None, batch_rows: int) -> None:
+@given(steps, st.sampled_from([None, 0, 3, 10]), st.sampled_from([1, 4, 64]), CUTS)
+def test_by_event_time(steps: Any, ttl: int | None, batch_rows: int, cuts: list[str]) -> None:
     watermark, waiting, late, played = -1, [], [], []
     for step in steps:
         if isinstance(step, int):
@@ -70,28 +75,41 @@ def test_by_event_time(steps: Any, ttl: int | None, batch_rows: int) -> None:
         if row[0] not in passed or (ttl is not None and row[3] > passed[row[0]] + ttl):
             passed[row[0]] = row[3]
             expected.append(row)
-    first = open_operator(First(FirstSpec(KEYS, False, ttl), STREAM, "d"), batch_rows=batch_rows)
+    first = open_operator(restarting(FirstSpec(KEYS, False, ttl), STREAM, cuts), batch_rows=batch_rows)
     out = collect(first, played)
     assert sorted(values(out.rows())) == sorted(as_shown(expected))
-    assert [row["t"] for row in out.rows()] == sorted(row["t"] for row in out.rows())
+    if "two" not in cuts:
+        assert [row["t"] for row in out.rows()] == sorted(row["t"] for row in out.rows())
     assert sorted(values(out.late)) == sorted(as_shown(late))
     assert all(batch.num_rows <= batch_rows for batch in out.batches.get("main", []))
     counters = first.context.counters
     assert (counters.passed, counters.late, counters.folded) == (len(expected), len(late), 0)
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.lists(rows, max_size=30), st.integers(1, 9), st.sampled_from([None, 0, 3, 10]))
-def test_by_arrival(items: Any, size: int, ttl: int | None) -> None:
+def test_rows_that_wait_go_with_their_keys() -> None:
+    first = open_operator(restarting(FirstSpec(KEYS, False, 4), STREAM, ["", "two", "one"] * 9))
+    played: list[pa.RecordBatch | int] = []
+    for at in range(20):
+        played += [to_batch([(key, 1.0, "p", time) for key in "abcdefgh" for time in (at + 3, at + 9)]), at]
+    found = [(row["k"], row["t"]) for row in collect(first, played).rows()]
+    times = to_batch([("a", 1.0, "p", time) for time in range(3, 29, 5)])["t"].to_pylist()
+    assert sorted(found) == [(key, time) for key in "abcdefgh" for time in times]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(rows, max_size=30), st.integers(1, 9), st.sampled_from([None, 0, 3, 10]), CUTS)
+def test_by_arrival(items: Any, size: int, ttl: int | None, cuts: list[str]) -> None:
     expected: list[Row] = []
     passed: dict[Any, int] = {}
     for row in items:
         if row[0] not in passed or (ttl is not None and row[3] > passed[row[0]] + ttl):
             passed[row[0]] = row[3]
             expected.append(row)
-    first = open_operator(First(FirstSpec(KEYS, True, ttl), STREAM, "d"))
+    first = open_operator(restarting(FirstSpec(KEYS, True, ttl), STREAM, cuts))
     out = collect(first, [to_batch(items[at : at + size]) for at in range(0, len(items), size)])
-    assert values(out.rows()) == as_shown(expected)
+    for key in ("a", "b", "c", None):
+        of_key = as_shown([row for row in expected if row[0] == key])
+        assert values([row for row in out.rows() if row["k"] == key]) == of_key
     counters = first.context.counters
     assert (counters.passed, counters.filtered) == (len(expected), len(items) - len(expected))
 
@@ -127,14 +145,25 @@ def test_keys_are_forgotten_by_processing_time_where_there_is_no_other() -> None
     assert first._table.live().size == 1
 
 
-def test_goes_on_from_the_store() -> None:
-    spec = FirstSpec(KEYS)
-    one = open_operator(First(spec, STREAM, "d"))
-    collect(one, [to_batch([("a", 1.0, "p", 1)]), 5, to_batch([("b", 2.0, "q", 8)])], end=False)
-    again = First(spec, STREAM, "d")
-    again.open(one.context)
-    out = collect(again, [to_batch([("a", 1.0, "p", 9), ("b", 2.0, "q", 9)])])
-    assert values(out.rows()) == as_shown([("b", 2.0, "q", 8)])
+@pytest.mark.parametrize("by_arrival", [True, False])
+def test_keys_are_forgotten_at_their_time_after_a_restart(by_arrival: bool) -> None:
+    first = open_operator(restarting(FirstSpec(KEYS, by_arrival, 10), STREAM, ["", "two", "one"]))
+    out = collect(first, [to_batch([(key, 1.0, "p", 3) for key in "abcdef"]), 5, 13], end=False)
+    assert [inner._table.live().size for inner in first._inner] == [6]  # type: ignore[attr-defined]
+    assert first._inner[0].due_us() == 14
+    collect(first, [14], end=False)
+    assert [inner._table.live().size for inner in first._inner] == [0]  # type: ignore[attr-defined]
+    assert first._inner[0].due_us() is None
+    assert len(out.rows()) == 6
+
+
+def test_says_which_watermark_lets_a_row_go() -> None:
+    first = open_operator(First(FirstSpec(KEYS), STREAM, "d"))
+    assert first.due_us() is None
+    collect(first, [to_batch([("a", 1.0, "p", 6), ("b", 1.0, "p", 9)]), 6], end=False)
+    assert (first.due_us(), first.notes()) == (7, {"watermark_us": 6})
+    collect(first, [7], end=False)
+    assert first.due_us() == 10
 
 
 def test_rows_whose_key_cannot_be_computed_are_dead_letters() -> None:

@@ -23,6 +23,7 @@ from penstock.model.windows import Emission, Global, Hopping, Tumbling, Window
 from tests.engine.aggregate_support import (
     AGGREGATES,
     CHANGELOG,
+    DELAYS,
     FIELDS,
     KEYS,
     STREAM,
@@ -31,6 +32,7 @@ from tests.engine.aggregate_support import (
     WindowModel,
     aggregate_spec,
     aggregated,
+    arrivals,
     as_rows,
     cuts,
     key_of,
@@ -38,10 +40,17 @@ from tests.engine.aggregate_support import (
     streams,
     to_batch,
 )
+from tests.engine.dozing import MANY_CUTS, parts, restarting
+from tests.engine.restarts import Restarting
 from tests.engine.support import Collected, ManualClock, collect, open_operator
 
 DELAY = 12
-FAST = settings(max_examples=60, deadline=None, derandomize=True)
+FAST = settings(max_examples=45, deadline=None, derandomize=True)
+
+
+def open_group(spec: AggregateSpec, restarts: list[str], stream: StreamSchema = STREAM, **options: Any) -> Restarting:
+    keys = [name for name, _ in spec.keys]
+    return open_operator(restarting(lambda: GroupAggregate(spec, stream, "g"), restarts, *keys), **options)
 
 
 def by_key(rows: Sequence[Row], keys: Sequence[str]) -> Counter[tuple[Any, ...]]:
@@ -70,8 +79,7 @@ def check_changelog(batches: Sequence[pa.RecordBatch], keys: int) -> None:
 @given(st.data(), KEYS, st.sampled_from([1, 2, 5, 32_768]))
 def test_every_batch_shows_the_rows_so_far(data: st.DataObject, keys: tuple[str, ...], batch_rows: int) -> None:
     rows = data.draw(streams())
-    operator = GroupAggregate(aggregate_spec(keys, interval_us=0), STREAM, "g")
-    open_operator(operator, batch_rows=batch_rows)
+    operator = open_group(aggregate_spec(keys, interval_us=0), data.draw(MANY_CUTS), batch_rows=batch_rows)
     collected = Collected()
     seen: list[Row] = []
     for step in data.draw(cuts(rows, None)):
@@ -115,7 +123,7 @@ def test_a_changelog_in_any_order_ends_in_what_was_not_taken_back(data: st.DataO
     gone = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     changes = [(row, 1) for row in rows] + [(row, -1) for row, away in zip(rows, gone, strict=True) if away]
     changes = data.draw(st.permutations(changes))
-    operator = open_operator(GroupAggregate(aggregate_spec(keys, interval_us=0), CHANGELOG, "g"))
+    operator = open_group(aggregate_spec(keys, interval_us=0), data.draw(MANY_CUTS), CHANGELOG)
     collected = Collected()
     size = data.draw(st.sampled_from([1, 2, 7]))
     for start in range(0, len(changes), size):
@@ -125,8 +133,8 @@ def test_a_changelog_in_any_order_ends_in_what_was_not_taken_back(data: st.DataO
         as_rows(collected.batches.get(MAIN, []), weighted=True)
     kept = [row for row, away in zip(rows, gone, strict=True) if not away]
     assert as_rows(collected.batches.get(MAIN, []), weighted=True) == by_key(kept, keys)
-    live = operator._table.live()
-    assert len(live) == len(by_key(kept, keys)), "groups without rows are forgotten"
+    live = sum(len(part._table.live()) for part in parts(operator))
+    assert live == len(by_key(kept, keys)), "groups without rows are forgotten"
 
 
 def test_a_group_whose_rows_cancel_others_is_kept_until_their_own_partners_come() -> None:
@@ -175,7 +183,7 @@ def test_windows_with_updates(data: st.DataObject, window: Window, lateness_us: 
     steps = data.draw(cuts(rows, lambda seen: max(row.t for row in seen) - 2))
     interval_us = data.draw(st.sampled_from([0, 10**6]))
     spec = aggregate_spec(("k",), window, mode="updates", lateness_us=lateness_us, interval_us=interval_us)
-    operator = open_operator(GroupAggregate(spec, STREAM, "g"))
+    operator = open_group(spec, data.draw(MANY_CUTS))
     collected = collect(operator, [step if isinstance(step, int) else to_batch(step) for step in steps])
     model = WindowModel(window, ("k",), lateness_us).run(steps)
     assert as_rows(collected.batches.get(MAIN, []), weighted=True) == model.results()
@@ -183,7 +191,7 @@ def test_windows_with_updates(data: st.DataObject, window: Window, lateness_us: 
     counters = operator.context.counters
     assert (counters.late, counters.filtered) == (len(model.late), model.outside)
     if not isinstance(window, Global):
-        assert len(operator._table.live()) == 0
+        assert not any(len(part._table.live()) for part in parts(operator))
     check_changelog(collected.batches.get(MAIN, []), 1 if isinstance(window, Global) else 3)
 
 
@@ -193,10 +201,44 @@ def test_windows_with_updates_over_a_changelog(data: st.DataObject) -> None:
     rows = data.draw(streams(most=20))
     changes = data.draw(st.permutations([(row, 1) for row in rows] + [(row, -1) for row in rows[::2]]))
     spec = aggregate_spec(("k",), Hopping(10, 5), mode="updates", interval_us=0)
-    operator = open_operator(GroupAggregate(spec, CHANGELOG, "g"))
+    operator = open_group(spec, data.draw(MANY_CUTS), CHANGELOG)
     batches = [to_batch([row], [weight]) for row, weight in changes]
     expected = WindowModel(Hopping(10, 5), ("k",)).run([rows[1::2]]).results()
     assert as_rows(collect(operator, batches).batches.get(MAIN, []), weighted=True) == expected
+
+
+@settings(FAST, max_examples=25)
+@given(st.data(), st.sampled_from([Tumbling(10), Hopping(10, 3), SevenAndTwenty()]), st.sampled_from([0, 15]))
+def test_updates_by_the_processing_clock(data: st.DataObject, window: Window, interval_us: int) -> None:
+    spec = aggregate_spec(("k",), window, mode="updates", clock="processing", interval_us=interval_us)
+    clock = ManualClock(wall_us=0)
+    operator = open_group(spec, data.draw(MANY_CUTS), StreamSchema(FIELDS), clock=clock)
+    seen: list[Row] = []
+    for arrived, collected in arrivals(operator, data.draw(streams(most=30)), clock, data.draw(DELAYS)):
+        seen += arrived
+        if not operator.has_pending():
+            model = WindowModel(window, ("k",)).run([seen])
+            assert as_rows(collected.batches.get(MAIN, []), weighted=True) == model.results()
+        now_us = clock.wall_us()
+        assert all((part._table.first_prefix() or now_us + 1) > now_us for part in parts(operator))
+
+
+def test_a_watermark_matters_from_the_end_of_the_first_window() -> None:
+    rows = to_batch([Row(1, None, 1, 15), Row(1, None, 1, 7)])
+    operator = open_operator(GroupAggregate(aggregate_spec(("k",)), STREAM, "g"))
+    assert operator.due_us() is None
+    list(operator.process(0, Batch(rows)))
+    assert operator.due_us() == END_OF_TIME_US
+    list(operator.on_barrier(1))
+    assert operator.due_us() is None
+    spec = aggregate_spec(("k",), Tumbling(10), mode="updates", lateness_us=3, interval_us=0)
+    operator = open_operator(GroupAggregate(spec, STREAM, "g"))
+    collect(operator, [rows, 5], end=False)
+    assert operator.due_us() == 13
+    collect(operator, [13], end=False)
+    assert operator.due_us() == 23
+    collect(operator, [])
+    assert operator.due_us() is None
 
 
 def test_updates_by_the_processing_clock_forget_their_windows_by_timer() -> None:

@@ -28,18 +28,22 @@ from tests.engine.incremental_join_support import (
     batches_of,
     feed,
     joined,
+    locate,
     schemas,
 )
+from tests.engine.restarts import Restarting
 from tests.engine.support import open_operator
+from tests.engine.timed_join_support import CUTS
 
-numbers = st.one_of(st.none(), st.integers(0, 2))
-texts = st.one_of(st.none(), st.sampled_from(["", "a"]))
-steps = st.lists(
-    st.builds(
-        Step, st.integers(0, 1), numbers, texts, st.one_of(st.none(), st.integers(0, 1)), st.sampled_from([1, 1, -1])
-    ),
-    max_size=40,
+step = st.builds(
+    Step,
+    st.integers(0, 1),
+    st.sampled_from([0, 0, 1, 2, None]),
+    st.sampled_from(["", "a", "a", None]),
+    st.sampled_from([0, 1, None]),
+    st.sampled_from([1, 1, -1]),
 )
+steps = st.lists(step, max_size=4) | st.lists(step, min_size=12, max_size=40)
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 kinds = st.tuples(st.booleans(), st.booleans())
 
@@ -48,7 +52,7 @@ def as_appended(steps: list[Step], changelog: tuple[bool, bool]) -> list[Step]:
     return [step if changelog[step.side] else Step(step.side, step.number, step.text, step.value, 1) for step in steps]
 
 
-@settings(max_examples=250)
+@settings(max_examples=80)
 @given(
     steps,
     sizes,
@@ -57,7 +61,7 @@ def as_appended(steps: list[Step], changelog: tuple[bool, bool]) -> list[Step]:
     st.sampled_from(sorted(KEYS)),
     st.sampled_from(sorted(OUTPUTS)),
     st.sampled_from([1, 3, 64]),
-    st.booleans(),
+    CUTS,
 )
 def test_what_is_out_is_the_join_of_what_is_present(
     steps: list[Step],
@@ -67,21 +71,19 @@ def test_what_is_out_is_the_join_of_what_is_present(
     keys: str,
     output: str,
     batch_rows: int,
-    reopened: bool,
+    cuts: list[str],
 ) -> None:
     if how == "inner" and not any(changelog):
         changelog = (True, False)
     steps = as_appended(steps, changelog)
     spec = JoinSpec(*KEYS[keys], OUTPUTS[output], None, how)
-    join = open_operator(IncrementalJoin(spec, *schemas(changelog), "j"), batch_rows=batch_rows)
+    join = open_operator(
+        Restarting(lambda: IncrementalJoin(spec, *schemas(changelog), "j"), cuts, locate(keys)), batch_rows=batch_rows
+    )
     out: Rows = Counter()
     for port, (rows, so_far) in batches_of(steps, sizes, changelog):
         feed(join, port, rows, out)
         assert +out == joined(so_far, spec, keys)
-        if reopened:
-            context = join.context
-            join = IncrementalJoin(spec, *schemas(changelog), "j")
-            join.open(context)
     counters = join.context.counters
     assert counters.rows_in == len(steps)
     kept = {"left": (True, False), "right": (False, True), "full": (True, True)}.get(how, (False, False))

@@ -18,13 +18,16 @@ from penstock.model.join_specs import HOWS, IntervalJoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from tests.engine.support import Collected, open_operator
 from tests.engine.timed_join_support import (
+    CUTS,
     LEFT,
     RIGHT,
     Pair,
     Row,
     batch_of,
+    instances,
     key_of,
     pairs_of,
+    restarting,
     rows,
     run,
     sorted_by_delay,
@@ -69,7 +72,7 @@ def joined(left: list[Row], right: list[Row], keys: str, lower: int, upper: int 
     return pairs
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     rows,
     rows,
@@ -79,6 +82,7 @@ def joined(left: list[Row], right: list[Row], keys: str, lower: int, upper: int 
     st.sampled_from([1, 4, 1000]),
     st.sampled_from([0, 4, 100]),
     st.integers(0, 10**6),
+    CUTS,
 )
 def test_equals_nested_loops(
     left: list[Row],
@@ -89,6 +93,7 @@ def test_equals_nested_loops(
     batch_rows: int,
     delay: int,
     seed: int,
+    cuts: list[str],
 ) -> None:
     cut = random.Random(seed)
     left, right = sorted_by_delay(left, cut, delay), sorted_by_delay(right, cut, delay)
@@ -96,22 +101,27 @@ def test_equals_nested_loops(
     spec = spec_of(keys, *between, how, timed_side(spec))
     saved, interval_rows._SPARE_ROWS = interval_rows._SPARE_ROWS, cut.choice([0, 3, 1000])
     try:
-        join = open_operator(IntervalJoin(spec, LEFT, RIGHT, "j"), batch_rows=batch_rows)
+        join = open_operator(
+            restarting(lambda: IntervalJoin(spec, LEFT, RIGHT, "j"), keys, cuts), batch_rows=batch_rows
+        )
         collected = run(join, (left, right), cut)
     finally:
         interval_rows._SPARE_ROWS = saved
     assert pairs_of(collected) == joined(left, right, keys, *between, how)
     assert not collected.late
     assert not collected.rows(LATE_RIGHT)
-    assert join.context.state.bytes_used() == 0
+    for instance in instances(join):
+        assert instance.context.state.bytes_used() == 0
+        assert instance.due_us() is None
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(rows, rows, bounds, st.sampled_from(HOWS), st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(rows, rows, bounds, st.sampled_from(HOWS), st.integers(0, 10**6), CUTS)
 def test_late_rows_leave_aside_and_the_others_are_joined(
-    left: list[Row], right: list[Row], between: tuple[int, int | None], how: str, seed: int
+    left: list[Row], right: list[Row], between: tuple[int, int | None], how: str, seed: int, cuts: list[str]
 ) -> None:
-    join = open_operator(IntervalJoin(spec_of("number", *between, how), LEFT, RIGHT, "j"))
+    spec = spec_of("number", *between, how)
+    join = open_operator(restarting(lambda: IntervalJoin(spec, LEFT, RIGHT, "j"), "number", cuts))
     collected = run(join, (left, right), random.Random(seed), on_time=False)
     late = {row["id"] for row in collected.late}, {row["id"] for row in collected.rows(LATE_RIGHT)}
     sides = [[(i, row) for i, row in enumerate(side) if i not in late[n]] for n, side in enumerate((left, right))]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.contract import Operator
 from penstock.engine.operators.joins.inner_join import InnerJoin
 from penstock.engine.operators.joins.join_schema import join_output
 from penstock.model.errors import BugError, PlanError
@@ -18,7 +19,9 @@ from penstock.model.expressions import col
 from penstock.model.job_graph import MAIN
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
+from tests.engine.restarts import Restarting, locate_by
 from tests.engine.support import Collected, open_operator
+from tests.engine.timed_join_support import CUTS
 
 LEFT = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("s", pa.string()), ("x", pa.string())])
 RIGHT = pa.schema([("id", pa.int64()), ("b", pa.int32()), ("t", pa.string()), ("y", pa.float64())])
@@ -26,14 +29,20 @@ RIGHT = pa.schema([("id", pa.int64()), ("b", pa.int32()), ("t", pa.string()), ("
 ON_NUMBER = ((col("a"),), (col("b"),))
 ON_TEXT = ((col("s"),), (col("t"),))
 ON_BOTH = ((col("s"), col("a")), (col("t"), col("b")))
+LOCATE = {
+    ON_NUMBER: (locate_by("a"), locate_by("b")),
+    ON_TEXT: (locate_by("s"), locate_by("t")),
+    ON_BOTH: (locate_by("s", "a"), locate_by("t", "b")),
+}
 
 DAY, WEEK = datetime.date(1960, 2, 29), datetime.timedelta(days=7)
 
 OUTPUT = (("left_id", 0, "id"), ("right_id", 1, "id"), ("x", 0, "x"), ("y", 1, "y"))
 
-numbers = st.one_of(st.none(), st.integers(-2, 3))
-texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "ab"]))
-rows = st.lists(st.tuples(st.integers(0, 1), numbers, texts), max_size=40)
+row = st.tuples(
+    st.integers(0, 1), st.sampled_from([-2, 0, 1, 1, 2, 3, None]), st.sampled_from(["", "a", "a", "b", "ab", None])
+)
+rows = st.lists(row, max_size=4) | st.lists(row, min_size=15, max_size=40)
 sizes = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
@@ -62,7 +71,7 @@ def batches_of(rows: list[tuple[int, int | None, str | None]], sizes: list[int])
     return batches
 
 
-def feed(join: InnerJoin, batches: list[tuple[int, pa.RecordBatch]]) -> Collected:
+def feed(join: Operator, batches: list[tuple[int, pa.RecordBatch]]) -> Collected:
     collected = Collected()
     for port, batch in batches:
         collected.add(join.process(port, Batch(batch)))
@@ -85,11 +94,14 @@ def pairs_of(rows: list[tuple[int, int | None, str | None]], on: Any) -> Counter
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(rows, sizes, st.sampled_from([ON_NUMBER, ON_TEXT, ON_BOTH]), st.sampled_from([1, 3, 64]))
-def test_equals_nested_loops(rows: Any, sizes: list[int], on: Any, batch_rows: int) -> None:
+@settings(max_examples=45, deadline=None, derandomize=True)
+@given(rows, sizes, st.sampled_from([ON_NUMBER, ON_TEXT, ON_BOTH]), st.sampled_from([1, 3, 64]), CUTS)
+def test_equals_nested_loops(rows: Any, sizes: list[int], on: Any, batch_rows: int, cuts: list[str]) -> None:
     spec = JoinSpec(on[0], on[1], OUTPUT)
-    join = open_operator(InnerJoin(spec, StreamSchema(LEFT), StreamSchema(RIGHT), "j"), batch_rows=batch_rows)
+    join = open_operator(
+        Restarting(lambda: InnerJoin(spec, StreamSchema(LEFT), StreamSchema(RIGHT), "j"), cuts, LOCATE[on]),
+        batch_rows=batch_rows,
+    )
     out = feed(join, batches_of(rows, sizes)).rows()
     assert Counter((row["left_id"], row["right_id"]) for row in out) == pairs_of(rows, on)
     assert all(row["x"] == f"x{row['left_id']}" and row["y"] == row["right_id"] / 2 for row in out)

@@ -18,6 +18,7 @@ from penstock.model.errors import BadRecordError, PlanError
 from penstock.model.expressions import col
 from penstock.model.join_specs import LookupSpec
 from penstock.model.schema import StreamSchema
+from tests.engine.restarts import RESTARTS, Restarting
 from tests.engine.support import Collected, ManualClock, collect, open_operator
 
 LEFT = pa.schema({"id": pa.int64(), "code": pa.int64()})
@@ -41,11 +42,14 @@ def batch(codes: list[int | None]) -> pa.RecordBatch:
 codes = st.lists(st.none() | st.integers(0, 5), max_size=20)
 
 
-@given(codes=codes, keys=codes, how=st.sampled_from(["inner", "left"]), batch_rows=st.integers(1, 7))
-def test_every_pair_in_order(codes: list[int | None], keys: list[int | None], how: str, batch_rows: int) -> None:
+@given(codes=codes, keys=codes, how=st.sampled_from(["inner", "left"]), batch_rows=st.integers(1, 7), cuts=RESTARTS)
+def test_every_pair_in_order(
+    codes: list[int | None], keys: list[int | None], how: str, batch_rows: int, cuts: list[str]
+) -> None:
     table = [{"code": key, "text": f"t{i}"} for i, key in enumerate(keys)]
-    operator = lookup(table, how, batch_rows)
-    found = collect(operator, [batch(codes)])
+    operator = open_operator(Restarting(lambda: lookup(table, how), cuts), batch_rows=batch_rows)
+    rows = batch(codes)
+    found = collect(operator, [rows.slice(start, 8) for start in range(0, rows.num_rows, 8)])
     expected = []
     for i, code in enumerate(codes):
         texts = [row["text"] for row in table if code is not None and row["code"] == code]

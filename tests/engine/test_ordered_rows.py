@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from penstock.engine.elements import END_OF_TIME_US
 from penstock.engine.operators.ordered_rows import OrderedRows, sort_keys, split_late, tie_order
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
+from tests.engine.restarts import HALF, locate_by, part_of
 
 FIELDS = pa.schema([("at", pa.int64()), ("k", pa.int64()), ("v", pa.string()), ("l", pa.list_(pa.int64()))])
 
@@ -123,9 +125,27 @@ def test_chunks_of_any_size_are_found_again_after_a_restart() -> None:
         chunks.add(pa.record_batch([pa.array(more, pa.int64())], schema=fields), np.array(more, np.int64))
         places += more
     chunks.drop_below(10)
-    for again in (chunks, RowChunks(store, "rows", fields)):
+    image = StoreImage([part_of(store)])
+    for again in (chunks, RowChunks(MemoryStore("op", image=image), "rows", fields)):
         assert len(again) == sum(place >= 10 for place in places)
+        assert again.first() == min(place for place in places if place >= 10)
         waiting = Waiting.concat(again.below(20))
         assert sorted(waiting.at.tolist()) == sorted(place for place in places if 10 <= place < 20)
         assert again.take(waiting.ids)["v"].to_pylist() == waiting.at.tolist()
     assert RowChunks(store, "none", fields).below(20) == []
+    assert RowChunks(store, "none", fields).first() is None
+
+
+def test_rows_go_where_their_keys_go() -> None:
+    fields = pa.schema([("v", pa.int64())])
+    store = MemoryStore("op")
+    rows = OrderedRows(store, "rows", fields, locate_by("v"))
+    rows.add(pa.record_batch([pa.array(range(20))], schema=fields), np.arange(20)[::-1].copy())
+    halves: list[list[int]] = []
+    for low in (True, False):
+        image = StoreImage([part_of(store)], lambda positions, low=low: (positions < HALF) == low)
+        again = OrderedRows(MemoryStore("op", image=image), "rows", fields, locate_by("v"))
+        batches = [batch for batch, _ in again.release(100, 3)]
+        halves.append([value for batch in batches for value in batch["v"].to_pylist()])
+    assert sorted(halves[0] + halves[1]) == list(range(20))
+    assert all(half == sorted(half, reverse=True) and half for half in halves)

@@ -23,6 +23,7 @@ from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.readers import read_memory
 from tests.engine.over_support import AGGREGATES, INPUT, KEYS, batch_of, expected, found, over, rows_drawn, steps_of
+from tests.engine.restarts import CUTS
 from tests.engine.support import collect, open_operator
 from tests.penstock.front_door import NOON, SCHEMA
 from tests.penstock.front_door import rows as front_door_rows
@@ -31,14 +32,26 @@ names_drawn = st.lists(st.sampled_from(list(AGGREGATES)), min_size=1, max_size=6
 sizes = st.one_of(st.none(), st.integers(1, 6), st.just(1_000))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=110, deadline=None, derandomize=True)
 @given(
-    rows_drawn, st.sampled_from(list(KEYS)), sizes, names_drawn, st.sampled_from([1, 4, 1000]), st.integers(0, 10**6)
+    rows_drawn,
+    st.sampled_from(list(KEYS)),
+    sizes,
+    names_drawn,
+    st.sampled_from([1, 4, 1000]),
+    st.integers(0, 10**6),
+    CUTS,
 )
 def test_equals_frames_worked_out_row_by_row(
-    rows: list[dict[str, Any]], keys: tuple[str, ...], size: int | None, names: list[str], batch_rows: int, seed: int
+    rows: list[dict[str, Any]],
+    keys: tuple[str, ...],
+    size: int | None,
+    names: list[str],
+    batch_rows: int,
+    seed: int,
+    cuts: list[str],
 ) -> None:
-    operator = over(keys, size, names, batch_rows=batch_rows)
+    operator = over(keys, size, names, cuts=cuts, batch_rows=batch_rows)
     collected = collect(operator, steps_of(rows, random.Random(seed)))
     assert found(collected) == expected(rows, keys, size, names)
     assert not collected.late
@@ -46,20 +59,21 @@ def test_equals_frames_worked_out_row_by_row(
     assert operator.context.counters.passed == len(rows)
 
 
-@pytest.mark.parametrize("size", [None, 1, 2, 7, 64])
-def test_every_aggregate_of_longer_runs(size: int | None) -> None:
+@pytest.mark.parametrize(("size", "restarts"), [(None, 0), (1, 0), (2, 0), (7, 0), (64, 0), (None, 9), (7, 9)])
+def test_every_aggregate_of_longer_runs(size: int | None, restarts: int) -> None:
+    cuts = ["two", "", "one", "two", "restart", ""] * restarts
     cut = random.Random(3)
     rows = [
         {
-            "at": cut.randint(0, 12),
+            "at": index // 8 + cut.randint(0, 2),
             "k": cut.choice("aaab"),
             "v": cut.randint(-9, 9),
             "x": cut.random(),
             "s": cut.choice("xyz"),
         }
-        for _ in range(300)
+        for index in range(300)
     ]
-    collected = collect(over(("k",), size, AGGREGATES), steps_of(rows, cut))
+    collected = collect(over(("k",), size, AGGREGATES, cuts=cuts), steps_of(rows, cut))
     assert found(collected) == expected(rows, ("k",), size, AGGREGATES)
 
 
@@ -128,27 +142,24 @@ def test_only_the_rows_that_frames_look_back_at_are_kept() -> None:
     assert len(operator._kept._log.live()) == 4
 
 
-@pytest.mark.parametrize("size", [None, 4])
-def test_everything_to_know_is_in_the_state(size: int | None) -> None:
-    cut = random.Random(11)
-    rows = [
-        {
-            "at": cut.randint(0, 12),
-            "k": cut.choice("ab"),
-            "v": cut.randint(-3, 3),
-            "x": cut.random(),
-            "s": cut.choice("pq"),
-        }
-        for _ in range(60)
-    ]
-    steps = steps_of(rows, cut)
-    first, second = (over(("k",), size, AGGREGATES) for _ in range(2))
-    collected = collect(first, steps[: len(steps) // 2], end=False)
-    assert not list(first.on_barrier(1))
-    second.open(first.context)
-    for output, batches in collect(second, steps[len(steps) // 2 :]).batches.items():
-        collected.batches.setdefault(output, []).extend(batches)
-    assert found(collected) == expected(rows, ("k",), size, AGGREGATES)
+@pytest.mark.parametrize("size", [None, 2])
+def test_late_rows_stay_late_after_a_restart(size: int | None) -> None:
+    rows = [{"at": at, "k": key, "v": at, "x": None, "s": None} for at in (4, 5) for key in "abcdef"]
+    operator = over(("k",), size, ["total"], cuts=["", "two", "one", "restart"])
+    collected = collect(operator, [batch_of(rows), 5, batch_of(rows), 6])
+    assert [row["v"] for row in collected.late] == [4] * 6
+    assert sorted(row["total"] for row in collected.rows()) == sorted([4, 9, 14 if size is None else 10] * 6)
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_says_which_watermark_lets_a_row_go(size: int | None) -> None:
+    operator = over(("k",), size, ["total"])
+    assert operator.due_us() is None
+    collect(operator, [batch_of([{"at": at, "k": "a", "v": at, "x": None, "s": None} for at in (9, 4)])], end=False)
+    assert operator.due_us() == 5
+    assert not collect(operator, [4], end=False).rows()
+    assert len(collect(operator, [5], end=False).rows()) == 1
+    assert (operator.due_us(), operator.notes()) == (10, {"watermark_us": 5})
 
 
 def test_rows_that_cannot_be_computed_are_dead_letters() -> None:

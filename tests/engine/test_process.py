@@ -11,7 +11,8 @@ from hypothesis import given, settings
 import penstock as ps
 from penstock.engine.elements import Batch
 from penstock.model.errors import PlanError
-from tests.engine.process_support import Row, S, at, batch, clock_at, opened, seconds
+from tests.engine.process_support import Row, S, at, batch, clock_at, instances, opened, restarting, seconds
+from tests.engine.restarts import CUTS
 from tests.engine.support import Collected, Rejected, collect
 
 OUT = {"k": str, "what": str}
@@ -195,19 +196,15 @@ def by_key(collected: Collected) -> dict[str | None, list[str]]:
     return found
 
 
-@settings(max_examples=80)
-@given(scripts(), st.sampled_from([2, 5, 1000]), st.integers(0, 20))
+@settings(max_examples=60)
+@given(scripts(), st.sampled_from([2, 5, 1000]), CUTS)
 def test_state_and_timers_are_as_if_each_key_was_alone_in_time(
-    script: tuple[list[Row], list[pa.RecordBatch | int]], batch_rows: int, reopened_at: int
+    script: tuple[list[Row], list[pa.RecordBatch | int]], batch_rows: int, cuts: list[str]
 ) -> None:
     taken, steps = script
-    operator = opened(Machine, OUT, batch_rows=batch_rows)
+    operator = restarting(Machine, OUT, cuts=cuts, batch_rows=batch_rows)
     outputs, failures = expected(taken)
-    collected = collect(operator, steps[:reopened_at], end=False)
-    context, operator = operator.context, opened(Machine, OUT)
-    operator.open(context)
-    for output, batches in collect(operator, steps[reopened_at:]).batches.items():
-        collected.batches.setdefault(output, []).extend(batches)
+    collected = collect(operator, steps)
     assert by_key(collected) == outputs
     assert all(piece.num_rows <= batch_rows for piece in collected.batches.get("main", []))
     rejected = operator.context.dead_letters
@@ -242,12 +239,13 @@ class Vector(ps.BatchProcess):
         return {"k": context.keys["k"], "what": [f"{seconds(time)} {count} {log}" for time, count, log in shown]}
 
 
-@given(scripts())
+@settings(max_examples=60)
+@given(scripts(), CUTS)
 def test_batches_see_the_rows_of_a_key_in_order_and_its_timers_after_them(
-    script: tuple[list[Row], list[pa.RecordBatch | int]],
+    script: tuple[list[Row], list[pa.RecordBatch | int]], cuts: list[str]
 ) -> None:
     taken, steps = script
-    found = by_key(collect(opened(Vector, OUT), steps))
+    found = by_key(collect(restarting(Vector, OUT, cuts=cuts), steps))
     for k in {row[0] for row in taken}:
         mine = sorted((row[1], row[2]) for row in taken if row[0] == k)
         # A call sets the timer of its key's last 6 only, so there is at most one for each 6.
@@ -316,10 +314,11 @@ def test_rows_go_at_once_by_arrival_and_timers_with_the_watermark() -> None:
             "what": f"{row['x']} {context.state.n.get()} {context.watermark and seconds(context.watermark)}",
         }
 
-    operator = opened(count, OUT, order="arrival", state={"n": ps.value_state(int, default=0)})
+    states = {"n": ps.value_state(int, default=0)}
+    operator = restarting(count, OUT, cuts=["", "two", "one", "two"], order="arrival", state=states)
     steps = [batch([("a", 9, 1), ("a", 2, 2)]), 5 * S, batch([("a", 1, 3)])]
     assert by_key(collect(operator, steps)) == {"a": ["1 1 None", "2 2 None", "3 3 5.0"]}
-    assert operator.peek_state("n") == {"a": 3}
+    assert [inner.peek_state("n") for inner in instances(operator) if inner.peek_state("n")] == [{"a": 3}]
 
 
 def test_late_rows_leave_and_the_end_lets_timers_fire_that_timers_set() -> None:

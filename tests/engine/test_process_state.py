@@ -3,6 +3,7 @@
 import dataclasses
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pytest
 
 import penstock as ps
 from penstock.model.errors import PlanError
-from tests.engine.process_support import S, at, batch, clock_at, opened
+from penstock.state.memory_store import MemoryStore
+from tests.engine.process_support import S, at, batch, clock_at, instances, opened, peek_state, restarting
 from tests.engine.support import Rejected, collect
 
 OUT = {"k": str, "what": str}
@@ -56,7 +58,7 @@ def test_every_type_comes_back_as_it_was_put(kind: Any, values: list[Any]) -> No
         assert state.one.get() == values[x]
 
     states = {"one": ps.value_state(kind), "many": ps.list_state(kind), "named": ps.map_state(int, kind)}
-    operator = opened(keep, state=states)
+    operator = restarting(keep, state=states, cuts=["", "", *["two", "restart", "one", ""] * 3])
     steps: list[Any] = []
     for x in range(len(values)):
         steps += [batch([("a", x, x)]), (x + 1) * S]
@@ -65,9 +67,9 @@ def test_every_type_comes_back_as_it_was_put(kind: Any, values: list[Any]) -> No
     assert seen == [
         (values[x - 1] if x else None, values[:x], values[x - 1] if x else None) for x in range(len(values))
     ]
-    assert operator.peek_state("one") == {"a": values[-1]}
-    assert operator.peek_state("many") == {"a": values}
-    assert operator.peek_state("named") == {"a": dict(enumerate(values))}
+    assert peek_state(operator, "one") == {"a": values[-1]}
+    assert peek_state(operator, "many") == {"a": values}
+    assert peek_state(operator, "named") == {"a": dict(enumerate(values))}
 
 
 def test_what_get_returns_is_the_callers_own() -> None:
@@ -137,7 +139,8 @@ def test_a_failed_timer_is_a_dead_letter_of_its_key_and_time() -> None:
     assert operator.peek_timers() == []
 
 
-def test_state_with_a_time_to_live_is_bounded() -> None:
+@pytest.mark.parametrize("restarts", [(), ("", "two", "", "", "one", "restart", "")])
+def test_state_with_a_time_to_live_is_bounded(restarts: tuple[str, ...]) -> None:
     class Brief(ps.Process):
         one = ps.value_state(str, ttl="5s")
         many = ps.list_state(int, ttl="5s")
@@ -148,23 +151,24 @@ def test_state_with_a_time_to_live_is_bounded() -> None:
             self.many.append(row["x"])
             self.named.put(row["x"], "x")
 
-    operator = opened(Brief)
-    store = operator.context.state
+    operator = restarting(Brief, cuts=cycle(restarts))
     sizes = []
     for second in range(60):
         rows = [(f"{second} {number}", second, number) for number in range(50)] + [("hot", second, second)]
         collect(operator, [batch(rows), (second + 1) * S], end=False)
-        sizes.append(store.bytes_used())
-        assert len(operator.peek_state("one")) <= 6 * 50 + 1
+        sizes.append(sum(inner.context.state.bytes_used() for inner in instances(operator)))
+        assert len(peek_state(operator, "one")) <= 6 * 50 + 1
     assert max(sizes[20:]) <= 2 * max(sizes[:20])
-    assert operator.peek_state("many")["hot"] == list(range(56, 60))
-    tables = [name for name in store.names() if "expiry" in name or "entries" in name]
-    assert len(tables) == 5
+    assert peek_state(operator, "many")["hot"] == list(range(56, 60))
     collect(operator, [200 * S], end=False)
-    assert [operator.peek_state(name) for name in ("one", "many", "named")] == [{}, {}, {}]
-    for name in store.names():
-        kept = store._tables.get(name)
-        assert kept is None or len(kept.live()) == 0, name
+    assert [peek_state(operator, name) for name in ("one", "many", "named")] == [{}, {}, {}]
+    for inner in instances(operator):
+        store = inner.context.state
+        assert isinstance(store, MemoryStore)
+        assert len([name for name in store.names() if "expiry" in name or "entries" in name]) == 5
+        for name in store.names():
+            kept = store._tables.get(name)
+            assert kept is None or len(kept.live()) == 0, name
 
 
 def test_a_time_to_live_may_count_by_the_clock() -> None:

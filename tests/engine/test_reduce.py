@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.elements import Batch
+from penstock.engine.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.aggregates.reduce import reduce_output
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, ReduceSpec
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
-from penstock.model.windows import Emission, Global, Hopping, Tumbling, Window, Windowing
+from penstock.model.windows import Count, Emission, Global, Hopping, Session, Tumbling, Window, Windowing
+from tests.engine.dozing import MANY_CUTS, parts
 from tests.engine.reduce_support import (
     INPUT,
     KEY,
@@ -26,6 +27,7 @@ from tests.engine.reduce_support import (
     expected,
     found,
     operator_of,
+    restarting_of,
     rows_of_any_time,
     steps_of,
     windows,
@@ -34,25 +36,28 @@ from tests.engine.support import Collected, ManualClock, collect
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(rows_of_any_time, windows, st.sampled_from([1, 4, 1000]), st.integers(0, 2), st.integers(0, 10**6))
+@given(rows_of_any_time, windows, st.sampled_from([1, 4, 1000]), st.integers(0, 2), MANY_CUTS, st.integers(0, 10**6))
 def test_windows_equal_sorting_and_folding(
-    rows: list[Row], window: Window, batch_rows: int, lateness_us: int, seed: int
+    rows: list[Row], window: Window, batch_rows: int, lateness_us: int, restarts: list[str], seed: int
 ) -> None:
-    operator = operator_of(window, lateness_us=lateness_us, batch_rows=batch_rows)
+    operator = restarting_of(window, restarts, lateness_us=lateness_us, batch_rows=batch_rows)
     collected = collect(operator, steps_of(rows, random.Random(seed)))
     assert found(collected) == expected(rows, window)
     assert not collected.late
     assert all(batch.num_rows <= batch_rows for batch in collected.batches.get(MAIN, []))
     outside = sum(row["at"] % 4 == 0 for row in rows) if isinstance(window, Uneven) else 0
     assert operator.context.counters.filtered == outside
-    assert operator.context.state.bytes_used() < 20_000 or isinstance(window, Global)
+    if not isinstance(window, Global):
+        assert all(part.context.state.bytes_used() < 20_000 for part in parts(operator))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(rows_of_any_time, st.sampled_from([1, 4, 1000]), st.booleans(), st.integers(0, 10**6))
-def test_running_rows_are_a_changelog(rows: list[Row], batch_rows: int, idle: bool, seed: int) -> None:
+@given(rows_of_any_time, st.sampled_from([1, 4, 1000]), st.booleans(), MANY_CUTS, st.integers(0, 10**6))
+def test_running_rows_are_a_changelog(
+    rows: list[Row], batch_rows: int, idle: bool, restarts: list[str], seed: int
+) -> None:
     clock = ManualClock()
-    operator = operator_of(None, batch_rows=batch_rows, clock=clock)
+    operator = restarting_of(None, restarts, batch_rows=batch_rows, clock=clock)
     collected = Collected()
     for step in steps_of(rows, random.Random(seed)):
         clock.advance_us(400_000)
@@ -109,6 +114,22 @@ def test_rows_that_the_watermark_has_passed_are_late() -> None:
     assert [row["v"] for row in collected.rows(LATE)] == [7]
     assert operator.context.counters.late == 1
     assert operator.output_watermark(10) == 7
+
+
+@pytest.mark.parametrize(
+    ("window", "over_us"),
+    [(Tumbling(10), 12), (Session(3), 13), (Count(3), END_OF_TIME_US), (Global(), END_OF_TIME_US)],
+)
+def test_a_watermark_matters_from_the_first_row_or_window_that_it_ends(window: Window, over_us: int) -> None:
+    operator = operator_of(window, lateness_us=2)
+    assert operator.due_us() is None
+    rows = [{"at": at, "k": "a", "v": 1, "tags": None} for at in (7, 4)]
+    collect(operator, [batch_of(rows), 4], end=False)
+    assert operator.due_us() == 7
+    collect(operator, [10], end=False)
+    assert operator.due_us() == over_us
+    collect(operator, [])
+    assert operator.due_us() is None
 
 
 def test_keys_that_are_expressions_become_columns() -> None:

@@ -12,6 +12,7 @@ from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, ReduceSpec
 from penstock.model.schema import WEIGHT
 from penstock.model.windows import Count, Emission, Global, Session, Tumbling, Window, Windowing
+from tests.engine.dozing import MANY_CUTS, parts
 from tests.engine.reduce_support import (
     INPUT,
     KEY,
@@ -22,6 +23,7 @@ from tests.engine.reduce_support import (
     expected,
     found,
     operator_of,
+    restarting_of,
     rows_of_any_time,
     windows,
 )
@@ -39,10 +41,18 @@ UPDATES = Emission("updates", 0)
     st.integers(0, 2),
     st.sampled_from([0, 1_000_000]),
     st.booleans(),
+    MANY_CUTS,
     st.integers(0, 10**6),
 )
 def test_updates_are_what_the_rows_so_far_give(
-    rows: list[Row], window: Window, batch_rows: int, lateness_us: int, interval_us: int, keyed: bool, seed: int
+    rows: list[Row],
+    window: Window,
+    batch_rows: int,
+    lateness_us: int,
+    interval_us: int,
+    keyed: bool,
+    restarts: list[str],
+    seed: int,
 ) -> None:
     cut = random.Random(seed)
     rows = rows if keyed else [row | {"k": "anything"} for row in rows]
@@ -51,7 +61,7 @@ def test_updates_are_what_the_rows_so_far_give(
     clock, model = ManualClock(), ReleasedRows(lateness_us)
     emission = Emission("updates", interval_us)
     options: dict[str, Any] = {"keys": keys, "lateness_us": lateness_us, "batch_rows": batch_rows}
-    operator = operator_of(window, emission=emission, clock=clock, **options)
+    operator = restarting_of(window, restarts, emission=emission, clock=clock, **options)
 
     def check(collected: Collected) -> None:
         assert found(collected) == expected(model.released, window)
@@ -61,12 +71,13 @@ def test_updates_are_what_the_rows_so_far_give(
     final = operator_of(window, **options)
     once = collect(final, [step if isinstance(step, int) else batch_of(step) for step in steps])
     assert found(collected) == found(once)
-    assert collected.late == once.late
+    assert sorted(map(repr, collected.late)) == sorted(map(repr, once.late))
     assert operator.context.counters == final.context.counters
     assert all(batch.num_rows <= batch_rows for batch in collected.batches.get(MAIN, []))
-    assert not len(operator._state.table.live())
-    assert not len(operator._waiting)
-    assert not len(operator.context.state.log("reduced", INPUT.fields).live())
+    for part in parts(operator):
+        assert not len(part._state.table.live())
+        assert not len(part._waiting)
+        assert not len(part.context.state.log("reduced", INPUT.fields).live())
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

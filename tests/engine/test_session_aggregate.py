@@ -21,12 +21,14 @@ from penstock.model.windows import Session
 from tests.engine.aggregate_support import (
     AGGREGATES,
     CHANGELOG,
+    DELAYS,
     FIELDS,
     KEYS,
     STREAM,
     Row,
     aggregate_spec,
     aggregated,
+    arrivals,
     as_rows,
     cuts,
     key_of,
@@ -34,11 +36,13 @@ from tests.engine.aggregate_support import (
     streams,
     to_batch,
 )
+from tests.engine.dozing import MANY_CUTS, parts, restarting
+from tests.engine.restarts import Restarting
 from tests.engine.support import Collected, ManualClock, collect, open_operator
 
 DELAY = 12
 GAP = 5
-FAST = settings(max_examples=100, deadline=None, derandomize=True)
+FAST = settings(max_examples=70, deadline=None, derandomize=True)
 
 
 @dataclass
@@ -95,9 +99,11 @@ def run(
     lateness_us: int = 0,
     interval_us: int = 0,
     batch_rows: int = 32_768,
-) -> tuple[SessionAggregate, Collected]:
+    restarts: Sequence[str] = (),
+) -> tuple[Restarting, Collected]:
     spec = aggregate_spec(keys, Session(GAP), mode=mode, lateness_us=lateness_us, interval_us=interval_us)
-    operator = open_operator(SessionAggregate(spec, STREAM, "w"), batch_rows=batch_rows)
+    operator = restarting(lambda: SessionAggregate(spec, STREAM, "w"), restarts, *keys)
+    open_operator(operator, batch_rows=batch_rows)
     batches = [step if isinstance(step, int) else to_batch(step) for step in steps]
     return operator, collect(operator, batches)
 
@@ -110,7 +116,8 @@ def test_any_cut_within_the_delay_gives_the_model(
     rows = data.draw(streams(delay=DELAY))
     steps = data.draw(cuts(rows, lambda seen: max(row.t for row in seen) - DELAY))
     batch_rows = data.draw(st.sampled_from([1, 3, 32_768]))
-    operator, collected = run(keys, steps, mode=mode, interval_us=interval_us, batch_rows=batch_rows)
+    restarts = data.draw(MANY_CUTS)
+    operator, collected = run(keys, steps, mode=mode, interval_us=interval_us, batch_rows=batch_rows, restarts=restarts)
     expected = SessionModel(keys).run([rows]).results()
     assert as_rows(collected.batches.get(MAIN, []), weighted=mode == "updates") == expected
     assert operator.context.counters.folded == len(rows)
@@ -122,7 +129,7 @@ def test_any_cut_within_the_delay_gives_the_model(
 def test_late_rows_leave_unchanged(data: st.DataObject, mode: str, lateness_us: int) -> None:
     rows = data.draw(streams(delay=40, steps=(0, 9)))
     steps = data.draw(cuts(rows, lambda seen: max(row.t for row in seen) - 2))
-    operator, collected = run(("k",), steps, mode=mode, lateness_us=lateness_us)
+    operator, collected = run(("k",), steps, mode=mode, lateness_us=lateness_us, restarts=data.draw(MANY_CUTS))
     model = SessionModel(("k",), lateness=lateness_us).run(steps)
     assert as_rows(collected.batches.get(MAIN, []), weighted=mode == "updates") == model.results()
     assert rows_to_tuples(collected.late) == rows_to_tuples({"k": row.k, "s": row.s, "v": row.v} for row in model.late)
@@ -135,7 +142,7 @@ def test_updates_between_batches_are_what_the_rows_so_far_give(data: st.DataObje
     rows = data.draw(streams(delay=DELAY))
     steps = data.draw(cuts(rows, None))
     spec = aggregate_spec(("k",), Session(GAP), mode="updates", interval_us=0)
-    operator = open_operator(SessionAggregate(spec, STREAM, "w"))
+    operator = open_operator(restarting(lambda: SessionAggregate(spec, STREAM, "w"), data.draw(MANY_CUTS), "k"))
     collected = Collected()
     seen: list[Row] = []
     for step in steps:
@@ -230,12 +237,57 @@ def test_sessions_by_the_processing_clock_end_by_timer() -> None:
     assert (row["window_end"] - row["window_start"]).total_seconds() == 2.8
 
 
+@settings(FAST, max_examples=25)
+@given(st.data(), st.sampled_from(["final", "updates"]))
+def test_sessions_by_the_processing_clock(data: st.DataObject, mode: str) -> None:
+    spec = aggregate_spec(("k",), Session(GAP), mode=mode, clock="processing", interval_us=0)
+    clock = ManualClock(wall_us=0)
+    operator = restarting(lambda: SessionAggregate(spec, StreamSchema(FIELDS), "w"), data.draw(MANY_CUTS), "k")
+    open_operator(operator, clock=clock)
+    model = SessionModel(("k",))
+    for arrived, collected in arrivals(operator, data.draw(streams(most=30)), clock, data.draw(DELAYS)):
+        for row in arrived:
+            model.add(row, clock.wall_us())
+        shown = as_rows(collected.batches.get(MAIN, []), weighted=mode == "updates")
+        if mode == "updates":
+            assert shown == model.results()
+        else:
+            assert Counter({row: 1 for row in model.results() if row[2] < clock.wall_us()}) <= shown
+        for part in parts(operator):
+            lasts = part._table.array("last")[part._table.live()]
+            assert (lasts + GAP >= clock.wall_us()).all(), "a session is over and its timer did not fire"
+    assert shown == model.results()
+
+
+def test_a_watermark_matters_from_the_end_of_the_first_session() -> None:
+    spec = aggregate_spec(("k",), Session(80), lateness_us=3)
+    steps = [to_batch([Row(1, None, 1, 500), Row(2, None, 1, 400)]), 300]
+    operator = open_operator(SessionAggregate(spec, STREAM, "w"))
+    assert operator.due_us() is None
+    collect(operator, steps, end=False)
+    assert 300 < (operator.due_us() or 0) <= 400 + 84
+    again = open_operator(restarting(lambda: SessionAggregate(spec, STREAM, "w"), ["", "", "restart"], "k"))
+    collect(again, [*steps, 301], end=False)
+    (part,) = parts(again)
+    assert part.due_us() == 400 + 84
+    assert [row["n"] for row in collect(part, [400 + 84], end=False).rows()] == [1]
+    assert 400 + 84 < part.due_us() <= 500 + 84
+    collect(part, [])
+    assert part.due_us() is None
+
+
+def test_a_session_that_grows_hides_no_other_from_the_timer() -> None:
+    operator = open_operator(SessionAggregate(aggregate_spec(("k",), Session(80)), STREAM, "w"))
+    collect(operator, [to_batch([Row(1, None, 1, 100), Row(2, None, 1, 112)]), 175], end=False)
+    collect(operator, [to_batch([Row(1, None, 1, 170)])], end=False)
+    assert (operator.due_us() or 0) <= 112 + 81
+
+
 def test_state_is_empty_once_all_sessions_are_over() -> None:
     rows = [Row(key, None, 1, key) for key in range(100)]
     operator, _ = run(("k",), [rows, 1_000, [Row(5, None, 1, 3)]])
-    state = operator.context.state
-    tables = [state.table(table.spec) for table in (operator._table, operator._sessions._keys)]
-    assert [len(table.live()) for table in tables] == [0, 0]
+    (part,) = parts(operator)
+    assert [len(table.live()) for table in (part._table, part._sessions._keys)] == [0, 0]
     assert operator.context.counters.late == 1
 
 

@@ -17,14 +17,17 @@ from penstock.model.expressions import Ordering, col
 from penstock.model.job_graph import MAIN
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import WEIGHT, StreamSchema
+from tests.engine.restarts import CUTS, RESTARTS
 from tests.engine.support import Collected, ManualClock, open_operator
 from tests.engine.top_support import (
     FIELDS,
     STREAM,
     cuts,
     first_rows,
+    kept_rows,
     only_differences,
     orders,
+    restarting,
     rows,
     shown,
     to_batch,
@@ -32,7 +35,7 @@ from tests.engine.top_support import (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(rows, max_size=40),
     cuts,
@@ -43,13 +46,23 @@ from tests.engine.top_support import (
     st.sampled_from(["k", ""]),
     st.sampled_from([1, 3, 64]),
     st.integers(0, 2**30),
+    CUTS,
 )
 def test_equals_sorting(
-    items: Any, cuts: Any, order: Any, count: int, rank: bool, reverse: bool, key: str, batch_rows: int, seed: int
+    items: Any,
+    cuts: Any,
+    order: Any,
+    count: int,
+    rank: bool,
+    reverse: bool,
+    key: str,
+    batch_rows: int,
+    seed: int,
+    restarts: list[str],
 ) -> None:
     chance = random.Random(seed)
     spec = top_spec(order, count, "place" if rank else None, reverse, key)
-    top = open_operator(Top(spec, STREAM, "t"), batch_rows=batch_rows)
+    top = open_operator(restarting(spec, STREAM, restarts), batch_rows=batch_rows)
     out = Collected()
     at = turn = 0
     while at < len(items):
@@ -71,7 +84,7 @@ def test_equals_sorting(
     assert all(batch.num_rows <= batch_rows for batch in batches)
     assert all(batch.schema.equals(top_output(spec, STREAM, "t").physical) for batch in batches)
     keys = len({row[0] for row in items}) if key else min(1, len(items))
-    assert top.context.state.log("rows", FIELDS).live().size <= count * keys
+    assert kept_rows(top) <= count * keys
 
 
 @settings(max_examples=60, deadline=None)
@@ -81,11 +94,12 @@ def test_equals_sorting(
     st.integers(1, 4),
     st.booleans(),
     st.booleans(),
+    RESTARTS,
 )
-def test_equal_rows(items: Any, size: int, count: int, descending: bool, reverse: bool) -> None:
+def test_equal_rows(items: Any, size: int, count: int, descending: bool, reverse: bool, restarts: list[str]) -> None:
     fields = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     spec = TopSpec((), count, (Ordering(col("v"), descending),), "place", reverse)
-    top = open_operator(Top(spec, StreamSchema(fields), "t"))
+    top = open_operator(restarting(spec, StreamSchema(fields), restarts))
     batches: list[pa.RecordBatch] = []
     for start in range(0, len(items), size):
         part = items[start : start + size]
@@ -100,23 +114,6 @@ def test_equal_rows(items: Any, size: int, count: int, descending: bool, reverse
         assert shown(batches) == dict.fromkeys(places, 1)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(rows, max_size=30), st.lists(rows, max_size=30), orders, st.integers(1, 3))
-def test_goes_on_from_the_store(before: Any, after: Any, order: Any, count: int) -> None:
-    spec = top_spec(order, count, "place", False)
-    first = open_operator(Top(spec, STREAM, "t"), batch_rows=3)
-    out = Collected()
-    if before:
-        out.add(first.process(0, Batch(to_batch(before))))
-    out.add(first.on_barrier(1))
-    again = Top(spec, STREAM, "t")
-    again.open(first.context)
-    if after:
-        out.add(again.process(0, Batch(to_batch(after))))
-    out.add(again.on_end())
-    assert shown(out.batches.get(MAIN, [])) == first_rows([*before, *after], spec)
-
-
 def test_rows_of_thousands_of_keys_in_large_batches() -> None:
     chance = np.random.default_rng(7)
     count = 60_000
@@ -125,12 +122,12 @@ def test_rows_of_thousands_of_keys_in_large_batches() -> None:
     texts = [f"t{value}" for value in chance.integers(0, 3, count)]
     table = pa.RecordBatch.from_arrays([pa.array(keys), pa.array(values), pa.array(texts)], schema=fields)
     spec = TopSpec((("k", col("k")),), 10, (Ordering(col("v"), True),), "place")
-    top = open_operator(Top(spec, StreamSchema(fields), "t"))
+    top = open_operator(restarting(spec, StreamSchema(fields), ["", "two", "one"]))
     out = Collected()
     for start in range(0, count, 20_000):
         out.add(top.process(0, Batch(table.slice(start, 20_000))))
         out.add(top.on_timer(0))
-        assert top.context.state.log("rows", fields).live().size <= 10 * 5_000
+        assert kept_rows(top) <= 10 * 5_000
     found = shown(out.batches[MAIN])
     expected = set()
     for key in np.unique(keys).tolist():
@@ -148,13 +145,14 @@ def test_emits_once_per_interval_and_when_asked() -> None:
     assert not list(top.process(0, batch))
     assert top.timer_ns() == 1_000_000_000
     assert top.has_pending()
+    assert top.due_us() == END_OF_TIME_US
     clock.advance_us(1_000_000)
     better = Batch(to_batch([("a", 2, None, None, None, None)]), ingest_ns=7)
     ((output, emitted),) = list(top.process(0, better))
     assert (output, emitted.ingest_ns) == (MAIN, 5)
     assert emitted.rows.column("v").to_pylist() == [2]
     assert emitted.rows.column(WEIGHT).to_pylist() == [1]
-    assert top.timer_ns() is None
+    assert (top.timer_ns(), top.due_us()) == (None, None)
     worse = Batch(to_batch([("a", 0, None, None, None, None)]))
     assert not list(top.process(0, worse))
     assert not top.has_pending()

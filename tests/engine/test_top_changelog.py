@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.engine.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.ranking.top import Top
 from penstock.model.job_graph import MAIN
+from tests.engine.restarts import CUTS
 from tests.engine.support import Collected, open_operator
 from tests.engine.top_support import (
     CHANGELOG,
@@ -17,8 +18,10 @@ from tests.engine.top_support import (
     cuts,
     first_rows,
     hashable,
+    kept_rows,
     only_differences,
     orders,
+    restarting,
     rows,
     shown,
     to_batch,
@@ -48,6 +51,7 @@ def left_of(changes: list[tuple[Row, int]]) -> list[Row]:
     st.sampled_from(["k", ""]),
     st.sampled_from([1, 2, 64]),
     st.integers(0, 2**30),
+    CUTS,
 )
 def test_equals_sorting_what_is_left(
     pool: Any,
@@ -60,17 +64,19 @@ def test_equals_sorting_what_is_left(
     key: str,
     batch_rows: int,
     seed: int,
+    restarts: list[str],
 ) -> None:
     chance = random.Random(seed)
     changes = [(pool[pick % len(pool)], weight) for pick, weight in picks]
     spec = top_spec(order, count, "place" if rank else None, reverse, key)
-    top = open_operator(Top(spec, CHANGELOG, "t"), batch_rows=batch_rows)
+    top = open_operator(restarting(spec, CHANGELOG, restarts), batch_rows=batch_rows)
     batches: list[Any] = []
     at = turn = 0
     while at < len(changes):
         stop = at + cuts[turn % len(cuts)]
         part = changes[at:stop]
-        assert not list(top.process(0, Batch(to_batch([row for row, _ in part], [weight for _, weight in part]))))
+        batch = Batch(to_batch([row for row, _ in part], [weight for _, weight in part]))
+        batches += [emitted.rows for _, emitted in top.process(0, batch)]
         at, turn = stop, turn + 1
         assert top.context.counters.balanced()
         if chance.random() < 0.5:
@@ -79,13 +85,6 @@ def test_equals_sorting_what_is_left(
             assert only_differences(emission.batches.get(MAIN, []))
             batches += emission.batches.get(MAIN, [])
             assert shown(batches) == first_rows(left_of(changes[:at]), spec)
-        if chance.random() < 0.2:
-            emission = Collected()
-            emission.add(top.on_barrier(1))
-            batches += emission.batches.get(MAIN, [])
-            again = Top(spec, CHANGELOG, "t")
-            again.open(top.context)
-            top = again
     out = Collected()
     out.add(top.on_watermark(END_OF_TIME_US))
     out.add(top.on_end())
@@ -95,8 +94,21 @@ def test_equals_sorting_what_is_left(
     net: Counter[Row] = Counter()
     for row, weight in changes:
         net[hashable(row)] += weight
-    log = top.context.state.log("rows", CHANGELOG.physical)
-    assert log.live().size == sum(abs(count) for count in net.values())
+    assert kept_rows(top) == sum(abs(count) for count in net.values())
+
+
+def test_many_changes_with_restarts() -> None:
+    chance = random.Random(3)
+    pool = [(chance.choice([None, "a", "b"]), chance.randint(0, 9), None, None, None, None) for _ in range(60)]
+    changes = [(chance.choice(pool), chance.choice([1, 1, -1])) for _ in range(300)]
+    spec = top_spec([("v", True)], 4, "place", False)
+    top = open_operator(restarting(spec, CHANGELOG, ["", "two", "", "one", "restart"] * 12))
+    out = Collected()
+    for start in range(0, len(changes), 5):
+        part = changes[start : start + 5]
+        out.add(top.process(0, Batch(to_batch([row for row, _ in part], [weight for _, weight in part]))))
+    out.add(top.on_end())
+    assert shown(out.batches[MAIN]) == first_rows(left_of(changes), spec)
 
 
 def test_keys_without_rows_are_forgotten_and_come_again() -> None:

@@ -1,5 +1,6 @@
 """Final windows against a model that goes row by row."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from penstock.model.windows import Global, Hopping, Tumbling, Window, WindowAssi
 from tests.engine.aggregate_support import (
     AGGREGATES,
     CHANGELOG,
+    DELAYS,
     FIELDS,
     KEYS,
     STREAM,
@@ -30,16 +32,19 @@ from tests.engine.aggregate_support import (
     SevenAndTwenty,
     WindowModel,
     aggregate_spec,
+    arrivals,
     as_rows,
     cuts,
     rows_to_tuples,
     streams,
     to_batch,
 )
+from tests.engine.dozing import MANY_CUTS, restarting
+from tests.engine.restarts import Restarting
 from tests.engine.support import Collected, ManualClock, collect, open_operator
 
 DELAY = 12
-FAST = settings(max_examples=60, deadline=None, derandomize=True)
+FAST = settings(max_examples=45, deadline=None, derandomize=True)
 WINDOWS: list[Window] = [
     Tumbling(10),
     Tumbling(7, 3),
@@ -60,9 +65,10 @@ def run(
     *,
     batch_rows: int = 32_768,
     lateness_us: int = 0,
-    stream: StreamSchema = STREAM,
-) -> tuple[WindowAggregate, Collected]:
-    operator = WindowAggregate(aggregate_spec(keys, window, lateness_us=lateness_us), stream, "w")
+    restarts: Sequence[str] = (),
+) -> tuple[Restarting, Collected]:
+    spec = aggregate_spec(keys, window, lateness_us=lateness_us)
+    operator = restarting(lambda: WindowAggregate(spec, STREAM, "w"), restarts, *keys)
     open_operator(operator, batch_rows=batch_rows)
     batches = [step if isinstance(step, int) else to_batch(step) for step in steps]
     return operator, collect(operator, batches)
@@ -75,12 +81,13 @@ def test_any_cut_within_the_delay_gives_the_model(
 ) -> None:
     rows = data.draw(streams(delay=DELAY))
     steps = data.draw(cuts(rows, lambda seen: max(row.t for row in seen) - DELAY))
+    restarts = data.draw(MANY_CUTS)
     with pytest.MonkeyPatch.context() as patch:
         if small:
             # What large batches and long windows do, in small.
             patch.setattr(key_lookup, "_FEWEST_ROWS", 1)
             patch.setattr(pane_state, "_PAIRS_AT_ONCE", 4)
-        operator, collected = run(window, keys, steps, batch_rows=batch_rows)
+        operator, collected = run(window, keys, steps, batch_rows=batch_rows, restarts=restarts)
     model = WindowModel(window, keys).run([rows])
     assert as_rows(collected.batches.get(MAIN, [])) == model.results()
     assert all(batch.num_rows <= batch_rows for batch in collected.batches.get(MAIN, []))
@@ -96,7 +103,7 @@ def test_late_rows_leave_unchanged_and_open_windows_still_take_theirs(
 ) -> None:
     rows = data.draw(streams(delay=60))
     steps = data.draw(cuts(rows, lambda seen: max(row.t for row in seen) - 2))
-    operator, collected = run(window, ("k",), steps, lateness_us=lateness_us)
+    operator, collected = run(window, ("k",), steps, lateness_us=lateness_us, restarts=data.draw(MANY_CUTS))
     model = WindowModel(window, ("k",), lateness_us).run(steps)
     assert as_rows(collected.batches.get(MAIN, [])) == model.results()
     assert rows_to_tuples(collected.late) == rows_to_tuples({"k": row.k, "s": row.s, "v": row.v} for row in model.late)
@@ -111,7 +118,8 @@ def test_a_changelog_leaves_what_was_not_taken_back(data: st.DataObject, window:
     gone = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     changes = [(row, 1) for row in rows] + [(row, -1) for row, away in zip(rows, gone, strict=True) if away]
     changes = data.draw(st.permutations(changes))
-    operator = open_operator(WindowAggregate(aggregate_spec(("k",), window), CHANGELOG, "w"))
+    spec = aggregate_spec(("k",), window)
+    operator = open_operator(restarting(lambda: WindowAggregate(spec, CHANGELOG, "w"), data.draw(MANY_CUTS), "k"))
     size = data.draw(st.sampled_from([1, 5, 100]))
     parts = [changes[start : start + size] for start in range(0, len(changes), size)]
     batches = [to_batch([row for row, _ in part], [weight for _, weight in part]) for part in parts]
@@ -198,6 +206,44 @@ def test_every_kind_of_state_merges_across_panes() -> None:
         ("b", 3, [1, 2, 3], 3, 2.0),
         ("d", 1, [1], 1, 1.0),
     ]
+
+
+@settings(FAST, max_examples=25)
+@given(st.data(), st.sampled_from([Tumbling(10), Hopping(10, 2), Hopping(10, 3), SevenAndTwenty(), Global()]))
+def test_windows_by_the_processing_clock(data: st.DataObject, window: Window) -> None:
+    spec = aggregate_spec(("k",), window, clock="processing")
+    clock = ManualClock(wall_us=0)
+    operator = restarting(lambda: WindowAggregate(spec, StreamSchema(FIELDS), "w"), data.draw(MANY_CUTS), "k")
+    open_operator(operator, clock=clock)
+    model = WindowModel(window, ("k",))
+    for arrived, collected in arrivals(operator, data.draw(streams(most=30)), clock, data.draw(DELAYS)):
+        model.run([arrived])
+        if not isinstance(window, Global):
+            over = Counter({row: 1 for row in model.results() if row[2] <= clock.wall_us()})
+            shown = as_rows(collected.batches.get(MAIN, []))
+            assert over <= shown <= model.results()
+    assert as_rows(collected.batches.get(MAIN, [])) == model.results()
+
+
+@pytest.mark.parametrize(
+    ("window", "dues_us"),
+    [
+        (Tumbling(10), [13, 23]),
+        (Hopping(10, 5), [13, 18]),
+        (SevenAndTwenty(), [13, 23]),
+        (Global(), [END_OF_TIME_US, END_OF_TIME_US]),
+    ],
+)
+def test_a_watermark_matters_from_the_end_of_the_first_window(window: Window, dues_us: list[int]) -> None:
+    operator = open_operator(WindowAggregate(aggregate_spec((), window, lateness_us=3), STREAM, "w"))
+    assert operator.due_us() is None
+    collect(operator, [to_batch([Row(1, None, 1, 14), Row(1, None, 1, 8)]), 5], end=False)
+    for due_us in dues_us:
+        assert operator.due_us() == due_us
+        if due_us < END_OF_TIME_US:
+            collect(operator, [due_us - 1, due_us], end=False)
+    collect(operator, [])
+    assert operator.due_us() is None
 
 
 def test_windows_by_the_processing_clock_fire_by_timer() -> None:

@@ -2,17 +2,18 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.contract import Operator
+from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.model.job_graph import MAIN
 from penstock.model.schema import StreamSchema, TimeColumn
+from tests.engine.restarts import Restarting, locate_by
 from tests.engine.support import Collected
 
 TIME = pa.timestamp("us")
@@ -32,15 +33,63 @@ Row = tuple[int, int | None, str | None, int | None]
 Pair = tuple[int | None, int | None]
 """The ids of a left and a right row."""
 
-rows = st.lists(
-    st.tuples(
-        st.integers(-30, 40),
-        st.one_of(st.none(), st.integers(0, 2)),
-        st.one_of(st.none(), st.sampled_from(["", "a", "ab"])),
-        st.one_of(st.none(), st.integers(-40, 60)),
-    ),
-    max_size=30,
+row = st.tuples(
+    st.integers(-30, 40),
+    st.sampled_from([0, 0, 1, 1, 2, None]),
+    st.sampled_from(["", "a", "a", "ab", None]),
+    st.one_of(st.none(), st.integers(-40, 60)),
 )
+rows = st.lists(row, max_size=4) | st.lists(row, min_size=12, max_size=24)
+
+CUTS = st.lists(st.sampled_from(["", "", "", "restart", "two", "one"]), min_size=8, max_size=24)
+"""What is done before each step; more often than `restarts.CUTS`, for there are more steps."""
+
+
+class Punctual(Operator):
+    """An operator that keeps to its word: up to `due_us` a watermark brings nothing out and removes nothing."""
+
+    def __init__(self, inner: Operator) -> None:
+        self.inner = inner
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self.inner.open(context)
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        return self.inner.process(port, batch)
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        due_us, held = self.inner.due_us(), self.context.state.bytes_used()
+        idle_us = time_us if due_us is None else min(time_us, due_us - 1)
+        passed_us = self.inner.notes()["watermark_us"]
+        assert isinstance(passed_us, int)
+        if idle_us > passed_us:
+            assert not list(self.inner.on_watermark(idle_us)), (idle_us, due_us)
+            assert self.context.state.bytes_used() == held
+        if idle_us < time_us:
+            yield from self.inner.on_watermark(time_us)
+        next_us = self.inner.due_us()
+        assert next_us is None or next_us > time_us
+
+    def output_watermark(self, time_us: int) -> int:
+        return self.inner.output_watermark(time_us)
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        return self.inner.on_barrier(epoch)
+
+    def notes(self) -> Notes:
+        return self.inner.notes()
+
+
+def restarting(make: Callable[[], Operator], keys: str, cuts: Iterable[str]) -> Restarting:
+    """Return a join on these keys that is `Punctual` and restarts now and then."""
+    columns = {"number": "a", "text": "s", "both": "sa"}[keys]
+    return Restarting(lambda: Punctual(make()), cuts, (locate_by(*columns),) * 2)
+
+
+def instances(join: Restarting) -> list[Any]:
+    """Return the operators that run now."""
+    return [operator.inner for operator in join._inner if isinstance(operator, Punctual)]
 
 
 def batch_of(side: int, numbered: Sequence[tuple[int, Row]]) -> pa.RecordBatch:
@@ -63,7 +112,7 @@ def run(join: Operator, sides: Sequence[Sequence[Row]], cut: random.Random, on_t
     """
     collected = Collected()
     waiting = [list(enumerate(side)) for side in sides]
-    watermark, passed = -100, -(1 << 63)
+    watermark, passed, late = -100, -(1 << 63), 0
 
     def take(emissions: Any) -> None:
         before = len(collected.batches.get(MAIN, []))
@@ -78,6 +127,8 @@ def run(join: Operator, sides: Sequence[Sequence[Row]], cut: random.Random, on_t
         size = cut.randint(1, 6)
         taken, waiting[side] = waiting[side][:size], waiting[side][size:]
         take(join.process(side, Batch(batch_of(side, taken))))
+        late += sum(row[0] < watermark for _, row in taken)
+        assert join.context.counters.late == late
         assert join.context.counters.balanced(), join.context.counters
         left = [row[0] for rest in waiting for _, row in rest]
         if left and cut.random() < 0.6:

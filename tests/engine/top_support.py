@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from penstock.engine.operators.ranking.top import Top
 from penstock.model.expressions import Ordering, col
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import WEIGHT, StreamSchema
+from tests.engine.restarts import Restarting, locate_by
 
 Row = tuple[Any, ...]
 
@@ -53,6 +55,17 @@ def top_spec(order: Sequence[tuple[str, bool]], count: int, rank: str | None, re
     """Return a spec of the first rows by columns; ``key`` may be empty."""
     keys = ((key, col(key)),) if key else ()
     return TopSpec(keys, count, tuple(Ordering(col(name), down) for name, down in order), rank, reverse)
+
+
+def restarting(spec: TopSpec, schema: StreamSchema, cuts: Iterable[str]) -> Restarting:
+    """Return a top-n that is restarted so."""
+    return Restarting(lambda: Top(spec, schema, "t"), cuts, [locate_by("k")] if spec.keys else ())
+
+
+def kept_rows(top: Restarting) -> int:
+    """Return how many rows are in the state of its instances."""
+    logs = (inner.context.state.log("rows", inner._plan.input.physical) for inner in top._inner)  # type: ignore[attr-defined]
+    return sum(log.live().size for log in logs)
 
 
 def hashable(row: Iterable[Any]) -> Row:

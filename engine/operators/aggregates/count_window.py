@@ -12,7 +12,7 @@ from penstock.engine.kernels.order import number_rows
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.following import Updating
-from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, OperatorContext
 from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
@@ -63,14 +63,14 @@ class CountWindowAggregate(Updating):
         super().open(context)
         key_types = self._plan.key_types
         columns = {**self._plan.aggregation.columns(), "first_us": _INTEGER, "last_us": _INTEGER}
-        self._waiting = OrderedRows(context.state, "rows", self._fields)
+        self._waiting = OrderedRows(context.state, "rows", self._fields, context.locate_port(0))
         self._keys = context.state.table(TableSpec("keys", key_types, {"seen": _INTEGER}))
         self._windows = context.state.table(TableSpec("windows", key_types, columns, prefixed=True))
         self._cells = self._plan.aggregation.bind(self._windows)
         self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, lambda slots: None)
         self._grouper = KeyGrouper()
-        self._clock = ProcessingClock(context.clock)
-        self._passed_us = START_OF_TIME_US
+        self._clock = ProcessingClock(context.clock, context.restored)
+        self._passed_us = context.earliest("passed_us", START_OF_TIME_US)
         self._ingest_ns = 0
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -94,7 +94,7 @@ class CountWindowAggregate(Updating):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Count the rows that the watermark has passed; at the end of time close the incomplete windows."""
-        self._passed_us = self._passed(time_us)
+        self._passed_us = max(self._passed_us, self._passed(time_us))
         for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
             yield from self._fold(rows)
         if time_us == END_OF_TIME_US:
@@ -109,6 +109,17 @@ class CountWindowAggregate(Updating):
             return time_us
         passed_us = self._passed(time_us)
         return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
+
+    def notes(self) -> Notes:
+        """Return how far time has come."""
+        return {"passed_us": self._passed_us, **self._clock.notes()}
+
+    def due_us(self) -> int | None:
+        """Return the watermark that lets the first row go; open windows wait for the end only."""
+        passed_us = self._waiting.due_us()
+        if passed_us is not None:
+            return min(passed_us + self._lateness_us, END_OF_TIME_US)
+        return None if self._windows.first_prefix() is None else END_OF_TIME_US
 
     def on_end(self) -> Iterable[Emission]:
         """Emit the incomplete windows, or with updates what changed in them."""

@@ -6,8 +6,8 @@ Count windows and reduce build on `Updating`; `group_aggregate` and `session_agg
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 
-from penstock.engine.elements import START_OF_TIME_US
-from penstock.engine.operators.contract import Emission, Operator, OperatorContext
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 
@@ -44,10 +44,11 @@ class Following(Updating):
     _by_clock: bool
 
     def open(self, context: OperatorContext) -> None:
-        """Start at the beginning of time."""
+        """Start at the beginning of time, or where the watermark was; what is kept may need `_set_timer` then."""
         super().open(context)
-        self._clock = ProcessingClock(context.clock)
-        self._watermark_us = START_OF_TIME_US
+        self._clock = ProcessingClock(context.clock, context.restored)
+        event_us = context.earliest("watermark_us", START_OF_TIME_US)
+        self._watermark_us = self._clock.latest_us if self._by_clock else event_us
         self._over_ns: int | None = None
 
     def timer_ns(self) -> int | None:
@@ -64,14 +65,26 @@ class Following(Updating):
             yield from self._advance(self._clock.now_us())
             self._set_timer()
 
+    def notes(self) -> Notes:
+        """Return how far time has come."""
+        return {"watermark_us": self._watermark_us, **self._clock.notes()}
+
+    def due_us(self) -> int | None:
+        """Return when the next window is over; without windows of event time only the end matters."""
+        over_us = self._next_over_us()
+        if over_us is None:
+            return END_OF_TIME_US if self._output.pending else None
+        return END_OF_TIME_US if self._by_clock else min(over_us, END_OF_TIME_US)
+
     @abstractmethod
     def _next_over_us(self) -> int | None:
-        """Return when the next window is over."""
+        """Return when the next window is over, or a time before that; None when there is none."""
 
     @abstractmethod
     def _advance(self, watermark_us: int) -> Iterator[Emission]:
         """End the windows that are over at this time."""
 
     def _set_timer(self) -> None:
+        """Note when `on_timer` is to end the next window of processing time."""
         due_us = self._next_over_us()
         self._over_ns = None if due_us is None else self._clock.due_ns(due_us)

@@ -51,6 +51,7 @@ class GroupAggregate(Following):
         self._input = AggregateInput(spec, schema, name, (*leading, *plan.key_types))
         self._key_types = (*leading, *plan.key_types)
         self._retracting = plan.retracting
+        self.minds_watermarks = self._windows is not None
 
     def open(self, context: OperatorContext) -> None:
         """Open the table of groups."""
@@ -58,11 +59,13 @@ class GroupAggregate(Following):
         columns = self._plan.aggregation.columns()
         if self._retracting:
             columns[CHECKSUM] = CHECKSUM_COLUMN
-        prefixed = self._windows is not None
-        self._table = context.state.table(TableSpec("groups", self._key_types, columns, prefixed))
+        prefixed, beside = self._windows is not None, len(self._key_types) - len(self._plan.key_types)
+        self._table = context.state.table(TableSpec("groups", self._key_types, columns, prefixed, beside))
         self._cells = self._plan.aggregation.bind(self._table)
         self._lookup = KeyLookup(self._table)
         self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, self._remove_empty)
+        if self._by_clock:
+            self._set_timer()
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Fold one batch; emit if the interval has passed."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.elements import START_OF_TIME_US
 from penstock.engine.kernels.panes import combine_panes, count_pairs
 from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
@@ -27,10 +26,10 @@ _PAIRS_AT_ONCE = 1 << 16
 class PaneState(WindowState):
     """Accumulators per (pane, key)."""
 
-    def __init__(self, plan: AggregatePlan, context: OperatorContext, windows: PaneWindows) -> None:
+    def __init__(self, plan: AggregatePlan, context: OperatorContext, windows: PaneWindows, watermark_us: int) -> None:
         super().__init__(plan, context)
         self._windows = windows
-        self._open_from = windows.open_from(START_OF_TIME_US)
+        self._open_from = windows.open_from(watermark_us)
         self._codec = KeyCodec(plan.key_types)
         self._grouper = KeyGrouper()
         self._scratch = ScratchGroups(context.state, plan.aggregation)

@@ -15,7 +15,7 @@ from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
-from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, OperatorContext
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
@@ -54,11 +54,11 @@ class Reduce(Updating):
     def open(self, context: OperatorContext) -> None:
         """Open the waiting rows and the reduced ones."""
         super().open(context)
-        self._waiting = OrderedRows(context.state, "rows", self._plan.fields)
+        self._waiting = OrderedRows(context.state, "rows", self._plan.fields, context.locate_port(0))
         self._state = self._open_state(context)
         self._output = self._state.output
         self._grouper = KeyGrouper()
-        self._passed_us = START_OF_TIME_US
+        self._passed_us = context.earliest("passed_us", START_OF_TIME_US)
         self._ingest_ns = 0
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -76,7 +76,7 @@ class Reduce(Updating):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Fold the rows that the watermark has passed, and emit the windows that are over."""
-        self._passed_us = self._passed(time_us)
+        self._passed_us = max(self._passed_us, self._passed(time_us))
         for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
             piece = self._piece(rows)
             if piece is not None:
@@ -96,6 +96,17 @@ class Reduce(Updating):
             return time_us
         passed_us = self._passed(time_us)
         return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
+
+    def notes(self) -> Notes:
+        """Return how far time has come."""
+        return {"passed_us": self._passed_us}
+
+    def due_us(self) -> int | None:
+        """Return the watermark that lets the first row go or closes the first window."""
+        passed_us = [time_us for time_us in (self._waiting.due_us(), self._state.next_us()) if time_us is not None]
+        if not passed_us:
+            return END_OF_TIME_US if self._output.pending else None
+        return min(min(passed_us) + self._lateness_us, END_OF_TIME_US)
 
     def _close(self, over: Slots) -> Iterator[Emission]:
         """Emit the results of windows that are over, or with updates their last changes, and forget them."""

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from penstock.engine.operators.contract import OperatorContext
 from penstock.engine.operators.functions.python_rows import python_rows
 from penstock.model.errors import SchemaError
-from penstock.state.store import Fixed, KeyedTable, RowLog, Slots
+from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Positions, Slots, StateStore
 
 Row = dict[str, Any]
 Ints = NDArray[np.int64]
 
-ROW_COLUMN = {"row": Fixed(np.dtype(np.int64))}
-"""What `ReducedRows` keeps in the table: the id of the reduced row, plus one."""
+ROW_COLUMN: dict[str, ColumnSpec] = {"row": Fixed(np.dtype(np.int64), refers="reduced", base=1)}
+"""What `ReducedRows` keeps in the table: the id of the reduced row in the log ``reduced``, plus one."""
 
 
 class Folder:
@@ -101,11 +101,11 @@ class Folder:
 class ReducedRows:
     """The reduced row of each slot of a table: a row of a log, replaced when it changes."""
 
-    def __init__(self, table: KeyedTable, log: RowLog, names: list[str]) -> None:
-        """The table has `ROW_COLUMN`, the log columns of these names."""
+    def __init__(self, store: StateStore, table: KeyedTable, fields: pa.Schema) -> None:
+        """Open the log; the table, of the same store, has `ROW_COLUMN`."""
         self._table = table
-        self._log = log
-        self._names = names
+        self._log = store.log("reduced", fields)
+        self._names = fields.names
 
     def has(self, slots: Slots) -> NDArray[np.bool_]:
         """Return which slots have a row."""
@@ -125,10 +125,10 @@ class ReducedRows:
         """Return the rows of these slots; all have one."""
         return self._log.take(self._table.array("row")[slots] - 1)
 
-    def write(self, slots: Slots, rows: pa.RecordBatch) -> None:
-        """Replace the rows of these slots, each once."""
+    def write(self, slots: Slots, rows: pa.RecordBatch, positions: Positions) -> None:
+        """Replace the rows of these slots, each once; ``positions`` say where the slots' keys lie."""
         self.drop(slots)
-        self._table.array("row")[slots] = self._log.append(rows) + 1
+        self._table.array("row")[slots] = self._log.append(rows, positions) + 1
 
     def drop(self, slots: Slots) -> None:
         """Forget the rows of these slots."""

@@ -18,7 +18,7 @@ from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.windows import Count, Session
 from penstock.state.arrays import read_only
-from penstock.state.store import Fixed, Slots, TableSpec
+from penstock.state.store import Fixed, Positions, Slots, TableSpec
 
 Ints = NDArray[np.int64]
 
@@ -48,6 +48,10 @@ class RunRows(ReduceState):
     def over(self, passed_us: int) -> Slots:
         """Return the open windows that are over at the watermark ``passed_us``."""
         return self.table.live() if passed_us == END_OF_TIME_US else np.empty(0, np.int64)
+
+    def next_us(self) -> int | None:
+        """Return when the first open window is over: the end of time."""
+        return END_OF_TIME_US if self.table.statistics().rows else None
 
     def bounds_us(self, first_us: Ints, last_us: Ints) -> tuple[Ints, Ints]:
         """Return window_start and window_end from the times of the first and last row."""
@@ -89,7 +93,7 @@ class RunRows(ReduceState):
             parts = self._changes(slots[left], (np.cumsum(done) - 1)[base[:-1]][left], results)
             # What is open now in these slots is another window, which has shown nothing yet.
             self.output.pending.touch(slots[left & ~is_over], len(self.table.array("row")))
-        self._keep(slots, base[1:] - 1, is_over, first_us, last_us, rows, folded)
+        self._keep(slots, piece.positions(piece.first_rows), base[1:] - 1, is_over, first_us, last_us, rows, folded)
         yield from parts
 
     def show(self, slots: Slots) -> pa.RecordBatch:
@@ -115,6 +119,7 @@ class RunRows(ReduceState):
     def _keep(
         self,
         slots: Slots,
+        positions: Positions,
         last_cells: Ints,
         over: NDArray[np.bool_],
         first_us: Ints,
@@ -127,7 +132,7 @@ class RunRows(ReduceState):
         kept, cells = slots[~over], last_cells[~over]
         for name, values in (("first_us", first_us), ("last_us", last_us), ("rows", rows)):
             self.table.array(name)[kept] = values[cells]
-        self.reduced.write(kept, folded.take(pa.array(cells)))
+        self.reduced.write(kept, folded.take(pa.array(cells)), positions[~over])
 
     def _result(self, slots: Slots, first_us: Ints, last_us: Ints, rows: pa.RecordBatch) -> pa.RecordBatch:
         bounds = []
@@ -181,6 +186,11 @@ class SessionRows(RunRows):
         """Return the sessions that no row at or after the watermark can join."""
         live = self.table.live()
         return live[self.table.array("last_us")[live] < passed_us - self._gap_us]
+
+    def next_us(self) -> int | None:
+        """Return when the first session is over."""
+        lasts_us = self.table.array("last_us")[self.table.live()]
+        return int(lasts_us.min()) + self._gap_us + 1 if lasts_us.size else None
 
     def bounds_us(self, first_us: Ints, last_us: Ints) -> tuple[Ints, Ints]:
         """End a session one gap after its last row."""

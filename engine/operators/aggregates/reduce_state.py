@@ -18,8 +18,9 @@ from penstock.engine.operators.aggregates.reduce_schema import ReducePlan
 from penstock.engine.operators.contract import OperatorContext
 from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.updating_output import UpdatingOutput
+from penstock.state.image import positions_of
 from penstock.state.keys import KeyBatch, KeyCodec
-from penstock.state.store import Slots, TableSpec
+from penstock.state.store import Positions, Slots, TableSpec
 
 Ints = NDArray[np.int64]
 
@@ -35,6 +36,10 @@ class Piece:
     groups: Ints
     first_rows: Ints
 
+    def positions(self, rows: Ints) -> Positions:
+        """Return where the keys of some of the rows lie."""
+        return positions_of(self.keys.hashes[rows])
+
 
 class ReduceState(ABC):
     """The reduced rows of one operator instance, in slots of `table`; those that change are pending in `output`.
@@ -48,8 +53,7 @@ class ReduceState(ABC):
         self.plan = plan
         self.folder = folder
         self.table = context.state.table(spec)
-        log = context.state.log("reduced", plan.fields)
-        self.reduced = ReducedRows(self.table, log, plan.fields.names)
+        self.reduced = ReducedRows(context.state, self.table, plan.fields)
         self.output = UpdatingOutput(context, plan.interval_us, self.show, self.reduced.has, lambda slots: None)
 
     @abstractmethod
@@ -62,6 +66,10 @@ class ReduceState(ABC):
     @abstractmethod
     def over(self, passed_us: int) -> Slots:
         """Return the slots whose windows are over once the watermark (less the lateness) is ``passed_us``."""
+
+    @abstractmethod
+    def next_us(self) -> int | None:
+        """Return the least ``passed_us`` for which `over` has slots, None if there are none."""
 
     @abstractmethod
     def show(self, slots: Slots) -> pa.RecordBatch:
@@ -95,12 +103,16 @@ class RunningRows(ReduceState):
         self._remember(slots)
         entries = np.arange(piece.rows.num_rows)
         rows = self.folder.fold(self.context, piece.rows, entries, piece.groups, self.reduced.read(slots))
-        self.reduced.write(slots, rows)
+        self.reduced.write(slots, rows, piece.positions(piece.first_rows))
         yield from ()
 
     def over(self, passed_us: int) -> Slots:
         """Return no slot: a key's row may always change."""
         return np.empty(0, np.int64)
+
+    def next_us(self) -> int | None:
+        """Return None."""
+        return None
 
     def show(self, slots: Slots) -> pa.RecordBatch:
         """Return the latest rows of slots."""
@@ -115,7 +127,7 @@ class WindowedRows(ReduceState):
         # Keys come first in an expanded key: a window of a custom assigner is known by its start as well as its end.
         starts = (pa.int64(),) if windows.keeps_starts else ()
         key_types = (*starts, *plan.key_types)
-        super().__init__(context, plan, folder, TableSpec("windows", key_types, ROW_COLUMN, prefixed=True))
+        super().__init__(context, plan, folder, TableSpec("windows", key_types, ROW_COLUMN, True, len(starts)))
         self._windows = windows
         self._codec = KeyCodec(key_types)
 
@@ -131,14 +143,20 @@ class WindowedRows(ReduceState):
         if len(entries):
             slots = self.table.upsert(self._keys(piece, assigned), assigned.ends_us).slots
             distinct, cells = np.unique(slots, return_inverse=True)
+            rows_of = np.empty(len(distinct), np.int64)
+            rows_of[cells] = entries
             self._remember(distinct)
             rows = self.folder.fold(self.context, piece.rows, entries, cells, self.reduced.read(distinct))
-            self.reduced.write(distinct, rows)
+            self.reduced.write(distinct, rows, piece.positions(rows_of))
         yield from ()
 
     def over(self, passed_us: int) -> Slots:
         """Return the windows that end by then, in the order of their ends."""
         return self.table.slots_below(min(passed_us, END_OF_TIME_US - 1) + 1)
+
+    def next_us(self) -> int | None:
+        """Return the earliest end."""
+        return self.table.first_prefix()
 
     def show(self, slots: Slots) -> pa.RecordBatch:
         """Return the reduced rows of windows, with their bounds."""

@@ -67,6 +67,8 @@ class SessionAggregate(Following):
         interval_us = self._windowing.emission.interval_us
         self._output = UpdatingOutput(context, interval_us, self._show, self._alive, self._settle)
         self._ingest_ns = 0
+        if self._by_clock:
+            self._set_timer()
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Fold one batch into its sessions; with updates, emit if the interval has passed."""

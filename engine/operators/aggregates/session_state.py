@@ -29,6 +29,15 @@ from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStor
 Ints = NDArray[np.int64]
 
 _INTEGER = Fixed(np.dtype(np.int64))
+_SESSION = Fixed(np.dtype(np.int64), refers="sessions")
+_LINKS: dict[str, ColumnSpec] = {
+    "first": _INTEGER,
+    "last": _INTEGER,
+    "older": _SESSION,
+    "newer": _SESSION,
+    "owner": Fixed(np.dtype(np.int64), refers="session_keys"),
+}
+_NEWEST: dict[str, ColumnSpec] = {"newest": Fixed(np.dtype(np.int64), refers="sessions", base=1)}
 _NEAR_PARTS = 8
 _NONE: Slots = np.zeros(0, np.int64)
 
@@ -61,15 +70,17 @@ class SessionState:
         """Open the tables; ``columns`` are kept per session besides its links."""
         self._gap_us = gap_us
         self._lateness_us = lateness_us
-        links: dict[str, ColumnSpec] = dict.fromkeys(SessionLinks._fields, _INTEGER)
-        self._keys = store.table(TableSpec("session_keys", key_types, {"newest": _INTEGER}))
+        self._keys = store.table(TableSpec("session_keys", key_types, _NEWEST))
         self._lookup = KeyLookup(self._keys)
         # The prefix is the stretch of one gap in which the session began; a key cannot begin two in one stretch.
-        self.table: KeyedTable = store.table(TableSpec("sessions", key_types, links | columns, prefixed=True))
+        self.table: KeyedTable = store.table(TableSpec("sessions", key_types, _LINKS | columns, prefixed=True))
         # Kept, because fresh memory costs more than what is written to it.
         self._created = np.empty((6, 0), np.int64)
+        # The open sessions whose last row is, or was, before a time.
         self._near: list[Slots] = []
         self._near_before_us = START_OF_TIME_US
+        if (live := self.table.live()).size:
+            self._near_before_us = int(self.table.array("last")[live].min())
 
     def settled_before_us(self, watermark_us: int) -> int:
         """Return T: sessions whose last row is before T are over, and rows before T begin no session."""
@@ -132,13 +143,16 @@ class SessionState:
         return due[np.argsort(last[due], kind="stable")]
 
     def next_us(self) -> int | None:
-        """Return a watermark before which no session is over, None when there is none."""
+        """Return a watermark before which no session is over, None when there is none.
+
+        It is the least one, or at most a part of the gap before that if `over` was called with an earlier one.
+        """
         if self.table.first_prefix() is None:
             return None
         near = np.concatenate([_NONE, *self._near])
         last_us = self._near_before_us
         if len(near):
-            last_us = int(self.table.array("last")[near].min())
+            last_us = min(last_us, int(self.table.array("last")[near].min()))
         return last_us + self._gap_us + self._lateness_us + 1
 
     def end(self, slots: Slots) -> None:

@@ -19,7 +19,7 @@ from penstock.engine.operators.aggregates.window_state import (
     GlobalWindowState,
     WindowState,
 )
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
@@ -50,11 +50,14 @@ class WindowAggregate(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open the table of windows."""
         super().open(context)
+        self._clock = ProcessingClock(context.clock, context.restored)
+        event_us = context.earliest("watermark_us", START_OF_TIME_US)
+        self._watermark_us = self._clock.latest_us if self._by_clock else event_us
         self._state = self._make_state(context)
-        self._clock = ProcessingClock(context.clock)
-        self._watermark_us = START_OF_TIME_US
         self._timer_ns: int | None = None
         self._ingest_ns = 0
+        if self._by_clock:
+            self._set_timer()
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Fold one batch."""
@@ -108,10 +111,21 @@ class WindowAggregate(Operator):
         self._state.release()
         return ()
 
+    def notes(self) -> Notes:
+        """Return how far time has come."""
+        return {"watermark_us": self._watermark_us, **self._clock.notes()}
+
+    def due_us(self) -> int | None:
+        """Return when the next window is over; by the processing clock only the end matters."""
+        if self._state.table.first_prefix() is None:
+            return None
+        over_us = None if self._by_clock else self._state.next_us()
+        return END_OF_TIME_US if over_us is None else min(over_us, END_OF_TIME_US)
+
     def _make_state(self, context: OperatorContext) -> WindowState:
         window, lateness_us = self._windowing.window, self._windowing.lateness_us
         if isinstance(window, Tumbling | Hopping):
-            return PaneState(self._plan, context, PaneWindows.of(window, lateness_us))
+            return PaneState(self._plan, context, PaneWindows.of(window, lateness_us), self._watermark_us)
         if isinstance(window, WindowAssigner):
             windows = AssignedWindows(window, lateness_us, self._name)
             return CustomWindowState(self._plan, context, windows)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.engine.async_calls import Asked, AsyncCalls
 from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.event_time import kept_time
 from penstock.engine.operators.functions.call_backlog import CallBacklog
 from penstock.engine.operators.functions.call_lines import Call, Line, OrderedLine, UnorderedLine
@@ -45,18 +45,24 @@ class AsyncFunction(Operator):
         self._asked: dict[int, Call] = {}
         self._next_ticket = 0
         self._held = 0
-        self._watermark_us = START_OF_TIME_US
+        # The last watermark that came, and the last that no row is in front of any more.
+        self._latest_us = self._watermark_us = START_OF_TIME_US
         self._released_us: int | None = None
 
     def open(self, context: OperatorContext) -> None:
-        """Find the rows that were not answered; the first timer asks for them."""
+        """Find the rows that were not answered, and the watermark held back behind them; the first timer goes on."""
         super().open(context)
+        self._watermark_us = context.earliest("passed_us", START_OF_TIME_US)
+        self._latest_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._calls = context.async_calls(self._spec.function, context.wake)
         self._log = context.state.log(LOG, self._input)
         ids = self._log.live()
         for start in range(0, ids.size, context.batch_rows):
             part = ids[start : start + context.batch_rows]
             self._take_in(Batch(self._log.take(part), ingest_ns=context.clock.monotonic_ns()), part)
+        if self._latest_us > self._watermark_us:
+            # Which rows came before it is not known: behind all of them it is late at worst.
+            self._backlog.mark(self._latest_us)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Keep the rows and ask for as many as there is capacity for."""
@@ -74,6 +80,7 @@ class AsyncFunction(Operator):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Keep the watermark behind the rows in front of it."""
+        self._latest_us = time_us
         if self._backlog:
             self._backlog.mark(time_us)
         elif self._line:
@@ -90,6 +97,14 @@ class AsyncFunction(Operator):
         """Return the watermark behind the rows that `on_timer` let go."""
         released, self._released_us = self._released_us, None
         return released
+
+    def notes(self) -> Notes:
+        """Return the last watermark that came and the last that was passed on: less while rows are in front of it."""
+        return {"watermark_us": self._latest_us, "passed_us": self._watermark_us}
+
+    def due_us(self) -> int | None:
+        """Return the start of time while rows are on their way, as every watermark takes its place behind them."""
+        return START_OF_TIME_US if self.unanswered() else None
 
     def timer_ns(self) -> int | None:
         """Return 0 when answers are there or rows can be asked for, else when the next call has taken too long."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.kernels.asof import last_before
 from penstock.engine.kernels.order import mark_ties
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.joins.asof_join_schema import asof_join_output
 from penstock.engine.operators.joins.join_input import JoinInput
@@ -65,11 +65,14 @@ class AsOfJoin(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open what waits on both sides and the last right row of each key."""
         super().open(context)
+        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._waiting = tuple(
-            RowChunks(context.state, name, side.fields)
+            RowChunks(context.state, name, side.fields, locate=side.locate)
             for side, name in zip(self._inputs, ("left", "right"), strict=True)
         )
-        columns = {"newest": Fixed(_INT64), "newest_us": Fixed(_INT64)}
+        # What was passed is the last of its key.
+        self._waiting[1].forget_below(self._passed_us)
+        columns = {"newest": Fixed(_INT64, refers="right", base=1), "newest_us": Fixed(_INT64)}
         self._last = context.state.table(TableSpec("last", self._types, columns))
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -101,6 +104,17 @@ class AsOfJoin(Operator):
             self._forget(self._last.live())
         elif self._tolerance_us >= 0:
             self._forget_old_keys(time_us)
+
+    def notes(self) -> Notes:
+        """Return the watermark, by which rows are late."""
+        return {"watermark_us": self._passed_us}
+
+    def due_us(self) -> int | None:
+        """Return the watermark that passes the first row that waits; last rows are kept to the end of time."""
+        first_us = [at for waiting in self._waiting if (at := waiting.first()) is not None]
+        if first_us:
+            return min(*first_us, END_OF_TIME_US - 1) + 1
+        return END_OF_TIME_US if self._last.statistics().rows else None
 
     def _join(self, left: Waiting, right: Waiting) -> Iterator[Emission]:
         """Emit these left rows, given all right rows up to the last of them, and let go of what is done with."""

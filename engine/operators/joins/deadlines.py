@@ -22,6 +22,10 @@ class Deadlines:
             newer, older = self._runs.pop(), self._runs.pop()
             self._runs.append(_sorted(*(np.concatenate(pair) for pair in zip(older, newer, strict=True))))
 
+    def first(self) -> int | None:
+        """Return the earliest time at which a number is due, or None."""
+        return min((int(times_us[0]) for times_us, _ in self._runs), default=None)
+
     def take(self, before_us: int) -> Ints:
         """Return the numbers due before a time, in order of time, and forget them."""
         due, left = [], []

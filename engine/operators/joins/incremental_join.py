@@ -30,6 +30,8 @@ class IncrementalJoin(Operator):
     if their side keeps such rows, counted as passed if nothing can retract them.
     """
 
+    minds_watermarks = False
+
     def __init__(self, spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
         """Check the spec against both inputs and compile the keys.
 
@@ -81,6 +83,10 @@ class IncrementalJoin(Operator):
         changed = change.rows.select(self._needed[port] or change.rows.schema.names)
         for emitted in self._pairs.build(port, changed, items, other):
             yield MAIN, batch.with_rows(emitted)
+
+    def due_us(self) -> int | None:
+        """Return None: pairs wait for no watermark."""
+        return None
 
     def _open_side(self, side: int, name: str) -> JoinedRows:
         state, identity = self.context.state, self._identities[side]

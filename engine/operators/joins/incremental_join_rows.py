@@ -124,10 +124,12 @@ class CountedRows(JoinedRows):
         self._columns = columns
         self._identity = identity
         self._keys = store.table(TableSpec(name, side.codec.types, {"present": _COUNT}))
+        log = f"{name}_rows"
+        row = Fixed(np.dtype(np.int64), refers=log, base=1)
         self._distinct = store.table(
-            TableSpec(f"{name}_distinct", self._identity.types, {"count": _COUNT, "row": _COUNT})
+            TableSpec(f"{name}_distinct", self._identity.types, {"count": _COUNT, "row": row}, follows="row")
         )
-        self._log = store.log(f"{name}_rows", side.fields)
+        self._log = store.log(log, side.fields, side.locate)
         self._heads = self._older = self._newer = NO_INTEGERS
         self._key_place = self._row_place = NO_INTEGERS
         nodes = self._distinct.live()

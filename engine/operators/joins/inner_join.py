@@ -30,6 +30,8 @@ class InnerJoin(Operator):
     Rows are counted as folded, those with a null key as filtered: null equals nothing, so they are not kept.
     """
 
+    minds_watermarks = False
+
     def __init__(self, spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
         """Check the spec against both inputs and compile the keys.
 
@@ -73,6 +75,10 @@ class InnerJoin(Operator):
             left_right = matched if port == 0 else matched[::-1]
             columns = [left_right[side].column(column) for side, column in self._columns]
             yield MAIN, batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=self._output.fields))
+
+    def due_us(self) -> int | None:
+        """Return None: pairs wait for no watermark."""
+        return None
 
     def _pairs(self, heads: Ints, older: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Yield (position in the batch, id on the other side), ``batch_rows`` pairs at a time, in reused arrays."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.time_range import time_limits
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext, chunks
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.operators.event_time import column_times_us, event_times_us
 from penstock.engine.operators.joins.interval_join_schema import NULLABLE_SIDES, event_time, interval_join_output
 from penstock.engine.operators.joins.interval_rows import IntervalRows
@@ -58,14 +58,19 @@ class IntervalJoin(Operator):
         self._upper_us = None if isinstance(spec.upper, Expr) else max(-_LONG_US, min(_LONG_US, spec.upper))
         # A side's rows leave without a partner if the other side's columns may be missing.
         self._outer = tuple(1 - side in NULLABLE_SIDES[spec.how] for side in (0, 1))
+        # A right row has partners while the watermark is at most its time - lower.
+        self._ahead_us = (0, self._lower_us)
         self._passed_us = START_OF_TIME_US
         self._ingest_ns = 0
 
     def open(self, context: OperatorContext) -> None:
         """Open both sides' rows."""
         super().open(context)
+        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._kept = tuple(
-            IntervalRows(context.state, name, self._kept_fields(side), self._outer[side])
+            IntervalRows(
+                context.state, name, self._kept_fields(side), self._outer[side], self._inputs[side].locate_words
+            )
             for side, name in enumerate(("left", "right"))
         )
         self._outs = np.empty(context.batch_rows, np.int64), np.empty(context.batch_rows, np.int64)
@@ -102,9 +107,7 @@ class IntervalJoin(Operator):
         """Emit the rows whose time for partners is over, if their side is outer, and let go of such rows."""
         self._passed_us = time_us
         for side, kept in enumerate(self._kept):
-            # A right row has partners while the watermark is at most its time - lower.
-            ahead_us = self._lower_us if side else 0
-            before_us = max(START_OF_TIME_US, min(END_OF_TIME_US, time_us + ahead_us))
+            before_us = max(START_OF_TIME_US, min(END_OF_TIME_US, time_us + self._ahead_us[side]))
             lonely = kept.lonely(before_us)
             if lonely.size:
                 yield from self._emit_alone(side, kept.take(lonely, self._needed[side]), lonely.size)
@@ -115,6 +118,16 @@ class IntervalJoin(Operator):
         if time_us == END_OF_TIME_US:
             return time_us
         return max(START_OF_TIME_US, time_us - self._held_back_us)
+
+    def notes(self) -> Notes:
+        """Return the watermark, by which rows are late."""
+        return {"watermark_us": self._passed_us}
+
+    def due_us(self) -> int | None:
+        """Return the watermark at which the first row leaves without a partner, or all of a side are let go."""
+        sides = zip(self._kept, self._ahead_us, strict=True)
+        due_us = [before_us - ahead_us for kept, ahead_us in sides if (before_us := kept.due_us()) is not None]
+        return max(START_OF_TIME_US, min(*due_us, END_OF_TIME_US)) if due_us else None
 
     def _kept_fields(self, side: int) -> pa.Schema:
         names = self._needed[side] if self._inputs[side].exact else self._inputs[side].fields.names

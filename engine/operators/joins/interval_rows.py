@@ -3,7 +3,7 @@
 Rows are indexed when the other side first looks for partners among them: those that are let go before never are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -14,13 +14,15 @@ from penstock.engine.elements import START_OF_TIME_US
 from penstock.engine.kernels.intervals import NODE_WORDS, find_overlaps, index_intervals, mark_first
 from penstock.engine.operators.joins.deadlines import Deadlines
 from penstock.state.arrays import read_only, zeros
-from penstock.state.store import StateStore
+from penstock.state.image import referring
+from penstock.state.store import Positions, StateStore
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _WORD, _LOW, _HIGH = (pa.field(name, pa.int64(), nullable=False) for name in ("$word", "$low", "$high"))
-_PARTNERED = pa.schema([pa.field("$row", pa.int64(), nullable=False)])
+_ROW = pa.field("$row", pa.int64(), nullable=False)
 
 _SPARE_ROWS = 131_072
 _LEAST_TABLE = 1_024
@@ -33,25 +35,34 @@ _KEPT_ROWS = 1 << 19
 class IntervalRows:
     """Rows with an interval [low, high] of time each, numbered from 0 on; numbers hold until `let_go`.
 
-    ``outer``: it is kept which rows have had a partner, so that `lonely` knows the others.
+    ``outer``: it is kept which rows have had a partner or left without one, so that `lonely` knows the others.
     """
 
-    def __init__(self, store: StateStore, name: str, fields: pa.Schema, outer: bool) -> None:
-        """Open the log ``name`` for rows of these fields; rows it already holds are there again."""
+    def __init__(
+        self, store: StateStore, name: str, fields: pa.Schema, outer: bool, locate: Callable[[Ints], Positions]
+    ) -> None:
+        """Open the log ``name`` for rows of these fields; rows it already holds are there again.
+
+        ``locate`` says where the keys of words lie, for a dump only.
+        """
         self._columns = fields.names
         self._log_fields = pa.schema([*fields, _WORD, _LOW, _HIGH])
-        self._log = store.log(name, self._log_fields)
-        self._partnered = store.log(f"{name}_partnered", _PARTNERED) if outer else None
+        self._locate = locate
+        self._log = store.log(name, self._log_fields, self._located)
+        self._settled_fields = pa.schema([referring(_ROW, name)])
+        settled = f"{name}_settled"
+        self._settled = store.log(settled, self._settled_fields, self._located_settled) if outer else None
         self._count = self._indexed = self._needed = self._scanned = 0
         self._shrink()
         self._clear()
         ids = self._log.live()
         if ids.size:
             kept = self._log.take(ids, [field.name for field in (_WORD, _LOW, _HIGH)])
-            self._number(ids, *(column.to_numpy() for column in kept.columns))
-        if self._partnered is not None and ids.size:
-            met = self._partnered.take(self._partnered.live()).column(0).to_numpy()
-            self._met[np.flatnonzero(np.isin(ids, met))] = True
+            met = None
+            if self._settled is not None:
+                met = np.isin(ids, self._settled.take(self._settled.live()).column(0).to_numpy())
+            words, low, high = (column.to_numpy() for column in kept.columns)
+            self._number(ids, words, low, high, met)
 
     def __len__(self) -> int:
         return self._count
@@ -99,7 +110,7 @@ class IntervalRows:
 
     def meet(self, numbers: Ints) -> None:
         """Note that rows have had a partner; nothing unless the side is outer."""
-        if self._partnered is None:
+        if self._settled is None:
             return
         fresh = np.empty(numbers.size, np.int64)
         fresh = fresh[: mark_first(read_only(numbers), self._met, fresh)]
@@ -108,10 +119,24 @@ class IntervalRows:
 
     def lonely(self, before_us: int) -> Ints:
         """Return the rows that end before a time and have had no partner, in order of their end, each once."""
-        if self._partnered is None:
+        if self._settled is None:
             return np.empty(0, np.int64)
         due = self._deadlines.take(before_us)
-        return due[~self._met[due]]
+        lonely = due[~self._met[due]]
+        if self._latest_us >= before_us:
+            # Not all rows are let go of now: what is opened again must know that these have left.
+            self._met[lonely] = True
+            self._note(lonely)
+        return lonely
+
+    def due_us(self) -> int | None:
+        """Return the least time before which `lonely` or `let_go` have something to do; None: there are no rows."""
+        if not self._count:
+            return None
+        if self._crowded():
+            return START_OF_TIME_US
+        first_us = self._deadlines.first()
+        return (self._latest_us if first_us is None else first_us) + 1
 
     def let_go(self, before_us: int) -> None:
         """Forget rows that end before a time: all at once when that is all of them, else now and then in bulk.
@@ -123,23 +148,25 @@ class IntervalRows:
             return
         if self._latest_us < before_us:
             self._log.remove(self._ids[:count])
-            self._forget_partnered()
+            self._forget_settled()
             self._clear()
-        elif count >= 2 * self._needed + _SPARE_ROWS:
+        elif self._crowded():
             self._collect(before_us)
+
+    def _crowded(self) -> bool:
+        return self._count >= 2 * self._needed + _SPARE_ROWS
 
     def _collect(self, before_us: int) -> None:
         needed = self._high[: self._count] >= before_us
         kept = np.flatnonzero(needed)
-        columns = [column[kept] for column in (self._ids, self._words, self._low, self._high)]
-        met = self._met[kept] if self._partnered is not None else None
+        ids, words, low, high = (column[kept] for column in (self._ids, self._words, self._low, self._high))
+        met = self._met[kept] if self._settled is not None else None
         self._log.remove(self._ids[: self._count][~needed])
-        self._forget_partnered()
+        self._forget_settled()
         self._clear()
-        self._number(*columns)
+        self._number(ids, words, low, high, met)
         self._needed = kept.size
         if met is not None:
-            self._met[: kept.size] = met
             self._note(np.flatnonzero(met))
 
     def _clear(self) -> None:
@@ -155,7 +182,7 @@ class IntervalRows:
         self._nodes = np.empty((0, NODE_WORDS), np.int64)
         self._table = np.empty((0, 2), np.int64)
 
-    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints) -> int:
+    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints, met: Flags | None = None) -> int:
         """Put rows of the log behind the others here; return the number of the first."""
         first, end = self._count, self._count + ids.size
         if not ids.size:
@@ -164,15 +191,16 @@ class IntervalRows:
             self._ids, self._words, self._low, self._high = (
                 _grown(column, first, end) for column in (self._ids, self._words, self._low, self._high)
             )
-            if self._partnered is not None:
+            if self._settled is not None:
                 self._met = _grown(self._met, first, end)
         self._ids[first:end], self._words[first:end] = ids, words
         self._low[first:end], self._high[first:end] = low, high
         self._count = end
         self._latest_us = max(self._latest_us, int(high.max()))
-        if self._partnered is not None:
-            self._met[first:end] = False
-            self._deadlines.add(self._high[first:end].copy(), np.arange(first, end))
+        if self._settled is not None:
+            lonely = slice(None) if met is None else ~met
+            self._met[first:end] = False if met is None else met
+            self._deadlines.add(self._high[first:end][lonely].copy(), np.arange(first, end)[lonely])
         return first
 
     def _index(self) -> None:
@@ -195,13 +223,19 @@ class IntervalRows:
         self._scanned = 0
 
     def _note(self, numbers: Ints) -> None:
-        if self._partnered is not None and numbers.size:
+        if self._settled is not None and numbers.size:
             rows = [_column(self._ids[numbers])]
-            self._partnered.append(pa.RecordBatch.from_arrays(rows, schema=_PARTNERED))
+            self._settled.append(pa.RecordBatch.from_arrays(rows, schema=self._settled_fields))
 
-    def _forget_partnered(self) -> None:
-        if self._partnered is not None:
-            self._partnered.remove(self._partnered.live())
+    def _forget_settled(self) -> None:
+        if self._settled is not None:
+            self._settled.remove(self._settled.live())
+
+    def _located(self, rows: pa.RecordBatch) -> Positions:
+        return self._locate(rows.column(_WORD.name).to_numpy())
+
+    def _located_settled(self, rows: pa.RecordBatch) -> Positions:
+        return self._located(self._log.take(rows.column(_ROW.name).to_numpy(), [_WORD.name]))
 
 
 def _overlaps(

@@ -18,8 +18,10 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.schema import StreamSchema
+from penstock.state.image import positions_of
 from penstock.state.key_columns import WordColumn, read_column
 from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.store import Positions
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -107,3 +109,13 @@ class JoinInput:
     def encode(self, rows: pa.RecordBatch) -> KeyBatch:
         """Return the keys of rows that have at least the key columns."""
         return self.codec.encode([rows.column(name) for name in self.keys])
+
+    def locate(self, rows: pa.RecordBatch) -> Positions:
+        """Return where the keys of rows lie that have at least the key columns; null is a key like others."""
+        return positions_of(self.codec.hash([rows.column(name) for name in self.keys], rows.num_rows))
+
+    def locate_words(self, words: Ints) -> Positions:
+        """Return where the keys lie that `words` was returned for."""
+        if not self.exact:
+            return positions_of(words.view(np.uint64))
+        return positions_of(self.codec.hash(self.codec.decode(words.reshape(-1, 1)), words.size))

@@ -8,6 +8,7 @@ from penstock.engine.kernels.join import chain_heads, link_rows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
 from penstock.state.arrays import read_only
+from penstock.state.image import positions_of, referring
 from penstock.state.keys import KeyBatch
 from penstock.state.store import Fixed, Located, StateStore, TableSpec
 
@@ -25,9 +26,11 @@ class KeptRows:
     def __init__(self, store: StateStore, name: str, side: JoinSide, columns: list[str]) -> None:
         """Open the table ``name`` and its log; ``columns`` are those that `take` returns."""
         self._columns = columns
-        self._fields = pa.schema([*(side.fields.field(column) for column in columns), _OLDER])
-        self._table = store.table(TableSpec(name, side.codec.types, {"newest": Fixed(np.dtype(np.int64))}))
-        self._log = store.log(f"{name}_rows", self._fields)
+        log = f"{name}_rows"
+        self._fields = pa.schema([*(side.fields.field(column) for column in columns), referring(_OLDER, log)])
+        newest = Fixed(np.dtype(np.int64), refers=log, base=1)
+        self._table = store.table(TableSpec(name, side.codec.types, {"newest": newest}))
+        self._log = store.log(log, self._fields)
         ids = self._log.live()
         self._end = int(ids[-1]) + 1 if ids.size else 0
         self.older: Ints = np.empty(max(1024, self._end), np.int64)
@@ -44,9 +47,9 @@ class KeptRows:
         older = np.empty(len(keys), np.int64)
         located = self._table.upsert(keys)
         link_rows(read_only(located.slots), first, self._table.array("newest"), older)
-        ids = self._log.append(
-            pa.RecordBatch.from_arrays([*rows.select(self._columns).columns, pa.array(older)], schema=self._fields)
-        )
+        columns = [*rows.select(self._columns).columns, pa.array(older)]
+        # The rows may be without their keys.
+        ids = self._log.append(pa.RecordBatch.from_arrays(columns, schema=self._fields), positions_of(keys.hashes))
         if ids[0] != first:
             raise BugError(f"the ids of a join's rows go on at {ids[0]} where {first} was expected")
         if self._end > self.older.size:

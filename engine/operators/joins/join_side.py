@@ -11,7 +11,9 @@ from penstock.engine.operators.contract import OperatorContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.schema import StreamSchema
+from penstock.state.image import positions_of
 from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.store import Positions
 
 
 class JoinSide:
@@ -72,3 +74,7 @@ class JoinSide:
     def encode(self, rows: pa.RecordBatch) -> KeyBatch:
         """Return the keys of rows that have at least the key columns."""
         return self.codec.encode([rows.column(name) for name in self.keys])
+
+    def locate(self, rows: pa.RecordBatch) -> Positions:
+        """Return where the keys of rows lie that have at least the key columns; null is a key like others."""
+        return positions_of(self.codec.hash([rows.column(name) for name in self.keys], rows.num_rows))

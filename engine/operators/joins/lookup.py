@@ -81,6 +81,10 @@ class Lookup(Operator):
             yield MAIN, batch.with_rows(joined)
         counters.filtered += computed.num_rows - passed
 
+    def due_us(self) -> int | None:
+        """Return None: rows wait for no watermark."""
+        return None
+
     def timer_ns(self) -> int | None:
         """Return when the table is read again, or looked after while it is being read."""
         return self._due_ns

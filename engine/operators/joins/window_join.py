@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.aggregates.window_index import WindowIndex
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.event_time import event_times_us, time_array
 from penstock.engine.operators.joins.join_schema import (
     LATE_RIGHT,
@@ -61,14 +61,17 @@ class WindowJoin(Operator):
             _Side(JoinSide(right, side_columns(spec, 1), spec.right_keys, types, name), right, side_columns(spec, 1)),
         )
         self._exact = self._sides[0].exact
+        self._passed_us = START_OF_TIME_US
         self._closed = self._windows.open_from(START_OF_TIME_US)
         self._ingest_ns = 0
 
     def open(self, context: OperatorContext) -> None:
         """Open both sides' logs."""
         super().open(context)
+        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
+        self._closed = self._windows.open_from(self._passed_us)
         for side, name in zip(self._sides, ("left", "right"), strict=True):
-            side.waiting = RowChunks(context.state, name, side.join.fields, side.words)
+            side.waiting = RowChunks(context.state, name, side.join.fields, side.words, side.join.locate)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Keep the rows whose windows are not all over."""
@@ -91,6 +94,7 @@ class WindowJoin(Operator):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Emit the pairs of the windows this closes, and let go of their rows."""
+        self._passed_us = time_us
         first, closed = self._closed, self._windows.open_from(time_us)
         if closed <= first:
             return
@@ -108,6 +112,18 @@ class WindowJoin(Operator):
         if time_us == END_OF_TIME_US:
             return time_us
         return max(START_OF_TIME_US, time_us - self._windows.lateness_us)
+
+    def notes(self) -> Notes:
+        """Return the watermark, by which windows are over."""
+        return {"watermark_us": self._passed_us}
+
+    def due_us(self) -> int | None:
+        """Return the watermark at which the first window with a row is over."""
+        panes = [pane for side in self._sides if (pane := side.waiting.first()) is not None]
+        if not panes:
+            return None
+        window = max(self._closed, self._windows.first_window(min(panes)))
+        return min(END_OF_TIME_US, self._windows.over_at_us(window))
 
     def _join(self, sides: tuple[Sequence[Waiting], Sequence[Waiting]]) -> Iterator[Emission]:
         """Emit the pairs of equal (window, keys): index the smaller side and look the other's rows up."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext, chunks
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.over.frames import Carried, Frames
 from penstock.engine.operators.over.input import OverInput
@@ -16,6 +16,7 @@ from penstock.engine.operators.over.schema import OverPlan, plan_over
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.grouping import KeyGrouper
+from penstock.state.image import positions_of
 from penstock.state.keys import KeyBatch
 from penstock.state.store import StateStore, TableSpec
 
@@ -42,7 +43,7 @@ class Over(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open the waiting rows and what frames look back at."""
         super().open(context)
-        self._waiting = OrderedRows(context.state, "rows", self._fields)
+        self._waiting = OrderedRows(context.state, "rows", self._fields, context.locate_port(0))
         self._frames = Frames(context.state, self._plan, self._input)
         self._totals = self._kept = None
         if self._rows is None:
@@ -50,8 +51,9 @@ class Over(Operator):
         else:
             self._kept = KeptRuns(context.state, self._input.seen, self._plan.key_types)
         self._grouper = KeyGrouper()
-        self._passed_us = START_OF_TIME_US
-        self._ingest_ns = 0
+        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
+        # Rows found waiting count from now on.
+        self._ingest_ns = context.clock.monotonic_ns()
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Let rows wait for the watermark."""
@@ -83,6 +85,14 @@ class Over(Operator):
         self._frames.release()
         return ()
 
+    def notes(self) -> Notes:
+        """Return the watermark, which decides what is late."""
+        return {"watermark_us": self._passed_us}
+
+    def due_us(self) -> int | None:
+        """Return a watermark that lets the first of the waiting rows go; None: none waits."""
+        return self._waiting.due_us()
+
     def _look_back(self, rows: pa.RecordBatch, keys: KeyBatch, seen: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows, in order of time, with their aggregates."""
         groups, first_rows = self._grouper.group(keys)
@@ -105,7 +115,7 @@ class Over(Operator):
         seen = seen.take(pa.array(runs.order))
         results = self._frames.sliding(seen, runs.places, size)
         left = np.flatnonzero(runs.places > runs.sizes[runs.owners] - size)
-        kept.write(slots, seen.take(pa.array(left)), np.minimum(runs.sizes, size - 1))
+        kept.write(slots, seen.take(pa.array(left)), np.minimum(runs.sizes, size - 1), positions_of(keys.hashes))
         return _back(results, runs.order, len(before))
 
     def _running(self, keys: KeyBatch, groups: Ints, seen: pa.RecordBatch) -> list[pa.Array]:

@@ -11,20 +11,29 @@ from numpy.typing import NDArray
 
 from penstock.engine.operators.ordered_rows import sort_keys, tie_order
 from penstock.state.keys import KeyBatch
-from penstock.state.store import Fixed, Slots, StateStore, TableSpec
+from penstock.state.store import Fixed, Locate, Positions, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
-_INTEGER = Fixed(np.dtype(np.int64))
+_ROWS = "kept_rows"
+_COLUMNS = {"first": Fixed(np.dtype(np.int64), refers=_ROWS), "count": Fixed(np.dtype(np.int64))}
 
 
 class KeptRuns:
-    """A run of rows per key. A run is written anew as a whole, so a key needs to know its first row and how many."""
+    """A run of rows per key. A run is written anew as a whole, so a key needs to know its first row and how many.
 
-    def __init__(self, store: StateStore, fields: pa.Schema, key_types: tuple[pa.DataType, ...]) -> None:
-        """Open the table of keys and the log of rows."""
-        self._table = store.table(TableSpec("kept", key_types, {"first": _INTEGER, "count": _INTEGER}))
-        self._log = store.log("kept_rows", fields)
+    Rows of a run have neighbouring ids, which stay neighbours when a store is loaded: a key's rows go together.
+    """
+
+    def __init__(
+        self, store: StateStore, fields: pa.Schema, key_types: tuple[pa.DataType, ...], locate: Locate | None = None
+    ) -> None:
+        """Open the table of keys and the log of rows.
+
+        ``locate`` says where the keys of rows lie; without it `write` is told.
+        """
+        self._table = store.table(TableSpec("kept", key_types, _COLUMNS))
+        self._log = store.log(_ROWS, fields, locate)
 
     def slots(self, keys: KeyBatch) -> Slots:
         """Return the slot of each key, which occurs once."""
@@ -39,10 +48,13 @@ class KeptRuns:
         """Return the rows of these keys, run by run."""
         return self._log.take(self._ids(slots))
 
-    def write(self, slots: Slots, rows: pa.RecordBatch, counts: Ints) -> None:
-        """Replace the rows of these keys, run by run; keys without rows are forgotten."""
+    def write(self, slots: Slots, rows: pa.RecordBatch, counts: Ints, positions: Positions | None = None) -> None:
+        """Replace the rows of these keys, run by run; keys without rows are forgotten.
+
+        ``positions`` are the keys', unless rows are located otherwise.
+        """
         self._log.remove(self._ids(slots))
-        ids = self._log.append(rows)
+        ids = self._log.append(rows, None if positions is None else np.repeat(positions, counts))
         if len(ids):
             self._table.array("first")[slots] = ids[0] + np.cumsum(counts) - counts
         self._table.array("count")[slots] = counts

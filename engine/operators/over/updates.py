@@ -49,9 +49,10 @@ class UpdatingOver(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open the rows and the changes that have not been emitted."""
         super().open(context)
-        self._changes = context.state.log("changes", self._fields)
+        locate = context.locate_port(0)
+        self._changes = context.state.log("changes", self._fields, locate)
         self._pending = len(self._changes.live())
-        self._kept = KeptRuns(context.state, self._fields, self._plan.key_types)
+        self._kept = KeptRuns(context.state, self._fields, self._plan.key_types, locate)
         self._frames = Frames(context.state, self._plan, self._input)
         self._grouper = KeyGrouper()
         self._emitted_ns = context.clock.monotonic_ns()
@@ -93,6 +94,10 @@ class UpdatingOver(Operator):
         """Emit what changed, so that nothing shown is older than the cut, and give back scratch memory."""
         yield from self._emit()
         self._frames.release()
+
+    def due_us(self) -> int | None:
+        """Return the end of time if anything changed: no other watermark matters."""
+        return END_OF_TIME_US if self._pending else None
 
     def on_end(self) -> Iterable[Emission]:
         """Emit what changed."""

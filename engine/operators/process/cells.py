@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from penstock.state.image import positions_of
+from penstock.state.keys import KeyBatch
 from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStore, Text
 
 _NULL = "null"
@@ -35,8 +37,8 @@ class Cells(ABC):
         """Return the values of slots, all of which were written."""
 
     @abstractmethod
-    def write(self, slots: Slots, values: pa.Array) -> None:
-        """Replace the values of slots, each once."""
+    def write(self, slots: Slots, values: pa.Array, keys: KeyBatch) -> None:
+        """Replace the values of slots, each once; ``keys`` are theirs."""
 
     def clear(self, slots: Slots) -> None:
         """Give back what slots hold beside the table, which is about to forget them."""
@@ -67,7 +69,7 @@ class FixedCells(Cells):
             return raw.cast(pa.bool_())
         return raw if raw.type == self.type else raw.view(self.type)
 
-    def write(self, slots: Slots, values: pa.Array) -> None:
+    def write(self, slots: Slots, values: pa.Array, keys: KeyBatch) -> None:
         """Replace the values of slots."""
         raw = values.cast(self._raw) if pt.is_boolean(self.type) else values.view(self._raw)
         nulls = np.zeros(len(values), np.int8)
@@ -89,7 +91,7 @@ class TextCellsOf(Cells):
         """Return the values of slots."""
         return self._table.text(self.name).get(slots)
 
-    def write(self, slots: Slots, values: pa.Array) -> None:
+    def write(self, slots: Slots, values: pa.Array, keys: KeyBatch) -> None:
         """Replace the values of slots."""
         self._table.text(self.name).set(slots, values)
 
@@ -97,25 +99,29 @@ class TextCellsOf(Cells):
 class LogCells(Cells):
     """Values of any other type: rows of a log, whose ids plus one the table holds."""
 
+    def __init__(self, name: str, type_: pa.DataType, log: str) -> None:
+        super().__init__(name, type_)
+        self._log_name = log
+
     def columns(self) -> Mapping[str, ColumnSpec]:
         """Return the column of ids."""
-        return {self.name: Fixed(np.dtype(np.int64))}
+        return {self.name: Fixed(np.dtype(np.int64), refers=self._log_name, base=1)}
 
     def bind(self, store: StateStore, table: KeyedTable) -> None:
         """Open the log beside the table."""
         super().bind(store, table)
         self._fields = pa.schema([pa.field(self.name, self.type)])
-        self._log = store.log(f"{table.spec.name} {self.name}", self._fields)
+        self._log = store.log(self._log_name, self._fields)
 
     def read(self, slots: Slots) -> pa.Array:
         """Return the values of slots."""
         return self._log.take(self._table.array(self.name)[slots] - 1).column(0)
 
-    def write(self, slots: Slots, values: pa.Array) -> None:
+    def write(self, slots: Slots, values: pa.Array, keys: KeyBatch) -> None:
         """Replace the values of slots."""
         self.clear(slots)
         rows = pa.RecordBatch.from_arrays([values], schema=self._fields)
-        self._table.array(self.name)[slots] = self._log.append(rows) + 1
+        self._table.array(self.name)[slots] = self._log.append(rows, positions_of(keys.hashes)) + 1
 
     def clear(self, slots: Slots) -> None:
         """Forget the rows of these slots."""
@@ -123,11 +129,11 @@ class LogCells(Cells):
         self._log.remove(ids[ids > 0] - 1)
 
 
-def cells_of(name: str, type_: pa.DataType) -> Cells:
-    """Return cells for values of a type."""
+def cells_of(name: str, type_: pa.DataType, table: str) -> Cells:
+    """Return cells for values of a type, to be called ``name`` in this table."""
     if pt.is_string(type_) or pt.is_binary(type_):
         return TextCellsOf(name, type_)
     times = pt.is_temporal(type_) and not pt.is_interval(type_)
     if pt.is_boolean(type_) or pt.is_integer(type_) or pt.is_float32(type_) or pt.is_float64(type_) or times:
         return FixedCells(name, type_)
-    return LogCells(name, type_)
+    return LogCells(name, type_, f"{table} {name}")

@@ -45,7 +45,9 @@ class EntryState:
     ) -> None:
         """Open the tables of the state; ``types`` are those of the columns of an entry."""
         self.ttl_us = ttl_us
-        self._parts: list[Cells] = [cells_of(f"part{index}", type_) for index, type_ in enumerate(types)]
+        self._parts: list[Cells] = [
+            cells_of(f"part{index}", type_, f"state {name} entries") for index, type_ in enumerate(types)
+        ]
         header: dict[str, ColumnSpec] = {"first": _INT64, "end": _INT64}
         columns: dict[str, ColumnSpec] = {}
         for part in self._parts:
@@ -91,8 +93,8 @@ class EntryState:
         end = self.table.array("end")
         starts = np.cumsum(counts) - counts
         numbers = np.arange(int(counts.sum())) + np.repeat(end[headers] - starts, counts)
-        slots = self.entries.upsert(keys.take(np.repeat(np.arange(len(keys)), counts)), numbers).slots
-        self._write(slots, columns, written_us)
+        owners = keys.take(np.repeat(np.arange(len(keys)), counts))
+        self._write(self.entries.upsert(owners, numbers).slots, columns, written_us, owners)
         end[headers] += counts
         if self._expiry is not None and self.ttl_us is not None and written_us is not None:
             oldest = np.minimum.reduceat(written_us, starts)
@@ -101,7 +103,7 @@ class EntryState:
     def rewrite(self, keys: KeyBatch, numbers: Ints, columns: list[pa.Array], written_us: Ints | None) -> None:
         """Replace entries that are there; keys[i] is the key of the entry numbers[i]."""
         if len(keys):
-            self._write(self.entries.find(keys, numbers), columns, written_us)
+            self._write(self.entries.find(keys, numbers), columns, written_us, keys)
 
     def remove(self, keys: KeyBatch, numbers: Ints) -> None:
         """Forget entries that are there, their numbers for good."""
@@ -114,6 +116,10 @@ class EntryState:
             self._forget(self.find(keys).slots)
             headers = self.table.find(keys)
             self.table.remove(headers[headers >= 0])
+
+    def due_us(self) -> int | None:
+        """Return when `sweep` may find something that has expired; None: never."""
+        return None if self._expiry is None else self._expiry.first_us()
 
     def sweep(self, now_us: int) -> None:
         """Forget what has expired."""
@@ -135,9 +141,9 @@ class EntryState:
             gone[kept] = False
             self.table.remove(headers[gone])
 
-    def _write(self, slots: Slots, columns: list[pa.Array], written_us: Ints | None) -> None:
+    def _write(self, slots: Slots, columns: list[pa.Array], written_us: Ints | None, keys: KeyBatch) -> None:
         for part, values in zip(self._parts, columns, strict=True):
-            part.write(slots, values)
+            part.write(slots, values, keys)
         if written_us is not None and self.ttl_us is not None:
             self.entries.array("written")[slots] = written_us
 

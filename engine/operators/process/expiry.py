@@ -32,6 +32,10 @@ class Expiry:
         self._due = store.table(TableSpec(f"{name} expiry", key_types, prefixed=True))
         self._step_us = max(1, ttl_us // _STEPS)
 
+    def first_us(self) -> int | None:
+        """Return the least time at which `expire` does something; None: nothing is listed."""
+        return self._due.first_prefix()
+
     def enlist(self, keys: KeyBatch, table: KeyedTable, slots: Slots, due_us: Ints) -> None:
         """List the keys in these slots of their table, each once, that are not listed yet."""
         listed = table.array(LISTED)

@@ -21,7 +21,7 @@ class PointState:
         self, store: StateStore, name: str, key_types: tuple[pa.DataType, ...], type_: pa.DataType, ttl_us: int | None
     ) -> None:
         """Open the table of the state."""
-        self._cells = cells_of("value", type_)
+        self._cells = cells_of("value", type_, f"state {name}")
         columns: dict[str, ColumnSpec] = dict(self._cells.columns())
         self.ttl_us = ttl_us
         self._expiry: Expiry | None = None
@@ -53,7 +53,7 @@ class PointState:
         if not len(keys):
             return
         slots = self.table.upsert(keys).slots
-        self._cells.write(slots, values)
+        self._cells.write(slots, values, keys)
         if self._expiry is not None and self.ttl_us is not None and written_us is not None:
             self.table.array(_WRITTEN)[slots] = written_us
             self._expiry.enlist(keys, self.table, slots, written_us + self.ttl_us)
@@ -62,6 +62,10 @@ class PointState:
         """Forget the values of distinct keys."""
         slots = self.table.find(keys)
         self._forget(slots[slots >= 0])
+
+    def due_us(self) -> int | None:
+        """Return when `sweep` may find something that has expired; None: never."""
+        return None if self._expiry is None else self._expiry.first_us()
 
     def sweep(self, now_us: int) -> None:
         """Forget what has expired."""

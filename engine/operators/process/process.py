@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.compile_arrow import compile_projection
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
@@ -67,11 +67,13 @@ class Process(Operator):
         """Open waiting rows, timers and state, then the user's object."""
         super().open(context)
         store, types = context.state, self._plan.key_types
-        self._waiting = None if self._by_arrival else OrderedRows(store, "rows", self._plan.fields)
+        self._waiting = None
+        if not self._by_arrival:
+            self._waiting = OrderedRows(store, "rows", self._plan.fields, context.locate_port(0))
         self._event_timers = TimerTable(store, "timers", types)
         self._clock_timers = TimerTable(store, "processing timers", types)
         self._state = ProcessState(self._spec.states, store, types, self._plan.zone)
-        self._progress = Progress()
+        self._progress = Progress(context.earliest("watermark_us", START_OF_TIME_US))
         self._clock = ProcessingClock(context.clock)
         timers = (self._event_timers, self._clock_timers)
         runner = BatchRunner if self._spec.vectorised else RowRunner
@@ -79,7 +81,8 @@ class Process(Operator):
             self._function, self._plan, self._state, timers, self._progress, context.batch_rows
         )
         self._grouper = KeyGrouper()
-        self._ingest_ns = 0
+        # Rows found waiting count from now on.
+        self._ingest_ns = context.clock.monotonic_ns()
         self._due_ns: int | None = None
         self._set_timer()
         self._function.open(OpenContext(context.name, context.instance, context.parallelism))
@@ -111,6 +114,19 @@ class Process(Operator):
                 yield from self._take(rows)
         yield from self._fire(time_us)
         self._sweep()
+
+    def notes(self) -> Notes:
+        """Return the watermark, which decides what is late and what a function may ask for."""
+        return {"watermark_us": self._progress.watermark_us}
+
+    def due_us(self) -> int | None:
+        """Return a watermark that lets a row go, fires a timer or may make state expire; None: nothing waits for one.
+
+        State that expires by the clock is looked at with whatever comes.
+        """
+        waiting_us = None if self._waiting is None else self._waiting.due_us()
+        due = (waiting_us, self._event_timers.first_us(), self._state.due_us())
+        return min((time_us for time_us in due if time_us is not None), default=None)
 
     def timer_ns(self) -> int | None:
         """Return when the next timer in processing time is due."""

@@ -66,6 +66,11 @@ class ProcessState:
             if state.ttl_us is not None:
                 self._stores[name].sweep(_now_us(state, progress))
 
+    def due_us(self) -> int | None:
+        """Return the least watermark at which something may have expired; None: there is none."""
+        timed = [self._stores[name] for name, state in self._states.items() if state.ttl_clock == "event"]
+        return min((due for store in timed if (due := store.due_us()) is not None), default=None)
+
     def peek(self, name: str, progress: Progress) -> tuple[list[pa.Array], list[Any]]:
         """Return the columns of the keys that have something in a state, and what: a value, a list or a dict.
 

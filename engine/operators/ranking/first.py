@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.engine.compile_arrow import compile_projection
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.kernels.arrivals import pass_first
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Operator, OperatorContext, chunks
+from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
@@ -64,10 +64,11 @@ class First(Operator):
         self._lookup = KeyLookup(self._table)
         self._grouper = KeyGrouper()
         self._clock = ProcessingClock(context.clock)
-        self._watermark_us = START_OF_TIME_US
-        self._ingest_ns = 0
+        self._watermark_us = context.earliest("watermark_us", START_OF_TIME_US)
+        # Rows found waiting count from now on.
+        self._ingest_ns = context.clock.monotonic_ns()
         if not self._by_arrival:
-            self._waiting = OrderedRows(context.state, "rows", self._schema.fields)
+            self._waiting = OrderedRows(context.state, "rows", self._schema.fields, context.locate_port(0))
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Pass the first rows by arrival; by event time let those wait that may be first."""
@@ -85,6 +86,21 @@ class First(Operator):
             yield from self._release(time_us)
         if not self._by_clock:
             self._forget(time_us)
+
+    def notes(self) -> Notes:
+        """Return the watermark, which decides what is late."""
+        return {"watermark_us": self._watermark_us}
+
+    def due_us(self) -> int | None:
+        """Return a watermark that lets the first waiting row go or forgets the first key; None: there is none."""
+        due_us = None if self._by_arrival else self._waiting.due_us()
+        if self._ttl_us == _NEVER or self._by_clock:
+            return due_us
+        passed_us = self._expiries.first_prefix()
+        if passed_us is None:
+            return due_us
+        forgotten_us = passed_us + self._ttl_us + 1
+        return forgotten_us if due_us is None else min(due_us, forgotten_us)
 
     def _pass_now(self, batch: Batch) -> Iterator[Emission]:
         counters = self.context.counters

@@ -28,6 +28,8 @@ class Top(Operator):
     Of append-only rows only those that are among the first are kept, of a changelog all. Rows count as folded.
     """
 
+    minds_watermarks = False
+
     def __init__(self, spec: TopSpec, schema: StreamSchema, name: str) -> None:
         """Check the spec against the input and compile keys and order.
 
@@ -45,7 +47,7 @@ class Top(Operator):
         """Open the table of keys and the log of rows; order what it holds again."""
         super().open(context)
         self._table = context.state.table(TableSpec("keys", self._plan.key_types))
-        self._log = context.state.log("rows", self._plan.input.physical)
+        self._log = context.state.log("rows", self._plan.input.physical, context.locate_port(0))
         self._lookup = KeyLookup(self._table)
         self._kept: RankedRows | CountedRows
         if self._plan.input.changelog:
@@ -91,6 +93,10 @@ class Top(Operator):
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Emit what changed: rows kept only because they are shown are not part of a checkpoint."""
         return self._emit()
+
+    def due_us(self) -> int | None:
+        """Return the end of time if anything changed: no other watermark matters."""
+        return END_OF_TIME_US if self._kept else None
 
     def on_end(self) -> Iterable[Emission]:
         """Emit what changed."""

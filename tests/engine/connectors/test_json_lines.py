@@ -261,6 +261,7 @@ def test_an_empty_file_yields_nothing(tmp_path: Path) -> None:
 
 
 def test_a_position_in_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    position = {"file": str(tmp_path / "other.jsonl"), "chunk": 0, "records": 1}
+    position = source(tmp_path, b"{}\n").open(str(tmp_path / "in.jsonl"), None).position()
+    position["mark"]["file"] = str(tmp_path / "other.jsonl")
     with pytest.raises(UserError, match="no longer there to go on from"):
         source(tmp_path, b"{}\n").open(str(tmp_path / "in.jsonl"), position)

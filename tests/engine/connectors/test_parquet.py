@@ -250,4 +250,6 @@ def test_a_damaged_page_is_an_error(tmp_path: Path) -> None:
 
 def test_a_position_in_a_file_that_is_gone_is_an_error(file: Path) -> None:
     with pytest.raises(UserError, match="no longer there to go on from"):
-        ParquetSource(file).open(str(file), {"file": "gone.parquet", "group": 0, "row": 0})
+        position = ParquetSource(file).open(str(file), None).position()
+        position["mark"]["file"] = "gone.parquet"
+        ParquetSource(file).open(str(file), position)

@@ -1,0 +1,90 @@
+"""What a position in files remembers of them, so that a restore goes on in the same files or not at all (engine.md 7).
+
+Shared by the sources of Parquet and of lines, whose readers add where they stand in a file.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from penstock.engine.connectors.partitions import FilePartition, file_partition, share_of
+from penstock.model.errors import BugError, UserError
+
+_HEAD_BYTES = 1 << 12
+_TAIL_BYTES = 1 << 16
+
+
+class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file, what tells it from another of that name, and its place among the source's files when the job began.
+
+    ``first`` is the number of its partition's first file, ``names`` a digest of the names of all, "" if it is alone.
+    """
+
+    file: str
+    length: int
+    digest: str
+    first: int
+    names: str
+
+
+def mark(partition: FilePartition, path: Path) -> FileMark:
+    """Return what to remember of one of a partition's files: its length, and a digest of its beginning and its end.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    return FileMark(str(path), *_fingerprint(path), partition.first, _names(partition))
+
+
+def restored_partition(files: Sequence[Path], name: str, known: FileMark) -> FilePartition:
+    """Return a partition as it was when the job began, however many files were added to the source since.
+
+    Raises:
+        UserError: the file that was being read is gone or differs, or others came into its partition.
+    """
+    path = next((path for path in files if str(path) == known.file), None)
+    if path is None or not path.is_file():
+        raise UserError(f"{known.file!r}, where reading stopped, is no longer there to go on from")
+    length, digest = _fingerprint(path)
+    if (length, digest) != (known.length, known.digest):
+        what = f"has {length} bytes instead of {known.length}" if length != known.length else "has other contents"
+        raise UserError(
+            f"{known.file!r} has changed since reading stopped there (it {what}): bring the old file back, or start "
+            "the job anew"
+        )
+    if not known.names:
+        # Which pieces belong to a share depends on the number that the file had.
+        return FilePartition([path], known.first, *share_of(name, known.file))
+    try:
+        partition = file_partition(files, name)
+    except BugError:
+        partition = None
+    if partition is None or _names(partition) != known.names or partition.first != known.first:
+        raise UserError(
+            f"the files that are read together with {known.file!r} are others than when reading stopped there (more "
+            "than 256 files are not a partition each): bring back the old files, or start the job anew"
+        )
+    return partition
+
+
+def _fingerprint(path: Path) -> tuple[int, str]:
+    """Return the length and a digest of the first 4 and the last 64 KB, where Parquet has its footer."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        with path.open("rb", buffering=0) as file:
+            digest.update(file.read(_HEAD_BYTES))
+            length = file.seek(0, 2)
+            file.seek(max(0, length - _TAIL_BYTES))
+            digest.update(file.read(_TAIL_BYTES))
+    except OSError as error:
+        raise UserError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    return length, digest.hexdigest()
+
+
+def _names(partition: FilePartition) -> str:
+    if len(partition.files) == 1:
+        return ""
+    names = "\0".join(str(path) for path in partition.files)
+    return hashlib.blake2b(names.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

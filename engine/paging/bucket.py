@@ -1,0 +1,78 @@
+"""One bucket of a paged operator: the state of a range of keys, in memory with its operator, or in the page store."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.operators.contract import Notes, Operator
+from penstock.engine.paging.ring import Span
+from penstock.state.image import Part
+from penstock.state.memory_store import MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSource:
+    """State of a checkpoint that lies within ``span``: about ``bytes``, read by ``load`` (None: there is none).
+
+    Others may share what is loaded and lie elsewhere, so it is filtered by the span.
+    """
+
+    span: Span
+    bytes: int
+    notes: Notes
+    load: Callable[[], Part | None]
+
+
+@dataclass(slots=True)
+class Bucket:
+    """State of the keys in ``span``. ``dirty``: used since it was last stored. ``stored``: pages hold what it was then.
+
+    While it is ``frozen`` another thread reads it for a checkpoint, and nobody may change it.
+    """
+
+    span: Span
+    held: "Held | None" = None
+    stored: bool = False
+    dirty: bool = False
+    frozen: bool = False
+    used: int = 0
+    paged_bytes: int = 0
+    watermark_us: int = START_OF_TIME_US
+    paged_due_us: int | None = None
+    paged_timer_ns: int | None = None
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether it is in memory."""
+        return self.held is not None
+
+    @property
+    def operator(self) -> Operator:
+        """The bucket's operator; it must be in memory."""
+        assert self.held is not None
+        return self.held.operator
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory it takes."""
+        return 0 if self.held is None else self.held.store.bytes_used()
+
+    def touch(self) -> None:
+        """It is about to be used, and may be changed."""
+        self.dirty = True
+
+    def due_us(self) -> int | None:
+        """Return a watermark below which nothing would come of it, as `Operator.due_us`."""
+        return self.paged_due_us if self.held is None else self.held.operator.due_us()
+
+    def timer_ns(self) -> int | None:
+        """Return when its timer is due."""
+        return self.paged_timer_ns if self.held is None else self.held.operator.timer_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a bucket has in memory."""
+
+    operator: Operator
+    store: MemoryStore = field(repr=False)

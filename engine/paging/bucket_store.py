@@ -1,0 +1,306 @@
+"""The buckets of one paged operator instance: which are in memory, under a byte budget, and which in the page store.
+
+To the rest of the engine it is the instance's state store. `paged_operator` says when buckets are used.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.engine.operators.contract import Notes, Operator, OperatorContext
+from penstock.engine.paging.bucket import Bucket, BucketSource, Held
+from penstock.engine.paging.bucket_pages import drop_bucket, read_bucket, write_bucket
+from penstock.engine.paging.ring import Span
+from penstock.model.errors import BugError
+from penstock.state.image import Part, StoreImage
+from penstock.state.memory_store import MemoryStore
+from penstock.state.page_store import PageStore
+from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
+
+LEAST_BUCKET_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PagingOptions:
+    """How much an operator instance keeps in memory.
+
+    ``budget_bytes`` bounds state, waiting rows and the page store's memory together (None: everything stays in memory).
+    ``bucket_bytes``: a bucket that is alone is cut when it grows beyond. ``patience_ns``: how long rows wait at most
+    for others to share a look at their bucket.
+    """
+
+    budget_bytes: int | None = None
+    bucket_bytes: int = 32 << 20
+    patience_ns: int = 1_000_000_000
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes of rows may wait before they are worked off."""
+        return 64 << 20 if self.budget_bytes is None else max(self.budget_bytes // 4, 1 << 16)
+
+    @property
+    def page_memory_bytes(self) -> int:
+        """What the page store gets of the budget."""
+        return 8 << 20 if self.budget_bytes is None else min(8 << 20, max(1 << 20, self.budget_bytes // 8))
+
+    @property
+    def held_bytes(self) -> int | None:
+        """What is left for buckets, besides rows that wait."""
+        return None if self.budget_bytes is None else self.budget_bytes - self.page_memory_bytes
+
+    def largest_bytes(self, buckets: int) -> int:
+        """Return how large a bucket may grow when there are so many."""
+        if self.held_bytes is None:
+            return self.bucket_bytes
+        share = 2 if buckets == 1 else 8
+        return max(min(self.held_bytes // share, self.bucket_bytes), LEAST_BUCKET_BYTES // 4)
+
+
+class BucketStores(StateStore):
+    """Sorted, disjoint buckets that cover what the instance owns."""
+
+    def __init__(
+        self,
+        owner: str,
+        options: PagingOptions,
+        open_pages: Callable[[], PageStore],
+        make: Callable[[], Operator],
+        context: OperatorContext,
+    ) -> None:
+        """Begin with no bucket; the page store is opened when the first one is stored."""
+        self.buckets: list[Bucket] = []
+        self.options = options
+        self._owner = owner
+        self._open_pages = open_pages
+        self._make = make
+        self._context = context
+        self._pages: PageStore | None = None
+        self._thawed = threading.Condition()
+        self._uses = 0
+        self._hits = self._misses = self._load_ns = 0
+
+    @property
+    def pages(self) -> PageStore:
+        """The page store, opened at its first use."""
+        if self._pages is None:
+            self._pages = self._open_pages()
+        return self._pages
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether anything was ever stored."""
+        return self._pages is not None
+
+    def begin(self, span: Span, sources: Sequence[BucketSource]) -> None:
+        """Make the buckets of a range, from what a checkpoint has of it."""
+        mine = [(source, both) for source in sources if (both := source.span & span) is not None]
+        small = sum(source.bytes for source, _ in mine) <= self.options.largest_bytes(1) // 2
+        if small and len(distinct := _distinct([source.notes for source, _ in mine])) <= 1:
+            parts = {id(source.load): part for source, _ in mine if (part := source.load()) is not None}
+            bucket = Bucket(span, dirty=bool(mine))
+            self._hold(bucket, StoreImage(list(parts.values()), span.holds), distinct)
+            self.buckets.append(bucket)
+        else:
+            # Operators that were at different watermarks stay apart until they have caught up with each other.
+            for source, both in sorted(mine, key=lambda item: item[1]):
+                self._fill_gap(span, both.low)
+                bucket = Bucket(both, dirty=True)
+                part = source.load()
+                self._hold(bucket, StoreImage([] if part is None else [part], both.holds), (source.notes,))
+                self.buckets.append(bucket)
+                for other in self.to_evict(0):
+                    self.evict(other)
+            self._fill_gap(span, span.high)
+        self.buckets.sort(key=lambda bucket: bucket.span)
+
+    def direct(self) -> bool:
+        """Return whether every bucket is in memory, so that nothing needs to wait."""
+        return all(bucket.held is not None and not bucket.frozen for bucket in self.buckets)
+
+    def frozen(self) -> bool:
+        """Return whether a checkpoint still reads buckets."""
+        return any(bucket.frozen for bucket in self.buckets)
+
+    def await_thaw(self) -> None:
+        """Wait for a checkpoint that was given up while it read buckets; the next one must not begin before."""
+        with self._thawed:
+            while self.frozen():
+                self._thawed.wait()
+
+    def freeze(self) -> list[Bucket]:
+        """Let nobody change what is in memory and not stored, until `thaw`; return these buckets."""
+        dirty = [bucket for bucket in self.buckets if bucket.held is not None and (bucket.dirty or not bucket.stored)]
+        for bucket in dirty:
+            bucket.frozen = True
+        return dirty
+
+    def thaw(self, buckets: Sequence[Bucket]) -> None:
+        """Let buckets be used again; from any thread."""
+        with self._thawed:
+            for bucket in buckets:
+                bucket.frozen = False
+            self._thawed.notify_all()
+        self._context.wake()
+
+    def load(self, bucket: Bucket) -> None:
+        """Bring a bucket into memory."""
+        began_ns = time.perf_counter_ns()
+        if bucket.stored:
+            image = read_bucket(self.pages, bucket.span.low)
+            self._hold(bucket, StoreImage([] if image.part is None else [image.part]), (image.notes,))
+        else:
+            self._hold(bucket, StoreImage(), ())
+        self._load_ns += time.perf_counter_ns() - began_ns
+
+    def evict(self, bucket: Bucket) -> None:
+        """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
+        held = bucket.held
+        assert held is not None and not bucket.frozen
+        if bucket.dirty or not bucket.stored:
+            self.store(bucket)
+        bucket.paged_due_us, bucket.paged_timer_ns = held.operator.due_us(), held.operator.timer_ns()
+        held.operator.close()
+        bucket.held = None
+
+    def store(self, bucket: Bucket) -> None:
+        """Store what a bucket has in memory."""
+        held = bucket.held
+        assert held is not None
+        bucket.paged_bytes = write_bucket(self.pages, bucket.span, part_of(held.store), held.operator.notes())
+        bucket.stored, bucket.dirty = True, False
+
+    def too_large(self) -> list[Bucket]:
+        """Return the buckets in memory that are to be cut."""
+        largest = self.options.largest_bytes(len(self.buckets))
+        return [bucket for bucket in self.buckets if bucket.bytes > largest and not bucket.frozen]
+
+    def split(self, bucket: Bucket) -> None:
+        """Cut a bucket in memory, which has nothing pending, into several."""
+        held = bucket.held
+        assert held is not None
+        largest = self.options.largest_bytes(2)
+        spans = bucket.span.cut(min(64, 2 * -(-bucket.bytes // largest)))
+        if len(spans) < 2:
+            return
+        part, notes = part_of(held.store), held.operator.notes()
+        held.operator.close()
+        bucket.held = None
+        if bucket.stored:
+            drop_bucket(self.pages, bucket.span.low)
+        self.buckets.remove(bucket)
+        for span in spans:
+            piece = Bucket(span, dirty=True, watermark_us=bucket.watermark_us)
+            self._hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
+            self.buckets.append(piece)
+            # Pieces that have no room go at once, so that all of them together never need it.
+            for other in self.to_evict(0):
+                self.evict(other)
+        self.buckets.sort(key=lambda item: item.span)
+
+    def to_evict(self, needed_bytes: int) -> Iterator[Bucket]:
+        """Yield buckets, the longest unused first, as long as there is not so much room besides them."""
+        limit = self.options.held_bytes
+        if limit is None:
+            return
+        used = self.held_bytes()
+        if used + needed_bytes <= limit:
+            return
+        resident = sorted((bucket for bucket in self.buckets if bucket.held is not None), key=lambda item: item.used)
+        for bucket in resident[:-1]:
+            if used + needed_bytes <= limit:
+                return
+            if not bucket.frozen:
+                used -= bucket.bytes
+                yield bucket
+
+    def count_access(self, bucket: Bucket, rows: int) -> None:
+        """Note that so many rows are about to reach a bucket."""
+        self._uses += 1
+        bucket.used = self._uses
+        if bucket.is_resident:
+            self._hits += rows
+        else:
+            self._misses += rows
+
+    def accesses(self) -> Accesses:
+        """Return how many rows there were, how many found their bucket in memory, and how long loading took."""
+        return Accesses(self._hits + self._misses, self._hits, self._load_ns)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of the buckets in memory."""
+        return sum(bucket.bytes for bucket in self.buckets)
+
+    def close(self, *, abort: bool) -> None:
+        """Release the operators and the page store."""
+        for bucket in self.buckets:
+            if bucket.held is not None:
+                if abort:
+                    bucket.held.operator.abort()
+                else:
+                    bucket.held.operator.close()
+                bucket.held = None
+        if self._pages is not None:
+            self._pages.close()
+
+    def table(self, spec: TableSpec) -> KeyedTable:
+        """Refuse: tables belong to buckets."""
+        raise BugError(f"operator {self._owner!r} opens a table outside of its buckets.")
+
+    def log(self, name: str, schema: pa.Schema, locate: Locate | None = None) -> RowLog:
+        """Refuse: logs belong to buckets."""
+        raise BugError(f"operator {self._owner!r} opens a log outside of its buckets.")
+
+    def set_budget(self, budget_bytes: int | None) -> None:
+        """Change the byte budget at once; buckets are let go with the next batch."""
+        self.options = replace(self.options, budget_bytes=budget_bytes)
+
+    def bytes_used(self) -> int:
+        """Return the bytes of the buckets in memory."""
+        return self.held_bytes()
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the tables and logs of the buckets in memory, sorted."""
+        return sorted(
+            {name for bucket in self.buckets if bucket.held is not None for name in bucket.held.store.names()}
+        )
+
+    def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the rows of all buckets; slots and ids are those of each bucket."""
+        for bucket in self.buckets:
+            if bucket.held is not None:
+                yield from bucket.held.store.contents()
+            elif bucket.stored and (part := read_bucket(self.pages, bucket.span.low).part) is not None:
+                for name, batches in part.batches.items():
+                    yield from ((name, rows) for rows in batches)
+
+    def _hold(self, bucket: Bucket, image: StoreImage, notes: Sequence[Notes]) -> None:
+        store = MemoryStore(self._owner, None, image)
+        operator = self._make()
+        operator.open(replace(self._context, state=store, restored=tuple(notes)))
+        bucket.held = Held(operator, store)
+
+    def _fill_gap(self, span: Span, until: int) -> None:
+        """Make an empty bucket from where the last one of this range ends, if it ends before ``until``."""
+        ends = [bucket.span.high for bucket in self.buckets if span.low <= bucket.span.low < span.high]
+        begin = max(ends, default=span.low)
+        if begin < until:
+            self.buckets.append(Bucket(Span(begin, until)))
+
+
+def part_of(store: StateStore) -> Part | None:
+    """Return what a store holds, None if nothing was ever opened in it."""
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    for name, rows in store.contents():
+        batches.setdefault(name, []).append(rows)
+    return Part(batches) if batches else None
+
+
+def _distinct(notes: Sequence[Notes]) -> list[Notes]:
+    distinct: list[Notes] = []
+    for item in notes:
+        if item not in distinct:
+            distinct.append(item)
+    return distinct

@@ -1,0 +1,255 @@
+"""A keyed operator over state that need not fit in memory: one clone of it for each bucket of keys (engine.md 6).
+
+As long as everything fits there is one bucket, and calls go straight to its operator. A bucket that grows too large is
+cut into several; those that do not fit the budget lie in the page store, and input waits until one look at each of
+them serves many rows.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch, Watermark
+from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
+from penstock.engine.paging.bucket import Bucket, BucketSource
+from penstock.engine.paging.bucket_store import BucketStores, PagingOptions, part_of
+from penstock.engine.paging.pages_cut import PagedCut, PagesCut
+from penstock.engine.paging.ring import lows_of, owned_spans
+from penstock.engine.paging.waiting import WaitingInput
+from penstock.state.page_store import PageStore
+
+SWEPT, PASSED = "paging swept_us", "paging passed_us"
+"""Names of the notes; with those of an operator that has a single bucket, they lie in one mapping."""
+
+
+INLINE_BYTES = 8 << 20
+"""State up to this is copied at the barrier, which takes a few milliseconds; more is stored by another thread."""
+
+
+class PagedOperator(Operator):
+    """Stands for an operator whose every input has keys, and whose state lies by them."""
+
+    def __init__(
+        self,
+        make: Callable[[], Operator],
+        options: PagingOptions,
+        open_pages: Callable[[], PageStore],
+        sources: Sequence[BucketSource] = (),
+    ) -> None:
+        """``make`` returns the operator, ``open_pages`` an empty page store; ``sources`` are what it goes on from."""
+        self._make = make
+        self._options = options
+        self._open_pages = open_pages
+        self._sources = sources
+
+    def open(self, context: OperatorContext) -> None:
+        """Make the buckets of what the instance owns."""
+        self._template = self._make()
+        self._clock = context.clock
+        self._stores = BucketStores(context.name, self._options, self._open_pages, self._make, context)
+        super().open(replace(context, state=self._stores))
+        for span in owned_spans(context.key_groups, context.instance):
+            self._stores.begin(span, self._sources)
+        self._sources = ()
+        self._waiting = WaitingInput(0)
+        self._waiting_since_ns = 0
+        self._swept_us = context.earliest(SWEPT, START_OF_TIME_US)
+        self._passed_us = context.earliest(PASSED, START_OF_TIME_US)
+        self._released_us: int | None = None
+        self._forward = True
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Work rows off, or let them wait."""
+        stores = self._stores
+        if stores.direct() and not self._waiting:
+            if len(stores.buckets) == 1:
+                bucket = stores.buckets[0]
+                bucket.touch()
+                yield from bucket.operator.process(port, batch)
+            else:
+                self._enqueue(port, batch)
+                yield from self._sweep()
+            yield from self._fit()
+            return
+        self._enqueue(port, batch)
+        if self._waiting.bytes >= self._options.waiting_bytes and not stores.frozen():
+            yield from self._sweep()
+
+    def on_watermark(self, time_us: int) -> Iterable[Emission]:
+        """Pass the time on to every bucket that it says something to, or let it wait behind the rows."""
+        stores = self._stores
+        if len(stores.buckets) == 1 and stores.direct() and not self._waiting:
+            yield from self._advance(stores.buckets[0], time_us)
+            self._swept_us = time_us
+            self._passed_us = max(self._passed_us, stores.buckets[0].operator.output_watermark(time_us))
+            yield from self._fit()
+            return
+        self._start_waiting()
+        self._waiting.add_watermark(time_us)
+        if stores.direct() or (time_us == END_OF_TIME_US and not stores.frozen()):
+            yield from self._sweep()
+
+    def output_watermark(self, time_us: int) -> int:
+        """Return the watermark that all buckets have passed."""
+        self._released_us = None
+        return self._passed_us
+
+    def released_watermark(self) -> int | None:
+        """Return the watermark that a sweep outside of `on_watermark` has released."""
+        released, self._released_us = self._released_us, None
+        return released
+
+    def has_room(self) -> bool:
+        """Return whether more input may wait."""
+        return self._waiting.bytes < 2 * self._options.waiting_bytes or not self._stores.frozen()
+
+    def timer_ns(self) -> int | None:
+        """Return when a bucket's timer is due, or when what waits has waited long enough."""
+        timers = [timer for bucket in self._stores.buckets if (timer := bucket.timer_ns()) is not None]
+        if self._waiting and not self._stores.frozen():
+            timers.append(self._waiting_since_ns + self._options.patience_ns)
+        return min(timers, default=None)
+
+    def has_pending(self) -> bool:
+        """Return whether a bucket in memory kept something for a quiet moment."""
+        return any(bucket.is_resident and bucket.operator.has_pending() for bucket in self._stores.buckets)
+
+    def unanswered(self) -> bool:
+        """Return whether input waits for a checkpoint that still reads buckets."""
+        return bool(self._waiting) and self._stores.frozen()
+
+    def on_timer(self, now_ns: int) -> Iterable[Emission]:
+        """Run the due timers of the buckets, and what has waited long enough."""
+        stores = self._stores
+        if self._waiting and not stores.frozen():
+            yield from self._sweep()
+        for bucket in list(stores.buckets):
+            due_ns = bucket.timer_ns()
+            pending = bucket.is_resident and bucket.operator.has_pending()
+            if ((due_ns is not None and due_ns <= now_ns) or pending) and not bucket.frozen:
+                yield from self._load(bucket)
+                bucket.touch()
+                yield from bucket.operator.on_timer(now_ns)
+                yield from self._fit()
+
+    def on_barrier(self, epoch: int) -> Iterable[Emission]:
+        """Work everything off: rows that wait are before the barrier."""
+        self._stores.await_thaw()
+        yield from self._sweep()
+        for bucket in self._stores.buckets:
+            if bucket.is_resident:
+                yield from self._advance(bucket, self._swept_us)
+                yield from bucket.operator.on_barrier(epoch)
+
+    def notes(self) -> Notes:
+        """Return how far the input has come; every bucket's own notes lie with its state."""
+        return {SWEPT: self._swept_us, PASSED: self._passed_us}
+
+    def cut(self) -> PagedCut:
+        """Return what the operator contributes to a checkpoint, right after `on_barrier`'s emissions.
+
+        Where there are pages, or much to store, buckets stay frozen until the cut is released.
+        """
+        stores = self._stores
+        if len(stores.buckets) == 1 and not stores.has_pages and stores.bytes_used() <= INLINE_BYTES:
+            held = stores.buckets[0].held
+            assert held is not None
+            return PagedCut(held.operator.notes(), part_of(held.store))
+        return PagedCut(pages=PagesCut(stores))
+
+    def on_end(self) -> Iterable[Emission]:
+        """Work everything off and end every bucket."""
+        yield from self._sweep()
+        for bucket in list(self._stores.buckets):
+            yield from self._load(bucket)
+            bucket.touch()
+            yield from bucket.operator.on_end()
+            yield from self._fit()
+
+    def close(self) -> None:
+        """Close what is in memory, and the page store."""
+        self._stores.close(abort=False)
+
+    def abort(self) -> None:
+        """Release everything."""
+        self._stores.close(abort=True)
+
+    def _enqueue(self, port: int, batch: Batch) -> None:
+        self._start_waiting()
+        locate = self.context.locate[port]
+        spans = [bucket.span for bucket in self._stores.buckets]
+        buckets = np.searchsorted(lows_of(spans), locate(batch.rows), side="right") - 1
+        self._waiting.add(port, batch, buckets)
+
+    def _start_waiting(self) -> None:
+        if not self._waiting:
+            self._waiting = WaitingInput(len(self._stores.buckets))
+            self._waiting_since_ns = self._clock.monotonic_ns()
+
+    def _sweep(self) -> Iterator[Emission]:
+        """Let every bucket work its share off, those in memory first."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        counts = waiting.counts()
+        buckets = list(self._stores.buckets)
+        order = range(len(buckets)) if self._forward else range(len(buckets) - 1, -1, -1)
+        self._forward = not self._forward
+        for index in sorted(order, key=lambda place: not buckets[place].is_resident):
+            bucket = buckets[index]
+            due_us = bucket.due_us()
+            says = waiting.watermark_us is not None and due_us is not None and due_us <= waiting.watermark_us
+            if not counts[index] and not says:
+                continue
+            self._stores.count_access(bucket, int(counts[index]))
+            yield from self._load(bucket)
+            yield from self._work_off(bucket, index, waiting)
+            yield from self._fit(waiting.bytes)
+        if waiting.watermark_us is not None:
+            self._swept_us = waiting.watermark_us
+            self._passed_us = max(self._passed_us, self._output_of(waiting.watermark_us))
+            self._released_us = self._passed_us
+        waiting.clear()
+
+    def _work_off(self, bucket: Bucket, index: int, waiting: WaitingInput) -> Iterator[Emission]:
+        yield from self._advance(bucket, self._swept_us)
+        for item in waiting.shares(index, minds_watermarks=self._template.minds_watermarks):
+            if isinstance(item, Watermark):
+                yield from self._advance(bucket, item.time_us)
+            else:
+                bucket.touch()
+                yield from bucket.operator.process(*item)
+
+    def _advance(self, bucket: Bucket, time_us: int) -> Iterable[Emission]:
+        if time_us <= bucket.watermark_us:
+            return ()
+        bucket.watermark_us = time_us
+        bucket.touch()
+        return bucket.operator.on_watermark(time_us)
+
+    def _output_of(self, time_us: int) -> int:
+        """Return the watermark that an operator passes on; it depends on its settings and the time alone."""
+        resident = next((bucket for bucket in self._stores.buckets if bucket.is_resident), None)
+        if resident is None:
+            resident = self._stores.buckets[0]
+            self._stores.load(resident)
+        return resident.operator.output_watermark(time_us)
+
+    def _load(self, bucket: Bucket) -> Iterator[Emission]:
+        if not bucket.is_resident:
+            yield from self._make_room(bucket.paged_bytes)
+            self._stores.load(bucket)
+
+    def _fit(self, waiting_bytes: int = 0) -> Iterator[Emission]:
+        """Cut what has grown too large and let go of what does not fit."""
+        for bucket in self._stores.too_large():
+            yield from bucket.operator.on_barrier(0)
+            self._stores.split(bucket)
+        yield from self._make_room(waiting_bytes)
+
+    def _make_room(self, needed_bytes: int) -> Iterator[Emission]:
+        for bucket in self._stores.to_evict(needed_bytes):
+            if bucket.dirty:
+                yield from bucket.operator.on_barrier(0)
+            self._stores.evict(bucket)

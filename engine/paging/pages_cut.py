@@ -1,0 +1,51 @@
+"""What a paged operator contributes to a checkpoint: buckets that another thread stores, files of its page store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.engine.operators.contract import Notes
+from penstock.engine.paging.bucket import Bucket
+from penstock.engine.paging.bucket_pages import write_bucket
+from penstock.engine.paging.bucket_store import BucketStores, part_of
+from penstock.model.failpoints import failpoint
+from penstock.state.image import Part
+
+
+class PagesCut:
+    """Buckets frozen at a barrier; `write` stores them, and `release` lets them be used again."""
+
+    def __init__(self, stores: BucketStores) -> None:
+        """Freeze what is not stored. Nothing else may be stored before `release`."""
+        self._stores = stores
+        self._frozen: Sequence[Bucket] = stores.freeze()
+        self._notes = [bucket.operator.notes() for bucket in self._frozen]
+
+    def write(self, directory: Path) -> list[Path]:
+        """Store the frozen buckets and make ``directory``, which must not exist, a copy of the page store.
+
+        Runs beside the worker loop. Returns the files in the directory.
+        """
+        pages = self._stores.pages
+        for bucket, notes in zip(self._frozen, self._notes, strict=True):
+            assert bucket.held is not None
+            failpoint("pages.bucket.before_write")
+            bucket.paged_bytes = write_bucket(pages, bucket.span, part_of(bucket.held.store), notes)
+            bucket.stored, bucket.dirty = True, False
+        names = pages.snapshot(directory)
+        failpoint("pages.cut.written")
+        return [directory / name for name in names]
+
+    def release(self) -> None:
+        """Let the buckets be used again; a second call does nothing."""
+        frozen, self._frozen = self._frozen, ()
+        self._stores.thaw(frozen)
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCut:
+    """A paged operator at the cut: the part and notes of its only bucket as long as that is small, else ``pages``."""
+
+    notes: Notes = field(default_factory=dict)
+    part: Part | None = None
+    pages: PagesCut | None = None

@@ -1,0 +1,37 @@
+"""How the operators of a job page their state: options, and where their page stores lie. Handed to `build`."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from penstock.engine.operators.contract import Operator
+from penstock.engine.paging.bucket import BucketSource
+from penstock.engine.paging.bucket_store import PagingOptions
+from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.state.page_store import PageStore, PageStores
+
+
+class Paging:
+    """Makes paged operators; every instance has a page store of its own below ``directory``."""
+
+    def __init__(self, options: PagingOptions, stores: PageStores, directory: Path) -> None:
+        """What the directory held is of an earlier attempt, and goes."""
+        self._options = options
+        self._stores = stores
+        self._directory = directory
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def operator(
+        self, make: Callable[[], Operator], name: str, instance: int, sources: Sequence[BucketSource]
+    ) -> PagedOperator:
+        """Return an operator instance that goes on from ``sources``."""
+
+        def open_pages() -> PageStore:
+            # Names may hold anything; files are found by nobody but this store.
+            folder = blake2b(name.encode(), digest_size=8).hexdigest()
+            directory = self._directory / f"{folder}-{instance}"
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            return self._stores.create(directory, self._options.page_memory_bytes)
+
+        return PagedOperator(make, self._options, open_pages, sources)

@@ -1,0 +1,64 @@
+"""Ranges of key positions: what instances own of the ring, and how a range is cut. Pure arithmetic over integers.
+
+A position is the upper half of a key's hash, in [0, 2**32); key group g of n holds those with position * n >> 32 = g.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.state.store import Positions
+
+RING = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Positions from ``low`` up to but not including ``high``."""
+
+    low: int
+    high: int
+
+    def __and__(self, other: "Span") -> "Span | None":
+        """Return what both have, None if nothing."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return Span(low, high) if low < high else None
+
+    def holds(self, positions: Positions) -> NDArray[np.bool_]:
+        """Return which positions lie in it."""
+        wide = positions.astype(np.int64)
+        return (wide >= self.low) & (wide < self.high)
+
+    def cut(self, pieces: int) -> "list[Span]":
+        """Return it in at most so many pieces of about the same size."""
+        bounds = sorted({self.low + (self.high - self.low) * index // pieces for index in range(pieces + 1)})
+        return [Span(low, high) for low, high in pairwise(bounds)]
+
+
+WHOLE = Span(0, RING)
+
+
+def owned_spans(owners: NDArray[np.int32], instance: int) -> list[Span]:
+    """Return the ranges that an instance owns; ``owners[g]`` is the owner of key group g."""
+    groups = np.flatnonzero(owners == instance)
+    runs = np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1)
+    count = len(owners)
+    return [span_of_groups(int(run[0]), int(run[-1]) + 1, count) for run in runs if run.size]
+
+
+def span_of_groups(first: int, end: int, count: int) -> Span:
+    """Return the positions of the key groups from ``first`` up to but not including ``end``, of ``count``."""
+    return Span(_start(first, count), _start(end, count))
+
+
+def lows_of(spans: Sequence[Span]) -> NDArray[np.uint32]:
+    """Return where sorted, disjoint spans begin, for `numpy.searchsorted`."""
+    return np.array([span.low for span in spans], np.uint32)
+
+
+def _start(group: int, count: int) -> int:
+    """Return the first position of a key group: the least p with p * count >> 32 = group."""
+    return -(-(group << 32) // count)

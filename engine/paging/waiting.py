@@ -1,0 +1,131 @@
+"""Input of a paged operator that waits: batches sorted by bucket, and the watermarks between them, in order.
+
+Each bucket works its share off when it is in memory; what all have worked off is let go. Called by `paged_operator`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.elements import Batch, Watermark
+from penstock.state.arrays import read_only
+from penstock.state.jit import jit
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of one input by bucket: those of bucket b from ``bounds[b]`` to ``bounds[b + 1]``, in order of arrival."""
+
+    port: int
+    batch: Batch
+    bounds: Ints
+    bytes: int
+
+
+class WaitingInput:
+    """What waits for ``buckets`` buckets, all of which work it off together: `shares` of each, then `clear`."""
+
+    def __init__(self, buckets: int) -> None:
+        """Begin with nothing."""
+        self.buckets = buckets
+        self.bytes = 0
+        self.rows = 0
+        self.watermark_us: int | None = None
+        """The last watermark that waits."""
+        self._entries: list[_Rows | int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def add(self, port: int, batch: Batch, bucket_of_row: NDArray[np.int64]) -> None:
+        """Let a batch wait; bucket_of_row[i] in [0, buckets) is where row i belongs."""
+        order, bounds = by_bucket(bucket_of_row, self.buckets)
+        rows = batch.rows.take(pa.array(order))
+        entry = _Rows(port, batch.with_rows(rows), bounds, int(rows.nbytes))
+        self._entries.append(entry)
+        self.bytes += entry.bytes
+        self.rows += rows.num_rows
+
+    def add_watermark(self, time_us: int) -> None:
+        """Let a watermark wait behind the rows before it; one that nothing separates from the last takes its place."""
+        if self._entries and isinstance(self._entries[-1], int):
+            self._entries.pop()
+        self._entries.append(time_us)
+        self.watermark_us = time_us
+
+    def counts(self) -> Ints:
+        """Return how many rows wait for each bucket."""
+        counts = np.zeros(self.buckets, np.int64)
+        for entry in self._entries:
+            if isinstance(entry, _Rows):
+                counts += np.diff(entry.bounds)
+        return counts
+
+    def shares(self, bucket: int, *, minds_watermarks: bool) -> Iterator[tuple[int, Batch] | Watermark]:
+        """Yield what a bucket has to work off: batches with their ports, and watermarks.
+
+        Of watermarks that nothing of the bucket's lies between only the last comes. Where the operator does not mind
+        them, batches of one port that follow each other come joined, and the watermark behind all rows.
+        """
+        run: list[_Rows] = []
+        held_us: int | None = None
+        for entry in self._entries:
+            if isinstance(entry, int):
+                held_us = entry
+            elif entry.bounds[bucket] < entry.bounds[bucket + 1]:
+                joins = bool(run) and run[-1].port == entry.port and run[-1].batch.keep == entry.batch.keep
+                between = held_us is not None and minds_watermarks
+                if run and not (joins and not between):
+                    yield run[0].port, _joined(run, bucket)
+                    run = []
+                if between and held_us is not None:
+                    yield Watermark(held_us)
+                    held_us = None
+                run.append(entry)
+        if run:
+            yield run[0].port, _joined(run, bucket)
+        if held_us is not None:
+            yield Watermark(held_us)
+
+    def clear(self) -> None:
+        """Let everything go: all buckets have worked it off."""
+        self._entries.clear()
+        self.bytes = self.rows = 0
+        self.watermark_us = None
+
+
+def _joined(run: list[_Rows], bucket: int) -> Batch:
+    parts = [entry.batch.rows.slice(entry.bounds[bucket], _size(entry, bucket)) for entry in run]
+    rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    first = min(run, key=lambda entry: entry.batch.ingest_ns)
+    return first.batch.with_rows(rows)
+
+
+def _size(entry: _Rows, bucket: int) -> int:
+    return int(entry.bounds[bucket + 1] - entry.bounds[bucket])
+
+
+def by_bucket(bucket_of_row: Ints, buckets: int) -> tuple[Ints, Ints]:
+    """Return the rows in order of their buckets, and where each bucket begins (one more at the end)."""
+    bounds = np.zeros(buckets + 1, np.int64)
+    order = np.empty(len(bucket_of_row), np.int64)
+    _sort(read_only(bucket_of_row), bounds, order)
+    return order, bounds
+
+
+@jit
+def _sort(bucket_of_row: Ints, bounds: Ints, order: Ints) -> None:
+    for i in range(bucket_of_row.size):
+        bounds[bucket_of_row[i] + 1] += 1
+    for bucket in range(1, bounds.size):
+        bounds[bucket] += bounds[bucket - 1]
+    cursor = bounds.copy()
+    for i in range(bucket_of_row.size):
+        bucket = bucket_of_row[i]
+        order[cursor[bucket]] = i
+        cursor[bucket] += 1
