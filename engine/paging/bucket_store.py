@@ -44,7 +44,7 @@ class PagingOptions:
     @property
     def page_memory_bytes(self) -> int:
         """What the page store gets of the budget."""
-        return 8 << 20 if self.budget_bytes is None else min(8 << 20, max(1 << 20, self.budget_bytes // 8))
+        return 32 << 20 if self.budget_bytes is None else min(64 << 20, max(1 << 20, self.budget_bytes // 4))
 
     @property
     def held_bytes(self) -> int | None:
@@ -162,8 +162,8 @@ class BucketStores(StateStore):
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = held.operator.due_us(), held.operator.timer_ns()
-        held.operator.close()
         bucket.held = None
+        held.release()
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
@@ -186,8 +186,8 @@ class BucketStores(StateStore):
         if len(spans) < 2:
             return
         part, notes = part_of(held.store), held.operator.notes()
-        held.operator.close()
         bucket.held = None
+        held.release()
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)
         self.buckets.remove(bucket)

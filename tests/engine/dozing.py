@@ -92,4 +92,6 @@ def restarting(make: Callable[[], Operator], cuts: Iterable[str], *keys: str) ->
 
 def parts(operator: Operator) -> list[Any]:
     """Return the operators that now are what `restarting` returned, or the operator itself."""
-    return [part.inner for part in operator._inner] if isinstance(operator, Restarting) else [operator]
+    if not isinstance(operator, Restarting):
+        return [operator]
+    return [part.inner for part in operator._inner if isinstance(part, Dozing)]
