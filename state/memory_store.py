@@ -106,6 +106,18 @@ class MemoryStore(StateStore):
             for rows in log.dump():
                 yield name, rows
 
+    def release(self) -> None:
+        """Give the memory back at once; nothing of the store may be used any more.
+
+        Tables and their indexes refer to each other, so the collector would find them much later.
+        """
+        for table in self._tables.values():
+            table.release()
+        for log in self._logs.values():
+            vars(log).clear()
+        self._tables.clear()
+        self._logs.clear()
+
     def _refuse_if_taken(self, name: str, others: dict[str, Any]) -> None:
         if name in others:
             raise SchemaError(f"operator {self._budget.owner!r} uses the name {name!r} for both a table and a log.")
@@ -214,6 +226,11 @@ class MemoryTable(KeyedTable):
         for column in self._objects:
             column.measure()
         return TableStatistics(len(self._index), self._account.used_bytes, self._account.budget.limit_bytes)
+
+    def release(self) -> None:
+        """Give the memory back; the table may not be used any more."""
+        vars(self._index).clear()
+        vars(self).clear()
 
     def _grow(self, slots: int) -> None:
         for column in self._columns.values():

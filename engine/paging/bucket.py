@@ -81,3 +81,4 @@ class Held:
         """Give the memory back at once: operators are in reference cycles, which the collector finds much later."""
         self.operator.close()
         vars(self.operator).clear()
+        self.store.release()
