@@ -95,6 +95,14 @@ class KeyIndex:
             raise
         return located, created
 
+    def reserve(self, keys: int) -> None:
+        """Make room for so many more keys."""
+        table_size = max(len(self._table), _SMALLEST_TABLE)
+        while table_size * _LOAD_PERCENT // 100 < len(self) + keys:
+            table_size *= 2
+        if table_size > len(self._table):
+            self._resize(table_size)
+
     def remove(self, slots: Slots) -> None:
         """Forget live slots, each once."""
         if len(slots) == 0:
@@ -196,7 +204,9 @@ class KeyIndex:
 
     def _grow(self) -> None:
         """Double the table, and with it the number of slots."""
-        table_size = max(2 * len(self._table), _SMALLEST_TABLE)
+        self._resize(max(2 * len(self._table), _SMALLEST_TABLE))
+
+    def _resize(self, table_size: int) -> None:
         slots = table_size * _LOAD_PERCENT // 100
         if slots > _MOST_SLOTS:
             raise StateBudgetError(

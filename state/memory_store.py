@@ -56,7 +56,9 @@ class MemoryStore(StateStore):
         if table is None:
             self._refuse_if_taken(spec.name, self._logs)
             table = MemoryTable(spec, Account(self._budget))
-            for rows in self._image.table_rows(self._budget.owner, spec.name, table.schema):
+            loaded = list(self._image.table_rows(self._budget.owner, spec.name, table.schema))
+            table.reserve(sum(rows.num_rows for rows in loaded))
+            for rows in loaded:
                 table.load(rows)
             self._tables[spec.name] = table
         elif table.spec != spec:
@@ -154,6 +156,10 @@ class MemoryTable(KeyedTable):
     def find(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Slots:
         """Find the slot of every row's key; -1 where there is none."""
         return self._index.locate(keys, prefix, create=False)[0]
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many more keys at once, rather than by doubling again and again."""
+        self._index.reserve(rows)
 
     def remove(self, slots: Slots) -> None:
         """Forget these slots (each at most once, all live)."""

@@ -42,14 +42,15 @@ class BucketImage:
     notes: Notes
 
 
-def write_bucket(pages: PageStore, span: Span, part: Part | None, notes: Notes) -> int:
-    """Store a bucket in the place of what was stored of it before; return its bytes."""
+def write_bucket(pages: PageStore, span: Span, part: Part | None, notes: Notes, before_bytes: int = 0) -> int:
+    """Store a bucket in the place of what was stored of it, an image of ``before_bytes``; return the image's bytes."""
     data = b"" if part is None else encode_part(part)
     header = BucketHeader(span.low, span.high, len(data), dict(notes))
     view = memoryview(data)
     cut = [bytes(view[at : at + PAGE_BYTES]) for at in range(0, len(data), PAGE_BYTES)]
     keyed = [(_key(span.low, 1 + number), page) for number, page in enumerate(cut)]
-    pages.delete_range(_key(span.low, 1 + len(cut)), _key(span.low + 1, 0))
+    if len(data) < before_bytes:
+        pages.delete_range(_key(span.low, 1 + len(cut)), _key(span.low + 1, 0))
     pages.put_many([(_key(span.low, 0), msgspec.msgpack.encode(header)), *keyed])
     return len(data)
 

@@ -20,7 +20,7 @@ from penstock.state.memory_store import MemoryStore
 from penstock.state.page_store import PageStore
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 
-LEAST_BUCKET_BYTES = 1 << 20
+LEAST_BUCKET_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class PagingOptions:
         """Return how large a bucket may grow when there are so many."""
         if self.held_bytes is None:
             return self.bucket_bytes
-        share = 2 if buckets == 1 else 8
-        return max(min(self.held_bytes // share, self.bucket_bytes), LEAST_BUCKET_BYTES // 4)
+        share = 2 if buckets == 1 else 3
+        return max(min(self.held_bytes // share, self.bucket_bytes), LEAST_BUCKET_BYTES)
 
 
 class BucketStores(StateStore):
@@ -78,6 +78,7 @@ class BucketStores(StateStore):
         self._make = make
         self._context = context
         self._pages: PageStore | None = None
+        self._resident: dict[int, Bucket] = {}
         self._thawed = threading.Condition()
         self._uses = 0
         self._hits = self._misses = self._load_ns = 0
@@ -118,11 +119,11 @@ class BucketStores(StateStore):
 
     def direct(self) -> bool:
         """Return whether every bucket is in memory, so that nothing needs to wait."""
-        return all(bucket.held is not None and not bucket.frozen for bucket in self.buckets)
+        return len(self._resident) == len(self.buckets) and not self.frozen()
 
     def frozen(self) -> bool:
         """Return whether a checkpoint still reads buckets."""
-        return any(bucket.frozen for bucket in self.buckets)
+        return any(bucket.frozen for bucket in self._resident.values())
 
     def await_thaw(self) -> None:
         """Wait for a checkpoint that was given up while it read buckets; the next one must not begin before."""
@@ -162,32 +163,31 @@ class BucketStores(StateStore):
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = held.operator.due_us(), held.operator.timer_ns()
-        bucket.held = None
-        held.release()
+        self._release(bucket, held)
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
         held = bucket.held
         assert held is not None
-        bucket.paged_bytes = write_bucket(self.pages, bucket.span, part_of(held.store), held.operator.notes())
+        bucket.paged_bytes = write_bucket(
+            self.pages, bucket.span, part_of(held.store), held.operator.notes(), bucket.paged_bytes
+        )
         bucket.stored, bucket.dirty = True, False
 
     def too_large(self) -> list[Bucket]:
         """Return the buckets in memory that are to be cut."""
         largest = self.options.largest_bytes(len(self.buckets))
-        return [bucket for bucket in self.buckets if bucket.bytes > largest and not bucket.frozen]
+        return [bucket for bucket in self._resident.values() if bucket.bytes > largest and not bucket.frozen]
 
     def split(self, bucket: Bucket) -> None:
         """Cut a bucket in memory, which has nothing pending, into several."""
         held = bucket.held
         assert held is not None
-        largest = self.options.largest_bytes(2)
-        spans = bucket.span.cut(min(64, 2 * -(-bucket.bytes // largest)))
+        spans = bucket.span.cut(min(64, -(-2 * bucket.bytes // self.options.largest_bytes(2))))
         if len(spans) < 2:
             return
         part, notes = part_of(held.store), held.operator.notes()
-        bucket.held = None
-        held.release()
+        self._release(bucket, held)
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)
         self.buckets.remove(bucket)
@@ -208,7 +208,7 @@ class BucketStores(StateStore):
         used = self.held_bytes()
         if used + needed_bytes <= limit:
             return
-        resident = sorted((bucket for bucket in self.buckets if bucket.held is not None), key=lambda item: item.used)
+        resident = sorted(self._resident.values(), key=lambda item: item.used)
         for bucket in resident[:-1]:
             if used + needed_bytes <= limit:
                 return
@@ -231,7 +231,7 @@ class BucketStores(StateStore):
 
     def held_bytes(self) -> int:
         """Return the bytes of the buckets in memory."""
-        return sum(bucket.bytes for bucket in self.buckets)
+        return sum(bucket.bytes for bucket in self._resident.values())
 
     def close(self, *, abort: bool) -> None:
         """Release the operators and the page store."""
@@ -281,6 +281,12 @@ class BucketStores(StateStore):
         operator = self._make()
         operator.open(replace(self._context, state=store, restored=tuple(notes)))
         bucket.held = Held(operator, store)
+        self._resident[id(bucket)] = bucket
+
+    def _release(self, bucket: Bucket, held: Held) -> None:
+        bucket.held = None
+        del self._resident[id(bucket)]
+        held.release()
 
     def _fill_gap(self, span: Span, until: int) -> None:
         """Make an empty bucket from where the last one of this range ends, if it ends before ``until``."""

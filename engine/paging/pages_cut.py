@@ -30,7 +30,7 @@ class PagesCut:
         for bucket, notes in zip(self._frozen, self._notes, strict=True):
             assert bucket.held is not None
             failpoint("pages.bucket.before_write")
-            bucket.paged_bytes = write_bucket(pages, bucket.span, part_of(bucket.held.store), notes)
+            bucket.paged_bytes = write_bucket(pages, bucket.span, part_of(bucket.held.store), notes, bucket.paged_bytes)
             bucket.stored, bucket.dirty = True, False
         names = pages.snapshot(directory)
         failpoint("pages.cut.written")

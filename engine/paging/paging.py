@@ -9,14 +9,16 @@ from penstock.engine.operators.contract import Operator
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_store import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.engine.paging.write_behind import WriteBehind
 from penstock.state.page_store import PageStore, PageStores
 
 
 class Paging:
     """Makes paged operators; every instance has a page store of its own below ``directory``."""
 
-    def __init__(self, options: PagingOptions, stores: PageStores, directory: Path) -> None:
-        """What the directory held is of an earlier attempt, and goes."""
+    def __init__(self, options: PagingOptions, stores: PageStores, directory: Path, *, threads: bool = True) -> None:
+        """What the directory held is of an earlier attempt, and goes. With ``threads`` each store writes in its own."""
+        self._threads = threads
         self._options = options
         self._stores = stores
         self._directory = directory
@@ -32,6 +34,7 @@ class Paging:
             folder = blake2b(name.encode(), digest_size=8).hexdigest()
             directory = self._directory / f"{folder}-{instance}"
             directory.parent.mkdir(parents=True, exist_ok=True)
-            return self._stores.create(directory, self._options.page_memory_bytes)
+            pages = self._stores.create(directory, self._options.page_memory_bytes)
+            return WriteBehind(pages) if self._threads else pages
 
         return PagedOperator(make, self._options, open_pages, sources)
