@@ -16,7 +16,8 @@ from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.engine.metrics import JobMetrics
-from penstock.job import Job, RunOptions, embed
+from penstock.job import Job, embed
+from penstock.run_options import RunOptions
 
 SAMPLES = 20
 """Points of the curve."""
