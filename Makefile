@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help nexmark test quick lint type bench docs lock clean
+.PHONY: help nexmark test quick lint type bench chaos docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ type: .venv/test ## mypy --strict
 
 bench: .venv/test ## Measure Nexmark beside batch engines, one core; writes benchmarks/results
 	$(BIN)/python -m penstock.benchmarks.nexmark.bench $(ARGS)
+
+chaos: .venv/test ## Kill a pipeline thousands of times, 90 minutes at most; goes on where it stopped
+	$(BIN)/python -m penstock.benchmarks.chaos.run $(ARGS)
 
 docs: .venv/test ## Build the documentation into site/
 	$(BIN)/mkdocs build --quiet --strict

@@ -72,13 +72,18 @@ class CheckpointSession:
             for node in (build.graph.node(operator) for operator in build.counters)
             if isinstance(node.spec, SinkSpec)
         }
+        # What an earlier attempt of this process has committed is not committed again.
+        committed = self.coordinator.statistics().committed_epoch or 0
+        left = restored if restored is not None and restored.epoch > committed else None
         self._receipts = {
-            name: [] if restored is None else [(restored.epoch, receipt) for receipt in restored.receipts(name)]
+            name: [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)]
             for name in self._sinks
         }
+        epochs = self.repository.epochs()
         for instance in build.instances:
             instance.on_cut = self._cut
-        epochs = self.repository.epochs()
+            # One that ends before its first barrier contributes to an epoch that was not there yet.
+            instance.delivered = epochs[-1] if epochs else 0
         self._on(
             ev.Started(
                 self._clock.monotonic_ns(),
@@ -187,8 +192,13 @@ class CheckpointSession:
 
     def _upload(self, command: ev.StartUpload) -> None:
         cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
-        receipts = {name: [receipt for _, receipt in known] for name, known in self._receipts.items() if known}
         epoch = command.epoch
+        # An instance that passed the barrier and ended since then has prepared for the next epoch, too.
+        due = {
+            name: [receipt for prepared, receipt in known if prepared <= epoch]
+            for name, known in self._receipts.items()
+        }
+        receipts = {name: known for name, known in due.items() if known}
         # From here on the upload lets go of them.
         self._cuts.clear()
         failpoint("checkpoint.before_upload")

@@ -104,6 +104,10 @@ class CheckpointCoordinator:
         """What it was told lately, oldest first."""
         return self._log.entries
 
+    def is_halted(self) -> bool:
+        """Return whether all instances are down and nothing is left half done."""
+        return self.state is _S.HALTED
+
     def statistics(self) -> CheckpointStatistics:
         """Return the counts so far."""
         return CheckpointStatistics(

@@ -57,7 +57,8 @@ class Instance:
         self._barriers: list[Barrier] = []
         self._last_barrier = False
         self._paused = False
-        self._delivered = 0
+        self.delivered = 0
+        """The last barrier that was passed; whoever takes checkpoints sets it to the last one before this attempt."""
         self._patient_since_ns: int | None = None
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self._nodes]
@@ -199,13 +200,13 @@ class Instance:
     def _push(self, port: int, element: Element) -> Iterator[Room]:
         yield from push(self.root, port, element)
         if isinstance(element, Barrier):
-            self._delivered = element.epoch
+            self.delivered = element.epoch
             failpoint("instance.barrier.passed")
             self._cut(element.epoch, ended=False)
         elif isinstance(element, EndOfStream):
             self.done = True
             failpoint("instance.ended")
-            self._cut(self._delivered + 1, ended=True)
+            self._cut(self.delivered + 1, ended=True)
 
     def _cut(self, epoch: int, *, ended: bool) -> None:
         if self.on_cut is None:

@@ -1,13 +1,17 @@
 """What a job says of itself: a frozen snapshot of rates, times, watermarks and rows."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.engine.accounting import TimeSpent
 from penstock.engine.build import Build
+from penstock.engine.checkpoint_metrics import CheckpointMetrics
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.instance import Instance
 from penstock.engine.ledger import Ledger, read_ledger
+from penstock.engine.source_head import SourceHead
+from penstock.state.store import Accesses, StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +25,32 @@ class InstanceMetrics:
     waiting_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SourceMetrics:
+    """One source, all instances together: rows read, and how far it is in event time (None: not known).
+
+    ``lag_us`` is how far its watermark is behind the wall clock; negative if it is ahead.
+    """
+
+    source: str
+    rows: int
+    watermark_us: int | None
+    lag_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetrics:
+    """The state of one operator, all instances together; ``accesses`` None: it is all in memory."""
+
+    operator: str
+    bytes: int
+    accesses: Accesses | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class JobMetrics:
-    """A job at one moment; ``elapsed_ns`` since it started, ``source_rows`` read by all
-    sources, ``state_bytes`` over all operators.
+    """A job at one moment; ``elapsed_ns`` since it started, or restarted, ``source_rows`` read by all
+    sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none.
     """
 
     name: str
@@ -33,6 +59,9 @@ class JobMetrics:
     ledger: Ledger
     instances: tuple[InstanceMetrics, ...]
     state_bytes: int
+    sources: tuple[SourceMetrics, ...] = ()
+    states: tuple[StateMetrics, ...] = ()
+    checkpoints: CheckpointMetrics | None = None
 
     def __repr__(self) -> str:
         seconds = self.elapsed_ns / 1e9
@@ -43,15 +72,23 @@ class JobMetrics:
         return asdict(self)
 
 
-def read_metrics(name: str, build: Build, started_ns: int, now_ns: int) -> JobMetrics:
-    """Read all counters of a job."""
+def no_metrics(name: str) -> JobMetrics:
+    """Return the metrics of a job that has not begun."""
+    return JobMetrics(name, 0, 0, Ledger((), ()), (), 0)
+
+
+def read_metrics(name: str, build: Build, started_ns: int, now_ns: int, wall_us: int) -> JobMetrics:
+    """Read all counters of a job at a moment: ``now_ns`` by the monotonic clock, ``wall_us`` by that on the wall."""
+    states = tuple(_state(build.graph.node(operator).name, stores) for operator, stores in build.stores.items())
     return JobMetrics(
         name=name,
         elapsed_ns=now_ns - started_ns,
         source_rows=sum(head.counters.rows_in for head in build.heads()),
         ledger=read_ledger(build),
         instances=tuple(_instance(instance, now_ns) for instance in build.instances),
-        state_bytes=sum(store.bytes_used() for stores in build.stores.values() for store in stores),
+        state_bytes=sum(state.bytes for state in states),
+        sources=tuple(_sources(build, wall_us)),
+        states=tuple(state for state in states if state.bytes or state.accesses is not None),
     )
 
 
@@ -63,6 +100,30 @@ def _instance(instance: Instance, now_ns: int) -> InstanceMetrics:
         waiting = sum(item.channel.waiting_bytes for item in instance.gate.inputs)
     elif instance.head is not None:
         watermark_us = instance.head.watermark_us
-    if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
-        watermark_us = None
-    return InstanceMetrics(instance.task, instance.index, instance.accounting.spent(now_ns), watermark_us, waiting)
+    spent = instance.accounting.spent(now_ns)
+    return InstanceMetrics(instance.task, instance.index, spent, _known(watermark_us), waiting)
+
+
+def _sources(build: Build, wall_us: int) -> Iterable[SourceMetrics]:
+    heads: dict[str, list[SourceHead]] = {}
+    for head in build.heads():
+        heads.setdefault(head.name, []).append(head)
+    for name, found in heads.items():
+        # Those at their end hold nothing back.
+        times = [head.watermark_us for head in found if not head.ended]
+        watermark_us = _known(min(times, default=None))
+        lag_us = None if watermark_us is None else wall_us - watermark_us
+        yield SourceMetrics(name, sum(head.counters.rows_in for head in found), watermark_us, lag_us)
+
+
+def _state(operator: str, stores: list[StateStore]) -> StateMetrics:
+    counted = [found for store in stores if (found := store.accesses()) is not None]
+    accesses = None
+    if counted:
+        count, hits = sum(item.count for item in counted), sum(item.hits for item in counted)
+        accesses = Accesses(count, hits, sum(item.waited_ns for item in counted))
+    return StateMetrics(operator, sum(store.bytes_used() for store in stores), accesses)
+
+
+def _known(watermark_us: int | None) -> int | None:
+    return None if watermark_us in (START_OF_TIME_US, END_OF_TIME_US) else watermark_us

@@ -8,25 +8,32 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import get_ident
+from typing import Protocol
 
 from penstock.engine import job_states as js
-from penstock.engine.background import BackgroundThread
+from penstock.engine.background import Background, BackgroundThread
+from penstock.engine.checkpoint_metrics import read_checkpoints
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.checkpointing import CheckpointCoordinator
 from penstock.engine.clock import SystemClock
-from penstock.engine.embedded import EmbeddedJob, Progress
-from penstock.engine.metrics import JobMetrics
+from penstock.engine.embedded import LONGEST_WAIT_S, EmbeddedJob, Progress
+from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.operators.contract import Clock
 from penstock.engine.restart_policy import RestartPolicy
-from penstock.engine.restored import Restored, check_names
+from penstock.engine.restored import LoadedFiles, Restored, check_names
 from penstock.engine.snapshots import Snapshots
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
-from penstock.model.errors import BugError, UserError
+from penstock.model.errors import BugError, OptionError, UserError
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.failpoints import failpoint
 from penstock.model.job_graph import SinkSpec
 from penstock.state.arrow_files import open_files
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_values import Loaded
+from penstock.state.durable_files import check_name
+from penstock.state.page_store import PageStores
+from penstock.state.rocksdb_store import RocksDbStores
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,49 @@ class RestoreFrom:
     drop_state: bool = False
 
 
+class Attempt(Protocol):
+    """One run of a job, from what it was restored from to its end; `EmbeddedJob` says what the methods do."""
+
+    drained: bool
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Run to the end, a stop or a failure."""
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Ask for the end."""
+
+    def wake(self) -> None:
+        """Let it look again."""
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot."""
+
+
+class MakeAttempt(Protocol):
+    """Builds an attempt, ready to run."""
+
+    def __call__(
+        self,
+        name: str,
+        graph: ExecutionGraph,
+        options: LoopOptions,
+        directory: Path,
+        /,
+        *,
+        clock: Clock,
+        restored: Restored | None,
+        checkpoints: CheckpointSession,
+        attempt: int,
+    ) -> Attempt:
+        """Build as `EmbeddedJob` does."""
+
+
 class RecoveringJob:
-    """A job whose attempts follow each other. `run` works in the calling thread; `stop` may be called from any."""
+    """A job whose attempts follow each other. `run` works in the calling thread; `stop` may be called from any.
+
+    The simulator hands in what it does otherwise: the repository, the background, what an attempt is, and ``pause``,
+    which lets at most so many seconds pass.
+    """
 
     def __init__(
         self,
@@ -57,6 +105,11 @@ class RecoveringJob:
         restore: RestoreFrom = RestoreFrom(),
         clock: Clock | None = None,
         warn: Callable[[str], None] = print,
+        repository: CheckpointRepository | None = None,
+        background: Background | None = None,
+        make_attempt: MakeAttempt = EmbeddedJob,
+        pause: Callable[[float], None] | None = None,
+        savepoint_on_stop: str | None = None,
     ) -> None:
         """Open the repository; nothing runs yet.
 
@@ -70,21 +123,29 @@ class RecoveringJob:
         self._clock = clock or SystemClock()
         self._warn = warn
         self._wakened: SimpleQueue[None] = SimpleQueue()
-        self._background = BackgroundThread(f"penstock-checkpoints-{name}", self._wake)
-        repository = CheckpointRepository(open_files(checkpoints.directory, name))
+        self._pause = pause or self._sleep
+        self._make_attempt = make_attempt
+        self._background = background or BackgroundThread(f"penstock-checkpoints-{name}", self._wake)
+        if repository is None:
+            repository = CheckpointRepository(open_files(checkpoints.directory, name))
         self._repository = repository
         self.session = CheckpointSession(
             CheckpointCoordinator(checkpoints),
             repository,
-            Snapshots(repository, name, loop.key_groups, version, self._clock.wall_us),
+            Snapshots(repository, name, loop.key_groups, version, self._clock.wall_us, directory / "uploads"),
             self._background,
             self._clock,
         )
         self._life = js.JobLifeCycle(RestartPolicy(restarts))
-        self._attempt: EmbeddedJob | None = None
+        self._attempt: Attempt | None = None
         self._stop: bool | None = None
         self._error: BaseException | None = None
         self._told_to_stop = False
+        self._passed_over: int | None = None
+        self._thread: int | None = None
+        if savepoint_on_stop is not None:
+            self._check_savepoint(savepoint_on_stop)
+            self.session.stop_savepoint = savepoint_on_stop
         self.restarts = 0
         self.drained = True
         self.restored_epoch: int | None = None
@@ -95,14 +156,20 @@ class RecoveringJob:
         Raises:
             PenstockError: what the job failed of for good.
         """
+        self._thread = get_ident()
         try:
             commands: list[js.Command] | None = self._life.on(js.Submitted())
             while commands is not None:
                 commands = self._step(commands, progress)
         finally:
             self._background.close()
+            self._thread = None
+            over = f"job {self.name!r} is over; its last checkpoint stands."
+            self.session.savepoints.close(UserError(over))
         if self._error is not None:
             raise self._error
+        if self.session.savepoints.unheard is not None:
+            raise self.session.savepoints.unheard
 
     def stop(self, *, drain: bool = False) -> None:
         """Ask for a last checkpoint and the end; ``drain`` ends the inputs first. May be called by a signal handler."""
@@ -112,11 +179,35 @@ class RecoveringJob:
             attempt.stop(drain=drain)
         self._wake()
 
+    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
+        """Take a savepoint; return its epoch once it is committed. From any thread but the one that runs the job.
+
+        Raises:
+            OptionError: the name is not one, or is taken.
+            TimeoutError: it was not committed in time; it may be later.
+            PenstockError: the job is over, or the savepoint could not be written.
+        """
+        if self._thread == get_ident():
+            raise UserError(f"job {self.name!r} cannot wait for its own savepoint: ask for it from another thread.")
+        self._check_savepoint(name)
+        asked = self.session.savepoints.ask(name)
+        self._wake()
+        try:
+            return asked.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"savepoint {name!r} of job {self.name!r} is not committed after {timeout_s} s"
+            ) from None
+
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the attempt that runs, or ran last."""
-        if self._attempt is None:
-            raise BugError(f"job {self.name!r} has not begun")
-        return self._attempt.metrics()
+        found = no_metrics(self.name) if self._attempt is None else self._attempt.metrics()
+        return replace(found, checkpoints=read_checkpoints(self.session, self.restarts))
+
+    def _check_savepoint(self, name: str) -> None:
+        check_name("savepoint", name)
+        if name in self._repository.savepoints():
+            raise OptionError(f"there is a savepoint {name!r} already: choose another name or delete it.")
 
     def _step(self, commands: list[js.Command], progress: Progress | None) -> list[js.Command] | None:
         following: list[js.Command] = []
@@ -140,22 +231,31 @@ class RecoveringJob:
 
     def _wait(self) -> list[js.Command]:
         """Wait for the next attempt, or for a stop."""
-        due_ns = self._life.due_ns()
-        if due_ns is None:
-            raise BugError(f"job {self.name!r} waits for nothing while {self._life.state.name}")
-        seconds = max(0.0, (due_ns - self._clock.monotonic_ns()) / 1e9)
+        commands: list[js.Command] = []
+        while not commands:
+            due_ns = self._life.due_ns()
+            if due_ns is None:
+                raise BugError(f"job {self.name!r} waits for nothing while {self._life.state.name}")
+            self._pause(min(max(0.0, (due_ns - self._clock.monotonic_ns()) / 1e9), LONGEST_WAIT_S))
+            if self._stop is not None and not self._told_to_stop:
+                self._told_to_stop = True
+                commands = self._life.on(js.StopRequested(drain=self._stop))
+            else:
+                commands = self._life.on(js.Elapsed(self._clock.monotonic_ns()))
+        return commands
+
+    def _sleep(self, seconds: float) -> None:
         with suppress(Empty):
-            self._wakened.get(timeout=min(seconds, 0.05))
-        if self._stop is not None and not self._told_to_stop:
-            self._told_to_stop = True
-            return self._life.on(js.StopRequested(drain=self._stop))
-        return self._life.on(js.Elapsed(self._clock.monotonic_ns())) or self._wait()
+            self._wakened.get(timeout=seconds)
 
     def _run_attempt(self, number: int, progress: Progress | None) -> list[js.Command]:
         try:
+            failpoint("job.restoring")
             restored = self._load()
-            self._recover_sinks(restored)
-            self._attempt = EmbeddedJob(
+            failpoint("job.loaded")
+            recover_sinks(self._graph, restored)
+            failpoint("job.sinks_recovered")
+            self._attempt = self._make_attempt(
                 self.name,
                 self._graph,
                 self._loop,
@@ -165,12 +265,15 @@ class RecoveringJob:
                 checkpoints=self.session,
                 attempt=number,
             )
+            failpoint("job.restored")
             self.restored_epoch = None if restored is None else restored.epoch
             self.restarts = number - 1
             commands = self._life.on(js.Restored(self._clock.monotonic_ns()))
+            failpoint("job.running")
             if self._stop is not None:
                 self._attempt.stop(drain=self._stop)
             self._attempt.run(progress)
+            failpoint("job.ended")
             self.drained = self._attempt.drained
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -182,41 +285,39 @@ class RecoveringJob:
         """Wait until no checkpoint is half done."""
         if self._attempt is None:
             return
+        failpoint("job.failing")
         self.session.failed("the attempt failed")
         while not self.session.halted():
             self.session.turn()
-            with suppress(Empty):
-                self._wakened.get(timeout=0.05)
+            self._pause(LONGEST_WAIT_S)
+        failpoint("job.taken_down")
 
     def _load(self) -> Restored | None:
-        loaded: Loaded | None = None
-        first = self._attempt is None
-        if first:
+        if self._attempt is None:
             self._repository.sweep()
-        if first and self._restore.savepoint is not None:
-            loaded = self._repository.savepoint(self._restore.savepoint)
-        elif self._restore.latest or not first:
-            loaded = self._repository.latest()
+        loaded = self._choose()
         if loaded is None:
             return None
         warning = loaded.warning()
         if warning is not None:
             self._warn(warning)
-        restored = Restored(loaded.manifest, lambda entry: self._repository.read(entry, loaded.savepoint))
-        if restored.manifest.key_groups != self._loop.key_groups:
-            raise UserError(
-                f"the checkpoint of epoch {restored.epoch} has {restored.manifest.key_groups} key groups, which are "
-                f"kept for life, and the job was given {self._loop.key_groups}: set key_groups back."
-            )
-        names = frozenset(node.name for node in self._graph.graph.operators.values())
-        check_names(restored, names, may_drop=self._restore.drop_state)
-        return restored
+        may_drop = self._restore.drop_state
+        files = self._directory / "restored"
+        return begin_from(loaded, self._repository, self._graph, self._loop.key_groups, files, may_drop=may_drop)
 
-    def _recover_sinks(self, restored: Restored | None) -> None:
-        for node in self._graph.graph.operators.values():
-            if isinstance(node.spec, SinkSpec):
-                receipts = () if restored is None else restored.receipts(node.name)
-                node.spec.sink.recover(None if restored is None else restored.epoch, receipts)
+    def _choose(self) -> Loaded | None:
+        """Return what to go on from; a job told to begin elsewhere passes over the checkpoints of earlier ones."""
+        epochs = self._repository.epochs()
+        last = epochs[-1] if epochs else 0
+        if self._passed_over is None:
+            elsewhere = self._restore.savepoint is not None or not self._restore.latest
+            self._passed_over = last if elsewhere else 0
+        loaded = self._repository.latest() if last > self._passed_over else None
+        if loaded is not None and loaded.manifest.epoch > self._passed_over:
+            return loaded
+        if last > self._passed_over:
+            self._warn("CHECKPOINTS SKIPPED: all since the start are damaged; the job begins where it was told to.")
+        return None if self._restore.savepoint is None else self._repository.savepoint(self._restore.savepoint)
 
     def _wake(self) -> None:
         attempt = self._attempt
@@ -224,6 +325,49 @@ class RecoveringJob:
             attempt.wake()
         if self._wakened.empty():
             self._wakened.put(None)
+
+
+def begin_from(
+    loaded: Loaded,
+    repository: CheckpointRepository,
+    graph: ExecutionGraph,
+    key_groups: int,
+    directory: Path,
+    *,
+    may_drop: bool = False,
+    page_stores: PageStores | None = None,
+) -> Restored:
+    """Return a checkpoint as what a plan goes on from; ``may_drop``: state that no operator has the name of.
+
+    Page stores (by default RocksDB's) are opened below ``directory``.
+
+    Raises:
+        UserError: it does not fit the plan.
+    """
+    files = LoadedFiles(repository, loaded.savepoint)
+    restored = Restored(loaded.manifest, files, directory, page_stores or RocksDbStores())
+    if restored.manifest.key_groups != key_groups:
+        raise UserError(
+            f"the checkpoint of epoch {restored.epoch} has {restored.manifest.key_groups} key groups, which are "
+            f"kept for life, and the job was given {key_groups}: set key_groups back."
+        )
+    names = frozenset(node.name for node in graph.graph.operators.values())
+    check_names(restored, names, may_drop=may_drop)
+    return restored
+
+
+def recover_sinks(graph: ExecutionGraph, restored: Restored | None) -> None:
+    """Let all sinks finish or take back what they were at; before any instance is built.
+
+    Raises:
+        PenstockError: a sink cannot.
+    """
+    for node in graph.graph.operators.values():
+        if isinstance(node.spec, SinkSpec):
+            receipts = () if restored is None else restored.receipts(node.name)
+            failpoint("job.sink.recovering")
+            node.spec.sink.recover(None if restored is None else restored.epoch, receipts)
+            failpoint("job.sink.recovered")
 
 
 def with_checkpoints(graph: ExecutionGraph) -> ExecutionGraph:

@@ -46,6 +46,8 @@ MEANINGS: Mapping[str, str] = {
     "files.write.before_rename": "a durable file is synced under its temporary name",
     "files.write.renamed": "a durable file has its name; the folder is not synced",
     "files.write.done": "a durable file is there for good",
+    "pages.bucket.before_write": "a bucket is about to be written to the page store",
+    "pages.cut.written": "the dirty buckets of a checkpoint are in a snapshot of the page store; nothing is uploaded",
     "pages.flush.begin": "the page store is about to write what it holds in memory",
     "pages.flush.segment": "the simulated page store has written a segment",
     "pages.flush.done": "the page store has written what it held in memory",

@@ -16,6 +16,7 @@ __all__ = [
     "BadRecordError",
     "BatchProcess",
     "BugError",
+    "CheckpointError",
     "ExpressionError",
     "FatalError",
     "Handle",
@@ -70,6 +71,7 @@ __all__ = [
     "min_",
     "nullif",
     "read",
+    "read_checkpoint",
     "read_csv",
     "read_iterable",
     "read_json",
@@ -92,6 +94,7 @@ __all__ = [
 
 _MODULES = {
     "engine.connectors.nexmark_config": ("NexmarkConfig",),
+    "engine.checkpoint_reader": ("read_checkpoint",),
     "engine.metrics": ("JobMetrics",),
     "model.aggregates": ("UserAggregate",),
     "model.connectors": (
@@ -107,6 +110,7 @@ _MODULES = {
     "model.errors": (
         "BadRecordError",
         "BugError",
+        "CheckpointError",
         "ExpressionError",
         "FatalError",
         "NumericOverflowError",
@@ -204,6 +208,7 @@ if TYPE_CHECKING:
         sum_,
         variance,
     )
+    from penstock.engine.checkpoint_reader import read_checkpoint
     from penstock.engine.connectors.nexmark_config import NexmarkConfig
     from penstock.engine.metrics import JobMetrics
     from penstock.job import Handle, Job, run, start
@@ -223,6 +228,7 @@ if TYPE_CHECKING:
     from penstock.model.errors import (
         BadRecordError,
         BugError,
+        CheckpointError,
         ExpressionError,
         FatalError,
         NumericOverflowError,

@@ -10,21 +10,23 @@ import importlib.util
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from penstock import simulate_command, state_command
+from penstock.answering import FAILED, UNFIT, Debug, Json, answering
 
 COMMANDS = "penstock.commands"
 """The entry points of further commands: callables from a list of arguments to an exit code."""
 
-FAILED, UNFIT = 1, 3
-
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.add_typer(state_command.app, name="state")
+app.command()(simulate_command.simulate)
 
 
 class Drawing(StrEnum):
@@ -46,8 +48,6 @@ Parallelism = Annotated[
     int | None,
     typer.Option(min=1, metavar="P", help="Instances per operator; wins over the file.", show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show full tracebacks.", show_default=False)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,21 +93,115 @@ def run(
         int | None,
         typer.Option(min=1, metavar="R", help="Most rows in a batch.", show_default=False),
     ] = None,
+    checkpoint_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Take checkpoints here (path or URL); go on from the last.", show_default=False
+        ),
+    ] = None,
+    checkpoint_interval: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From one checkpoint to the next: 10s.", show_default=False)
+    ] = None,
+    restore: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="Begin at: latest, none, or a savepoint by name.", show_default=False),
+    ] = None,
+    drop_state: Annotated[
+        bool, typer.Option("--drop-state", help="Leave state behind that no operator has the name of.")
+    ] = False,
+    savepoint_on_stop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="When stopped, keep the last checkpoint as this savepoint.", show_default=False
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="Serve metrics at this port of 127.0.0.1.", show_default=False
+        ),
+    ] = None,
+    sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run a pipeline in this process, with progress on a terminal.
 
     The file runs as a script. Every run() and start() in it is carried out with the options given
-    here; a file that calls neither has its default job run at the end. Ctrl-C stops cleanly: what
-    was read is processed and written.
+    here; a file that calls neither has its default job run at the end. Ctrl-C and SIGTERM stop
+    cleanly: what was read is processed and written, with checkpoints up to a last one.
     """
-    with _answering(debug or context.obj, as_json):
+    with answering(debug or context.obj, as_json):
         from penstock.loading import run_program
         from penstock.running import Overrides, Runner
 
-        runner = Runner(Overrides(name, parallelism, batch_rows), as_json=as_json)
+        overrides = Overrides(
+            name,
+            parallelism,
+            batch_rows,
+            checkpoint_dir,
+            checkpoint_interval,
+            restore,
+            drop_state=drop_state,
+            sinks_into=sinks_into,
+            savepoint_on_stop=savepoint_on_stop,
+            metrics_port=metrics_port,
+        )
+        runner = Runner(overrides, as_json=as_json)
         run_program(file, arguments or [], runner)
+
+
+@app.command()
+def chaos(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A Python file that builds a pipeline.", exists=True, dir_okay=False),
+    ] = None,
+    arguments: Arguments = None,
+    kills: Annotated[int, typer.Option(min=0, metavar="N", help="How often the process is killed.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Draws the moments.")] = 0,
+    failpoints: Annotated[
+        bool, typer.Option("--failpoints", help="Also die once at every failpoint that the job comes by.")
+    ] = False,
+    parallelism: Annotated[
+        str | None,
+        typer.Option(metavar="P,P..", help="Instances per operator, in turn after restarts.", show_default=False),
+    ] = None,
+    checkpoint_interval: Annotated[
+        str, typer.Option(metavar="TIME", help="From one checkpoint to the next.")
+    ] = "1s",
+    list_failpoints: Annotated[
+        bool, typer.Option("--list-failpoints", help="Print the names and meanings of all failpoints.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Kill a pipeline with kill -9 again and again, and compare its output with an undisturbed run.
+
+    It reads its sources, and writes into a temporary directory instead of its sinks. Exits with 1 if
+    anything is lost or there twice.
+    """
+    if file is None and not list_failpoints:
+        raise typer.BadParameter("name the pipeline's file", param_hint="FILE")
+    with answering(debug or context.obj, as_json):
+        from penstock import chaos_report
+
+        if file is None or list_failpoints:
+            chaos_report.list_failpoints(as_json=as_json)
+            return
+        report = chaos_report.attack(
+            file,
+            arguments or [],
+            kills=kills,
+            seed=seed,
+            failpoints=failpoints,
+            parallelism=parallelism,
+            checkpoint_interval=checkpoint_interval,
+        )
+        chaos_report.show(report, as_json=as_json)
+    if not report.exact:
+        raise typer.Exit(FAILED)
 
 
 @app.command()
@@ -128,7 +222,7 @@ def explain(
 
     The file runs up to its first run() or start(), which starts nothing.
     """
-    with _answering(debug or context.obj, as_json):
+    with answering(debug or context.obj, as_json):
         from penstock import plan_text, plan_words
         from penstock.loading import capture
 
@@ -149,9 +243,28 @@ def explain(
 
 
 @app.command()
+def top(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(metavar="PORT", min=1, max=65_535, help="Where its metrics are.")] = 9464,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="From one look to the next.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show one interval and end.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Watch a running job of this machine: rates, where time goes, lag, state, checkpoints.
+
+    The job serves its metrics: run it with --metrics-port, or with metrics_port=9464.
+    """
+    with answering(debug or context.obj, as_json):
+        from penstock.top import watch
+
+        watch(port, interval, once=once, as_json=as_json)
+
+
+@app.command()
 def doctor(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
     """Examine this machine and say what to do. Exits with 3 if something must be mended first."""
-    with _answering(debug or context.obj, as_json):
+    with answering(debug or context.obj, as_json):
         from penstock.doctor import FAIL, examine
 
         checks = examine()
@@ -177,7 +290,7 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a small project to begin with: a pipeline over a sample file, and its tests."""
-    with _answering(debug or context.obj):
+    with answering(debug or context.obj):
         from penstock.new_project import write_project
 
         written = write_project(name)
@@ -192,6 +305,7 @@ def init(
 def _add_commands(given: Sequence[str]) -> None:
     """Add the commands of other packages, unless one of our own is wanted anyway."""
     own = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    own |= {group.name or "" for group in app.registered_groups}
     if given and given[0] in own:
         return
     for entry in metadata.entry_points(group=COMMANDS):
@@ -203,7 +317,7 @@ def _add_commands(given: Sequence[str]) -> None:
 
 def _calling(entry: metadata.EntryPoint) -> Callable[[typer.Context], None]:
     def call(context: typer.Context) -> None:
-        with _answering(context.obj):
+        with answering(context.obj):
             code = entry.load()(list(context.args))
         raise typer.Exit(code)
 
@@ -220,24 +334,3 @@ def _summary(entry: metadata.EntryPoint) -> str:
             text = ast.get_docstring(ast.parse(file.read_bytes())) or ""
             return text.split("\n\n")[0].replace("\n", " ").split(". ")[0].rstrip(".") + "."
     return ""
-
-
-@contextmanager
-def _answering(debug: Any, as_json: bool = False) -> Iterator[None]:
-    """Turn exceptions into a message and an exit code; with ``debug``, let them through."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.secho("interrupted", err=True)
-        raise typer.Exit(FAILED) from None
-    except Exception as error:
-        if debug:
-            raise
-        from penstock.failures import describe_failure
-        from penstock.requirements import missing_library
-
-        sys.stdout.flush()
-        if as_json:
-            typer.echo(json.dumps({"status": "failed", "error": str(error), "type": type(error).__name__}))
-        typer.secho(describe_failure(error), err=True)
-        raise typer.Exit(UNFIT if missing_library(error) else FAILED) from None

@@ -4,46 +4,34 @@
 puts a `Launcher` in their place, so that the file's own call hands the graph over and starts nothing.
 """
 
+import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Protocol
 
+from penstock.endpoints import Endpoint, open_endpoint
 from penstock.engine.embedded import EmbeddedJob, Progress
 from penstock.engine.metrics import JobMetrics
 from penstock.engine.planner import plan
+from penstock.engine.recovering import RecoveringJob
 from penstock.engine.schemas import output_schemas
-from penstock.model.config import LoopOptions, check_count
+from penstock.failpoint_settings import arm_from
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
+from penstock.run_options import RunOptions, check_named, installed_version, make_options
 
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``."""
-
-    name: str
-    parallelism: int = 1
-    directory: Path | None = None
-    loop: LoopOptions = LoopOptions()
-
-    def __post_init__(self) -> None:
-        check_count("parallelism", self.parallelism)
-
-    @property
-    def job_directory(self) -> Path:
-        """Where the job's own files go."""
-        return self.directory or Path(".penstock") / self.name
+RunningJob = EmbeddedJob | RecoveringJob
+"""A job that was made ready to run in this process."""
 
 
 class Job:
@@ -109,7 +97,12 @@ class Job:
         launcher = _launchers[-1] if _launchers else None
         if launcher is not None:
             return launcher.start(self, chosen)
-        return Handle(embed(self, chosen))
+        endpoint = open_endpoint(chosen)
+        try:
+            return Handle(make_ready(self, chosen), endpoint)
+        except BaseException:
+            endpoint.close()
+            raise
 
 
 class Launcher(Protocol):
@@ -129,9 +122,11 @@ class Captured(BaseException):
 class Handle:
     """A job that runs in the background."""
 
-    def __init__(self, job: EmbeddedJob) -> None:
-        """Start the thread."""
+    def __init__(self, job: RunningJob, endpoint: Endpoint | None = None) -> None:
+        """Start the thread; the endpoint is closed at its end."""
         self._job = job
+        self._endpoint = endpoint or Endpoint()
+        self._endpoint.show(job.metrics)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-{job.name}", daemon=True)
         self._thread.start()
@@ -169,11 +164,30 @@ class Handle:
         """Return a snapshot of the job's metrics."""
         return self._job.metrics()
 
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served while the job runs; None without ``metrics_port``."""
+        return self._endpoint.url
+
+    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
+        """Take a savepoint, wait until it is committed, and return its epoch. The job goes on.
+
+        Raises:
+            OptionError: the job has no checkpoint_dir, or the name is not one or is taken.
+            TimeoutError: it was not committed in time; it may be later.
+            PenstockError: the job is over, or the savepoint could not be written.
+        """
+        if not isinstance(self._job, RecoveringJob):
+            raise OptionError(f"job {self.name!r} takes no checkpoints: start it with a checkpoint_dir.")
+        return self._job.savepoint(name, timeout_s)
+
     def _run(self) -> None:
         try:
             self._job.run()
         except BaseException as error:
             self._error = error
+        finally:
+            self._endpoint.close()
 
 
 def located(error: PlanError, where: str) -> PlanError:
@@ -185,42 +199,45 @@ def located(error: PlanError, where: str) -> PlanError:
     return type(error)(f"{text} (at {where})")
 
 
-def make_options(name: str | None, options: dict[str, Any]) -> RunOptions:
-    """Sort keyword options into `RunOptions` and `LoopOptions`.
+def embed(job: Job, options: RunOptions, **shell: Any) -> EmbeddedJob:
+    """Plan a job for one run in this process; ``shell`` is what tests hand to `EmbeddedJob`."""
+    return EmbeddedJob(options.name, job.plan(options.parallelism), options.loop, options.job_directory, **shell)
+
+
+def make_ready(job: Job, options: RunOptions) -> RunningJob:
+    """Plan a job to run in this process; with a checkpoint directory it goes on where it was, and survives failures.
 
     Raises:
-        OptionError: an option is unknown; the message names the valid ones.
+        PlanError: the pipeline cannot be run so.
     """
-    loop_names = set(LoopOptions.__dataclass_fields__)
-    own_names = {"parallelism", "directory"}
-    unknown = sorted(set(options) - loop_names - own_names)
-    if unknown:
-        valid = ", ".join(sorted(loop_names | own_names))
-        raise OptionError(f"unknown option {unknown[0]!r}; valid options are {valid}")
-    loop = LoopOptions(**{key: value for key, value in options.items() if key in loop_names})
-    directory = options.get("directory")
-    return RunOptions(
-        name or default_name(), options.get("parallelism", 1), Path(directory) if directory else None, loop
+    arm_from(os.environ)
+    if options.checkpoints.directory is None:
+        if options.savepoint_on_stop is not None:
+            raise OptionError("savepoint_on_stop needs a checkpoint_dir")
+        return embed(job, options)
+    check_named(job.graph)
+    return RecoveringJob(
+        options.name,
+        job.plan(options.parallelism),
+        options.loop,
+        options.job_directory,
+        options.checkpoints,
+        options.restarts,
+        version=installed_version(),
+        restore=options.restore,
+        savepoint_on_stop=options.savepoint_on_stop,
+        warn=lambda text: print(text, file=sys.stderr),
     )
-
-
-def default_name() -> str:
-    """Name a job after the program's file."""
-    program = Path(sys.argv[0] or "job").stem if sys.argv else "job"
-    return program if program and not program.startswith("-") else "job"
-
-
-def embed(job: Job, options: RunOptions, **shell: Any) -> EmbeddedJob:
-    """Plan a job and make it ready to run in this process; ``shell`` is what tests hand to `EmbeddedJob`."""
-    return EmbeddedJob(options.name, job.plan(options.parallelism), options.loop, options.job_directory, **shell)
 
 
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:
     """Run a job in this thread, with Ctrl-C as a clean stop."""
-    embedded = embed(job, options)
-    with interruptible(embedded):
-        embedded.run(progress)
-    return embedded.metrics()
+    with open_endpoint(options) as endpoint:
+        running = make_ready(job, options)
+        endpoint.show(running.metrics)
+        with interruptible(running):
+            running.run(progress)
+    return running.metrics()
 
 
 @contextmanager
@@ -234,8 +251,8 @@ def launching(launcher: Launcher) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(job: EmbeddedJob) -> Iterator[None]:
-    """Turn the first Ctrl-C into a stop; the second one interrupts as usual."""
+def interruptible(job: RunningJob) -> Iterator[None]:
+    """Turn the first Ctrl-C, or a SIGTERM, into a stop; the second Ctrl-C interrupts as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -245,10 +262,12 @@ def interruptible(job: EmbeddedJob) -> Iterator[None]:
         job.stop()
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: job.stop())
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGTERM, before)
 
 
 _launchers: list[Launcher] = []

@@ -13,13 +13,12 @@ from penstock.job import (
     Handle,
     Job,
     Launcher,
-    RunOptions,
     default_job,
-    default_name,
     launching,
 )
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import SinkSpec
+from penstock.run_options import RunOptions, default_name
 
 
 def capture(path: Path, arguments: Sequence[str] = ()) -> tuple[Job, RunOptions]:

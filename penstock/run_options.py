@@ -22,13 +22,21 @@ from penstock.model.job_graph import (
     UnionSpec,
 )
 from penstock.model.join_specs import LookupSpec
+from penstock.state.durable_files import check_name
+
+LOOPBACK = ("127.0.0.1", "localhost")
+"""What this machine is called from within."""
 
 _STATELESS = (BatchFunctionSpec, FilterSpec, LookupSpec, ProjectSpec, RowFunctionSpec, SplitSpec, UnionSpec)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``."""
+    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
+
+    ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
+    (None: nowhere, 0: any port that is free).
+    """
 
     name: str
     parallelism: int = 1
@@ -37,9 +45,23 @@ class RunOptions:
     checkpoints: CheckpointOptions = CheckpointOptions()
     restarts: RestartOptions = RestartOptions()
     restore: RestoreFrom = RestoreFrom()
+    savepoint_on_stop: str | None = None
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK[0]
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
+        if self.savepoint_on_stop is not None:
+            check_name("savepoint", self.savepoint_on_stop)
+        if self.metrics_port is not None:
+            check_count("metrics_port", self.metrics_port, least=0)
+            if self.metrics_port > 65_535:
+                raise OptionError(f"metrics_port must be at most 65535, not {self.metrics_port}")
+        if self.metrics_host not in LOOPBACK:
+            raise OptionError(
+                f"metrics_host must be {' or '.join(LOOPBACK)}, not {self.metrics_host!r}: metrics are served without "
+                "a password and in clear, so they stay on this machine; put a proxy that has both in front."
+            )
 
     @property
     def job_directory(self) -> Path:
@@ -59,6 +81,9 @@ _OWN = (
     "restart_delay",
     "restore",
     "drop_state",
+    "savepoint_on_stop",
+    "metrics_port",
+    "metrics_host",
 )
 
 
@@ -68,7 +93,8 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
     ``checkpoint_dir`` (a path or a URL) turns checkpoints on, every ``checkpoint_interval`` (default 10 s), of which
     ``retain_checkpoints`` are kept. ``restarts`` bounds how often in a row the job restarts after failures that may
     pass, ``restart_delay`` is the first wait. ``restore`` is ``"latest"`` (default), ``"none"`` or a savepoint's name;
-    ``drop_state`` lets state go that the pipeline has no operator for.
+    ``drop_state`` lets state go that the pipeline has no operator for. ``savepoint_on_stop`` names a savepoint to keep
+    when the job is stopped. ``metrics_port`` serves metrics at ``http://127.0.0.1:PORT/metrics`` while it runs.
 
     Raises:
         OptionError: an option is unknown, the message names the valid ones; or its value is impossible.
@@ -86,6 +112,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         _checkpoints(options),
         _restarts(options),
         restore_from(options.get("restore", "latest"), drop_state=bool(options.get("drop_state", False))),
+        **{key: options[key] for key in _OWN[-3:] if key in options},
     )
 
 

@@ -4,15 +4,20 @@ import json
 import sys
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
+from penstock.endpoints import Endpoint, open_endpoint
 from penstock.engine.connectors.dead_letter import FILE_NAME
 from penstock.engine.connectors.print_sink import PrintSink
-from penstock.engine.embedded import EmbeddedJob, Progress
+from penstock.engine.embedded import Progress
 from penstock.engine.ledger import OperatorLine
 from penstock.engine.metrics import JobMetrics
-from penstock.job import Handle, Job, RunOptions, embed, interruptible
+from penstock.job import Handle, Job, RunningJob, interruptible, make_ready
+from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
 from penstock.progress import showing, watched
+from penstock.relocated_sinks import relocate
+from penstock.run_options import RunOptions, restore_from
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
 
 REPORT_S = 0.2
@@ -21,11 +26,22 @@ REPORT_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Options of the command line; they win over those in the file. None leaves the file's."""
+    """Options of the command line; they win over those in the file. None leaves the file's.
+
+    ``sinks_into`` is for experiments on a pipeline: everything it writes goes below this directory, and it takes no
+    checkpoints unless ``checkpoint_dir`` says where.
+    """
 
     name: str | None = None
     parallelism: int | None = None
     batch_rows: int | None = None
+    checkpoint_dir: str | None = None
+    checkpoint_interval: str | None = None
+    restore: str | None = None
+    drop_state: bool = False
+    sinks_into: str | None = None
+    savepoint_on_stop: str | None = None
+    metrics_port: int | None = None
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -35,7 +51,33 @@ class Overrides:
         """
         loop = options.loop if self.batch_rows is None else replace(options.loop, batch_rows=self.batch_rows)
         parallelism = options.parallelism if self.parallelism is None else self.parallelism
-        return replace(options, name=self.name or options.name, parallelism=parallelism, loop=loop)
+        checkpoints = options.checkpoints
+        if self.checkpoint_dir is not None:
+            checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
+        if self.checkpoint_interval is not None:
+            interval_us = to_microseconds(self.checkpoint_interval, "--checkpoint-interval")
+            checkpoints = replace(checkpoints, interval_ms=interval_us // 1_000)
+        savepoint_on_stop = self.savepoint_on_stop or options.savepoint_on_stop
+        metrics_port = options.metrics_port if self.metrics_port is None else self.metrics_port
+        directory = options.directory
+        if self.sinks_into is not None:
+            savepoint_on_stop, metrics_port = self.savepoint_on_stop, self.metrics_port
+            directory = Path(self.sinks_into) / "job"
+            checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
+        restore = options.restore
+        if self.restore is not None or self.drop_state:
+            restore = restore_from(self.restore or "latest", drop_state=self.drop_state)
+        return replace(
+            options,
+            name=self.name or options.name,
+            parallelism=parallelism,
+            directory=directory,
+            loop=loop,
+            checkpoints=checkpoints,
+            restore=restore,
+            savepoint_on_stop=savepoint_on_stop,
+            metrics_port=metrics_port,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +100,7 @@ class Summary:
 class _Started:
     job: Job
     options: RunOptions
-    embedded: EmbeddedJob
+    embedded: RunningJob
     handle: Handle
 
 
@@ -76,17 +118,24 @@ class Runner:
         """Run to the end, or to a Ctrl-C, and print the summary."""
         self.launches += 1
         options = self._overrides.apply(options)
-        embedded = self._embed(job, options)
-        with showing(options.name, enabled=self._shows(job)) as progress, interruptible(embedded):
-            embedded.run(progress)
+        with self._open(options) as endpoint:
+            embedded = self._embed(job, options)
+            endpoint.show(embedded.metrics)
+            with showing(options.name, enabled=self._shows(job)) as progress, interruptible(embedded):
+                embedded.run(progress)
         return self._report(job, options, embedded)
 
     def start(self, job: Job, options: RunOptions) -> Handle:
         """Start in the background; `finish` waits for the end."""
         self.launches += 1
         options = self._overrides.apply(options)
-        embedded = self._embed(job, options)
-        handle = Handle(embedded)
+        endpoint = self._open(options)
+        try:
+            embedded = self._embed(job, options)
+        except BaseException:
+            endpoint.close()
+            raise
+        handle = Handle(embedded, endpoint)
         self._started.append(_Started(job, options, embedded, handle))
         return handle
 
@@ -101,16 +150,25 @@ class Runner:
                 _wait(item.handle, progress)
             self._report(item.job, item.options, item.embedded)
 
-    def _embed(self, job: Job, options: RunOptions) -> EmbeddedJob:
+    def _open(self, options: RunOptions) -> Endpoint:
+        """Open the job's endpoint and say where it is."""
+        endpoint = open_endpoint(options)
+        if endpoint.url is not None:
+            print(f"metrics at {endpoint.url}", file=sys.stderr)
+        return endpoint
+
+    def _embed(self, job: Job, options: RunOptions) -> RunningJob:
         """Make a job ready; with JSON on stdout, sinks that print do so on stderr."""
+        if self._overrides.sinks_into is not None:
+            relocate(job, Path(self._overrides.sinks_into))
         with redirect_stdout(sys.stderr) if self._as_json else nullcontext():
-            return embed(job, options)
+            return make_ready(job, options)
 
     def _shows(self, job: Job) -> bool:
         """Whether the line may be drawn: a job that prints its rows would garble it."""
         return watched() and not self._as_json and not _prints(job)
 
-    def _report(self, job: Job, options: RunOptions, embedded: EmbeddedJob) -> JobMetrics:
+    def _report(self, job: Job, options: RunOptions, embedded: RunningJob) -> JobMetrics:
         metrics = embedded.metrics()
         self._print(summarise(job, metrics, stopped=not embedded.drained), options)
         return metrics

@@ -33,7 +33,7 @@ from penstock.engine.metrics import JobMetrics
 from penstock.engine.operators.contract import Emission, Operator
 from penstock.engine.operators.process.process import Process
 from penstock.engine.worker import Ran
-from penstock.job import Job, RunOptions, embed
+from penstock.job import Job, embed
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import Read
 from penstock.model.durations import Duration, to_microseconds
@@ -43,6 +43,7 @@ from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import Fields, to_arrow_schema
 from penstock.pushed_rows import PushedSource
 from penstock.readers import read
+from penstock.run_options import RunOptions
 from penstock.stream import Stream
 
 __all__ = ["Input", "Kit", "Output"]

@@ -9,6 +9,9 @@ from penstock.engine.paging.ring import Span
 from penstock.state.image import Part
 from penstock.state.memory_store import MemoryStore
 
+SWEPT, PASSED = "paging swept_us", "paging passed_us"
+"""The notes that say up to which watermark a bucket, or a whole operator, has come, and which one has gone out."""
+
 
 @dataclass(frozen=True, slots=True)
 class BucketSource:
@@ -27,7 +30,8 @@ class BucketSource:
 class Bucket:
     """State of the keys in ``span``. ``dirty``: used since it was last stored. ``stored``: pages hold what it was then.
 
-    While it is ``frozen`` another thread reads it for a checkpoint, and nobody may change it.
+    While it is ``frozen`` another thread reads it for a checkpoint, and nobody may change it. ``paged_bytes`` is the
+    size of what is stored, ``needed_bytes`` what it last took in memory.
     """
 
     span: Span
@@ -37,6 +41,7 @@ class Bucket:
     frozen: bool = False
     used: int = 0
     paged_bytes: int = 0
+    needed_bytes: int = 0
     watermark_us: int = START_OF_TIME_US
     paged_due_us: int | None = None
     paged_timer_ns: int | None = None
@@ -55,7 +60,12 @@ class Bucket:
     @property
     def bytes(self) -> int:
         """Bytes of memory it takes."""
-        return 0 if self.held is None else self.held.store.bytes_used()
+        held = self.held
+        return 0 if held is None else held.store.bytes_used()
+
+    def notes(self) -> Notes:
+        """Return the notes of its operator and how far it has come."""
+        return {**self.operator.notes(), SWEPT: self.watermark_us}
 
     def touch(self) -> None:
         """It is about to be used, and may be changed."""

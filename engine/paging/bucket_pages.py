@@ -13,7 +13,7 @@ import msgspec
 from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.ring import Span
 from penstock.engine.part_files import decode_part, encode_part
-from penstock.model.errors import StateCorruptionError
+from penstock.model.errors import CheckpointError, StateCorruptionError
 from penstock.state.image import Part
 from penstock.state.page_store import PageStore
 
@@ -68,7 +68,10 @@ def read_bucket(pages: PageStore, low: int) -> BucketImage:
     data = b"".join(page for _, page in found[1:])
     if len(data) != header.image_bytes:
         raise StateCorruptionError(f"the bucket at position {low} has {len(data)} bytes of {header.image_bytes}.")
-    part = decode_part(data, f"the bucket at position {low}") if data else None
+    try:
+        part = decode_part(data, f"the bucket at position {low}") if data else None
+    except CheckpointError as error:
+        raise StateCorruptionError(str(error)) from error
     return BucketImage(part, header.notes)
 
 

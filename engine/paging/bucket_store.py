@@ -4,59 +4,25 @@ To the rest of the engine it is the instance's state store. `paged_operator` say
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 
+from penstock.engine.elements import START_OF_TIME_US
 from penstock.engine.operators.contract import Notes, Operator, OperatorContext
-from penstock.engine.paging.bucket import Bucket, BucketSource, Held
+from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource, Held
 from penstock.engine.paging.bucket_pages import drop_bucket, read_bucket, write_bucket
+from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.ring import Span
-from penstock.model.errors import BugError
+from penstock.model.errors import BugError, CheckpointError
 from penstock.state.image import Part, StoreImage
 from penstock.state.memory_store import MemoryStore
 from penstock.state.page_store import PageStore
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 
-LEAST_BUCKET_BYTES = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class PagingOptions:
-    """How much an operator instance keeps in memory.
-
-    ``budget_bytes`` bounds state, waiting rows and the page store's memory together (None: everything stays in memory).
-    ``bucket_bytes``: a bucket that is alone is cut when it grows beyond. ``patience_ns``: how long rows wait at most
-    for others to share a look at their bucket.
-    """
-
-    budget_bytes: int | None = None
-    bucket_bytes: int = 32 << 20
-    patience_ns: int = 1_000_000_000
-
-    @property
-    def waiting_bytes(self) -> int:
-        """How many bytes of rows may wait before they are worked off."""
-        return 64 << 20 if self.budget_bytes is None else max(self.budget_bytes // 4, 1 << 16)
-
-    @property
-    def page_memory_bytes(self) -> int:
-        """What the page store gets of the budget."""
-        return 32 << 20 if self.budget_bytes is None else min(64 << 20, max(1 << 20, self.budget_bytes // 4))
-
-    @property
-    def held_bytes(self) -> int | None:
-        """What is left for buckets, besides rows that wait."""
-        return None if self.budget_bytes is None else self.budget_bytes - self.page_memory_bytes
-
-    def largest_bytes(self, buckets: int) -> int:
-        """Return how large a bucket may grow when there are so many."""
-        if self.held_bytes is None:
-            return self.bucket_bytes
-        share = 2 if buckets == 1 else 3
-        return max(min(self.held_bytes // share, self.bucket_bytes), LEAST_BUCKET_BYTES)
+__all__ = ["BucketStores", "PagingOptions", "part_of"]
 
 
 class BucketStores(StateStore):
@@ -66,11 +32,11 @@ class BucketStores(StateStore):
         self,
         owner: str,
         options: PagingOptions,
-        open_pages: Callable[[], PageStore],
+        open_pages: Callable[[int], PageStore],
         make: Callable[[], Operator],
         context: OperatorContext,
     ) -> None:
-        """Begin with no bucket; the page store is opened when the first one is stored."""
+        """Begin with no bucket; the page store is opened, with so much memory, when the first one is stored."""
         self.buckets: list[Bucket] = []
         self.options = options
         self._owner = owner
@@ -79,15 +45,23 @@ class BucketStores(StateStore):
         self._context = context
         self._pages: PageStore | None = None
         self._resident: dict[int, Bucket] = {}
+        self._page_memory_bytes = 0
+        self._empty_bytes = 0
         self._thawed = threading.Condition()
+        self._writing = threading.Lock()
+        self._closed = False
         self._uses = 0
         self._hits = self._misses = self._load_ns = 0
 
     @property
     def pages(self) -> PageStore:
         """The page store, opened at its first use."""
+        memory_bytes = self.options.page_memory_bytes
         if self._pages is None:
-            self._pages = self._open_pages()
+            self._pages = self._open_pages(memory_bytes)
+        elif memory_bytes != self._page_memory_bytes:
+            self._pages.set_memory(memory_bytes)
+        self._page_memory_bytes = memory_bytes
         return self._pages
 
     @property
@@ -99,7 +73,7 @@ class BucketStores(StateStore):
         """Make the buckets of a range, from what a checkpoint has of it."""
         mine = [(source, both) for source in sources if (both := source.span & span) is not None]
         small = sum(source.bytes for source, _ in mine) <= self.options.largest_bytes(1) // 2
-        if small and len(distinct := _distinct([source.notes for source, _ in mine])) <= 1:
+        if small and len(distinct := _distinct([_own(source.notes) for source, _ in mine])) <= 1:
             parts = {id(source.load): part for source, _ in mine if (part := source.load()) is not None}
             bucket = Bucket(span, dirty=bool(mine))
             self._hold(bucket, StoreImage(list(parts.values()), span.holds), distinct)
@@ -112,6 +86,7 @@ class BucketStores(StateStore):
                 part = source.load()
                 self._hold(bucket, StoreImage([] if part is None else [part], both.holds), (source.notes,))
                 self.buckets.append(bucket)
+                # None has anything pending yet.
                 for other in self.to_evict(0):
                     self.evict(other)
             self._fill_gap(span, span.high)
@@ -138,6 +113,18 @@ class BucketStores(StateStore):
             bucket.frozen = True
         return dirty
 
+    @contextmanager
+    def writing(self) -> Iterator[PageStore]:
+        """Keep the page store open while another thread writes a checkpoint to it.
+
+        Raises:
+            CheckpointError: it was closed before.
+        """
+        with self._writing:
+            if self._closed:
+                raise CheckpointError(f"operator {self._owner!r} was closed before its checkpoint was written.")
+            yield self.pages
+
     def thaw(self, buckets: Sequence[Bucket]) -> None:
         """Let buckets be used again; from any thread."""
         with self._thawed:
@@ -148,13 +135,13 @@ class BucketStores(StateStore):
 
     def load(self, bucket: Bucket) -> None:
         """Bring a bucket into memory."""
-        began_ns = time.perf_counter_ns()
+        began_ns = self._context.clock.monotonic_ns()
         if bucket.stored:
             image = read_bucket(self.pages, bucket.span.low)
             self._hold(bucket, StoreImage([] if image.part is None else [image.part]), (image.notes,))
         else:
             self._hold(bucket, StoreImage(), ())
-        self._load_ns += time.perf_counter_ns() - began_ns
+        self._load_ns += self._context.clock.monotonic_ns() - began_ns
 
     def evict(self, bucket: Bucket) -> None:
         """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
@@ -163,41 +150,40 @@ class BucketStores(StateStore):
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = held.operator.due_us(), held.operator.timer_ns()
+        bucket.needed_bytes = bucket.bytes
         self._release(bucket, held)
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
         held = bucket.held
         assert held is not None
-        bucket.paged_bytes = write_bucket(
-            self.pages, bucket.span, part_of(held.store), held.operator.notes(), bucket.paged_bytes
-        )
+        part = part_of(held.store)
+        bucket.paged_bytes = write_bucket(self.pages, bucket.span, part, bucket.notes(), bucket.paged_bytes)
         bucket.stored, bucket.dirty = True, False
 
-    def too_large(self) -> list[Bucket]:
-        """Return the buckets in memory that are to be cut."""
-        largest = self.options.largest_bytes(len(self.buckets))
-        return [bucket for bucket in self._resident.values() if bucket.bytes > largest and not bucket.frozen]
+    def is_too_large(self, bucket: Bucket) -> bool:
+        """Return whether a bucket in memory is to be cut: it is large, and its parts would be smaller."""
+        largest_bytes = max(self.options.largest_bytes(len(self.buckets)), 2 * self._empty_bytes)
+        return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
 
     def split(self, bucket: Bucket) -> None:
         """Cut a bucket in memory, which has nothing pending, into several."""
         held = bucket.held
-        assert held is not None
-        spans = bucket.span.cut(min(64, -(-2 * bucket.bytes // self.options.largest_bytes(2))))
-        if len(spans) < 2:
-            return
-        part, notes = part_of(held.store), held.operator.notes()
+        assert held is not None and not bucket.frozen
+        spans = bucket.span.cut(min(64, max(2, -(-2 * bucket.bytes // self.options.largest_bytes(2)))))
+        part, notes = part_of(held.store), bucket.notes()
         self._release(bucket, held)
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)
         self.buckets.remove(bucket)
         for span in spans:
-            piece = Bucket(span, dirty=True, watermark_us=bucket.watermark_us)
+            piece = Bucket(span, dirty=True, used=bucket.used)
             self._hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
             self.buckets.append(piece)
-            # Pieces that have no room go at once, so that all of them together never need it.
-            for other in self.to_evict(0):
-                self.evict(other)
+            # A piece that has no room goes at once, so that all of them together never need it. Others may have
+            # something pending, so it is not for them to go here.
+            if self.options.held_bytes is not None and self.held_bytes() > self.options.held_bytes:
+                self.evict(piece)
         self.buckets.sort(key=lambda item: item.span)
 
     def to_evict(self, needed_bytes: int) -> Iterator[Bucket]:
@@ -230,20 +216,21 @@ class BucketStores(StateStore):
         return Accesses(self._hits + self._misses, self._hits, self._load_ns)
 
     def held_bytes(self) -> int:
-        """Return the bytes of the buckets in memory."""
-        return sum(bucket.bytes for bucket in self._resident.values())
+        """Return the bytes of the buckets in memory; from any thread."""
+        return sum(bucket.bytes for bucket in list(self._resident.values()))
 
     def close(self, *, abort: bool) -> None:
-        """Release the operators and the page store."""
-        for bucket in self.buckets:
-            if bucket.held is not None:
-                if abort:
-                    bucket.held.operator.abort()
-                else:
-                    bucket.held.operator.close()
-                bucket.held = None
-        if self._pages is not None:
-            self._pages.close()
+        """Release the operators and the page store, once no other thread writes to it."""
+        with self._writing:
+            self._closed = True
+            try:
+                for bucket in self.buckets:
+                    held, bucket.held = bucket.held, None
+                    if held is not None:
+                        (held.operator.abort if abort else held.operator.close)()
+            finally:
+                if self._pages is not None:
+                    self._pages.close()
 
     def table(self, spec: TableSpec) -> KeyedTable:
         """Refuse: tables belong to buckets."""
@@ -254,11 +241,11 @@ class BucketStores(StateStore):
         raise BugError(f"operator {self._owner!r} opens a log outside of its buckets.")
 
     def set_budget(self, budget_bytes: int | None) -> None:
-        """Change the byte budget at once; buckets are let go with the next batch."""
+        """Change the byte budget; buckets are let go, and the page store gets its share, with the next batch."""
         self.options = replace(self.options, budget_bytes=budget_bytes)
 
     def bytes_used(self) -> int:
-        """Return the bytes of the buckets in memory."""
+        """Return the bytes of the buckets in memory; from any thread."""
         return self.held_bytes()
 
     def names(self) -> Sequence[str]:
@@ -280,7 +267,11 @@ class BucketStores(StateStore):
         store = MemoryStore(self._owner, None, image)
         operator = self._make()
         operator.open(replace(self._context, state=store, restored=tuple(notes)))
+        for item in notes:
+            bucket.watermark_us = max(bucket.watermark_us, int(item.get(SWEPT, START_OF_TIME_US) or 0))
         bucket.held = Held(operator, store)
+        if not image.names():
+            self._empty_bytes = store.bytes_used()
         self._resident[id(bucket)] = bucket
 
     def _release(self, bucket: Bucket, held: Held) -> None:
@@ -302,6 +293,11 @@ def part_of(store: StateStore) -> Part | None:
     for name, rows in store.contents():
         batches.setdefault(name, []).append(rows)
     return Part(batches) if batches else None
+
+
+def _own(notes: Notes) -> Notes:
+    """Return the notes without what they say of the whole instance, which does not keep buckets apart."""
+    return {name: value for name, value in notes.items() if name != PASSED}
 
 
 def _distinct(notes: Sequence[Notes]) -> list[Notes]:

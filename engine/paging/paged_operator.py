@@ -12,16 +12,13 @@ import numpy as np
 
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch, Watermark
 from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
-from penstock.engine.paging.bucket import Bucket, BucketSource
-from penstock.engine.paging.bucket_store import BucketStores, PagingOptions, part_of
+from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource
+from penstock.engine.paging.bucket_store import BucketStores, part_of
+from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.pages_cut import PagedCut, PagesCut
 from penstock.engine.paging.ring import lows_of, owned_spans
 from penstock.engine.paging.waiting import WaitingInput
 from penstock.state.page_store import PageStore
-
-SWEPT, PASSED = "paging swept_us", "paging passed_us"
-"""Names of the notes; with those of an operator that has a single bucket, they lie in one mapping."""
-
 
 INLINE_BYTES = 8 << 20
 """State up to this is copied at the barrier, which takes a few milliseconds; more is stored by another thread."""
@@ -34,10 +31,13 @@ class PagedOperator(Operator):
         self,
         make: Callable[[], Operator],
         options: PagingOptions,
-        open_pages: Callable[[], PageStore],
+        open_pages: Callable[[int], PageStore],
         sources: Sequence[BucketSource] = (),
     ) -> None:
-        """``make`` returns the operator, ``open_pages`` an empty page store; ``sources`` are what it goes on from."""
+        """``make`` returns the operator, ``open_pages`` an empty page store that may take so many bytes of memory.
+
+        ``sources`` are what it goes on from.
+        """
         self._make = make
         self._options = options
         self._open_pages = open_pages
@@ -45,7 +45,12 @@ class PagedOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         """Make the buckets of what the instance owns."""
-        self._template = self._make()
+        template = self._make()
+        self._minds_watermarks = template.minds_watermarks
+        # With many buckets it takes long to ask each of them.
+        self._timed = _overrides(template, "timer_ns")
+        self._keeping = _overrides(template, "has_pending")
+        self._ending = _overrides(template, "on_end")
         self._clock = context.clock
         self._stores = BucketStores(context.name, self._options, self._open_pages, self._make, context)
         super().open(replace(context, state=self._stores))
@@ -62,28 +67,27 @@ class PagedOperator(Operator):
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Work rows off, or let them wait."""
         stores = self._stores
-        if stores.direct() and not self._waiting:
-            if len(stores.buckets) == 1:
-                bucket = stores.buckets[0]
-                bucket.touch()
-                yield from bucket.operator.process(port, batch)
-            else:
-                self._enqueue(port, batch)
-                yield from self._sweep()
-            yield from self._fit()
+        if self._is_simple():
+            bucket = stores.buckets[0]
+            yield from self._advance(bucket, self._swept_us)
+            stores.count_access(bucket, batch.rows.num_rows)
+            bucket.touch()
+            yield from bucket.operator.process(port, batch)
+            yield from self._fit(bucket)
             return
         self._enqueue(port, batch)
-        if self._waiting.bytes >= self._options.waiting_bytes and not stores.frozen():
+        if stores.direct() or (self._is_full() and not stores.frozen()):
             yield from self._sweep()
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Pass the time on to every bucket that it says something to, or let it wait behind the rows."""
         stores = self._stores
-        if len(stores.buckets) == 1 and stores.direct() and not self._waiting:
-            yield from self._advance(stores.buckets[0], time_us)
+        if self._is_simple():
+            bucket = stores.buckets[0]
+            yield from self._advance(bucket, time_us)
             self._swept_us = time_us
-            self._passed_us = max(self._passed_us, stores.buckets[0].operator.output_watermark(time_us))
-            yield from self._fit()
+            self._passed_us = max(self._passed_us, bucket.operator.output_watermark(time_us))
+            yield from self._fit(bucket)
             return
         self._start_waiting()
         self._waiting.add_watermark(time_us)
@@ -102,43 +106,61 @@ class PagedOperator(Operator):
 
     def has_room(self) -> bool:
         """Return whether more input may wait."""
-        return self._waiting.bytes < 2 * self._options.waiting_bytes or not self._stores.frozen()
+        return self._waiting.bytes < 2 * self._stores.options.waiting_bytes or not self._stores.frozen()
 
     def timer_ns(self) -> int | None:
         """Return when a bucket's timer is due, or when what waits has waited long enough."""
-        timers = [timer for bucket in self._stores.buckets if (timer := bucket.timer_ns()) is not None]
-        if self._waiting and not self._stores.frozen():
-            timers.append(self._waiting_since_ns + self._options.patience_ns)
+        if self._released_us is not None:
+            return self._waiting_since_ns
+        stores = self._stores
+        if not self._timed and not self._waiting:
+            return None
+        if stores.frozen():
+            return None
+        timers = []
+        if self._timed:
+            timers += [timer for bucket in stores.buckets if (timer := bucket.timer_ns()) is not None]
+        if self._waiting:
+            at_once = self._is_full() or self._waiting.watermark_us == END_OF_TIME_US
+            timers.append(self._waiting_since_ns + (0 if at_once else stores.options.patience_ns))
         return min(timers, default=None)
 
     def has_pending(self) -> bool:
         """Return whether a bucket in memory kept something for a quiet moment."""
+        if not self._keeping or self._stores.frozen():
+            return False
         return any(bucket.is_resident and bucket.operator.has_pending() for bucket in self._stores.buckets)
 
     def unanswered(self) -> bool:
-        """Return whether input waits for a checkpoint that still reads buckets."""
-        return bool(self._waiting) and self._stores.frozen()
+        """Return whether input waits: the end, and idleness, wait behind it."""
+        return bool(self._waiting)
 
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Run the due timers of the buckets, and what has waited long enough."""
+        """Run the due timers of the buckets, and work off what waits. A checkpoint that is still written goes first."""
         stores = self._stores
-        if self._waiting and not stores.frozen():
-            yield from self._sweep()
+        if stores.frozen():
+            return
+        yield from self._sweep()
+        if not self._timed and not self._keeping:
+            return
         for bucket in list(stores.buckets):
             due_ns = bucket.timer_ns()
             pending = bucket.is_resident and bucket.operator.has_pending()
-            if ((due_ns is not None and due_ns <= now_ns) or pending) and not bucket.frozen:
+            if (due_ns is not None and due_ns <= now_ns) or pending:
+                stores.count_access(bucket, 0)
                 yield from self._load(bucket)
                 bucket.touch()
                 yield from bucket.operator.on_timer(now_ns)
-                yield from self._fit()
+                yield from self._fit(bucket)
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Work everything off: rows that wait are before the barrier."""
-        self._stores.await_thaw()
+        stores = self._stores
+        stores.await_thaw()
         yield from self._sweep()
-        for bucket in self._stores.buckets:
-            if bucket.is_resident:
+        for bucket in stores.buckets:
+            # What is stored as it is was flushed for that, and may lag behind the time as if it were not there.
+            if bucket.is_resident and (bucket.dirty or not bucket.stored):
                 yield from self._advance(bucket, self._swept_us)
                 yield from bucket.operator.on_barrier(epoch)
 
@@ -161,11 +183,14 @@ class PagedOperator(Operator):
     def on_end(self) -> Iterable[Emission]:
         """Work everything off and end every bucket."""
         yield from self._sweep()
+        if not self._ending:
+            return
         for bucket in list(self._stores.buckets):
+            self._stores.count_access(bucket, 0)
             yield from self._load(bucket)
             bucket.touch()
             yield from bucket.operator.on_end()
-            yield from self._fit()
+            yield from self._fit(bucket)
 
     def close(self) -> None:
         """Close what is in memory, and the page store."""
@@ -174,6 +199,14 @@ class PagedOperator(Operator):
     def abort(self) -> None:
         """Release everything."""
         self._stores.close(abort=True)
+
+    def _is_simple(self) -> bool:
+        """Return whether there is one bucket, in memory, and nothing waits."""
+        stores = self._stores
+        return len(stores.buckets) == 1 and not self._waiting and stores.direct()
+
+    def _is_full(self) -> bool:
+        return self._waiting.bytes >= self._stores.options.waiting_bytes
 
     def _enqueue(self, port: int, batch: Batch) -> None:
         self._start_waiting()
@@ -188,7 +221,10 @@ class PagedOperator(Operator):
             self._waiting_since_ns = self._clock.monotonic_ns()
 
     def _sweep(self) -> Iterator[Emission]:
-        """Let every bucket work its share off, those in memory first."""
+        """Let every bucket work its share off, those in memory first.
+
+        Only a bucket that has done so may be cut: the shares of the others are by their places.
+        """
         waiting = self._waiting
         if not waiting:
             return
@@ -203,9 +239,9 @@ class PagedOperator(Operator):
             if not counts[index] and not says:
                 continue
             self._stores.count_access(bucket, int(counts[index]))
-            yield from self._load(bucket)
+            yield from self._load(bucket, waiting.bytes)
             yield from self._work_off(bucket, index, waiting)
-            yield from self._fit(waiting.bytes)
+            yield from self._fit(bucket, waiting.bytes)
         if waiting.watermark_us is not None:
             self._swept_us = waiting.watermark_us
             self._passed_us = max(self._passed_us, self._output_of(waiting.watermark_us))
@@ -214,7 +250,7 @@ class PagedOperator(Operator):
 
     def _work_off(self, bucket: Bucket, index: int, waiting: WaitingInput) -> Iterator[Emission]:
         yield from self._advance(bucket, self._swept_us)
-        for item in waiting.shares(index, minds_watermarks=self._template.minds_watermarks):
+        for item in waiting.shares(index, minds_watermarks=self._minds_watermarks):
             if isinstance(item, Watermark):
                 yield from self._advance(bucket, item.time_us)
             else:
@@ -236,16 +272,16 @@ class PagedOperator(Operator):
             self._stores.load(resident)
         return resident.operator.output_watermark(time_us)
 
-    def _load(self, bucket: Bucket) -> Iterator[Emission]:
+    def _load(self, bucket: Bucket, waiting_bytes: int = 0) -> Iterator[Emission]:
         if not bucket.is_resident:
-            yield from self._make_room(bucket.paged_bytes)
+            yield from self._make_room(max(bucket.paged_bytes, bucket.needed_bytes) + waiting_bytes)
             self._stores.load(bucket)
 
-    def _fit(self, waiting_bytes: int = 0) -> Iterator[Emission]:
-        """Cut what has grown too large and let go of what does not fit."""
-        for bucket in self._stores.too_large():
-            yield from bucket.operator.on_barrier(0)
-            self._stores.split(bucket)
+    def _fit(self, used: Bucket, waiting_bytes: int = 0) -> Iterator[Emission]:
+        """Cut the bucket that was used if it has grown too large, and let go of what does not fit."""
+        if self._stores.is_too_large(used):
+            yield from used.operator.on_barrier(0)
+            self._stores.split(used)
         yield from self._make_room(waiting_bytes)
 
     def _make_room(self, needed_bytes: int) -> Iterator[Emission]:
@@ -253,3 +289,7 @@ class PagedOperator(Operator):
             if bucket.dirty:
                 yield from bucket.operator.on_barrier(0)
             self._stores.evict(bucket)
+
+
+def _overrides(operator: Operator, method: str) -> bool:
+    return getattr(type(operator), method) is not getattr(Operator, method)

@@ -8,6 +8,7 @@ from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_pages import write_bucket
 from penstock.engine.paging.bucket_store import BucketStores, part_of
+from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
 from penstock.state.image import Part
 
@@ -19,25 +20,33 @@ class PagesCut:
         """Freeze what is not stored. Nothing else may be stored before `release`."""
         self._stores = stores
         self._frozen: Sequence[Bucket] = stores.freeze()
-        self._notes = [bucket.operator.notes() for bucket in self._frozen]
+        self._released = False
+        self._notes = [bucket.notes() for bucket in self._frozen]
 
     def write(self, directory: Path) -> list[Path]:
         """Store the frozen buckets and make ``directory``, which must not exist, a copy of the page store.
 
         Runs beside the worker loop. Returns the files in the directory.
+
+        Raises:
+            CheckpointError: the operator was closed, or the cut released, before.
         """
-        pages = self._stores.pages
-        for bucket, notes in zip(self._frozen, self._notes, strict=True):
-            assert bucket.held is not None
-            failpoint("pages.bucket.before_write")
-            bucket.paged_bytes = write_bucket(pages, bucket.span, part_of(bucket.held.store), notes, bucket.paged_bytes)
-            bucket.stored, bucket.dirty = True, False
-        names = pages.snapshot(directory)
+        with self._stores.writing() as pages:
+            if self._released:
+                raise CheckpointError("a checkpoint was given up before its pages were written.")
+            for bucket, notes in zip(self._frozen, self._notes, strict=True):
+                assert bucket.held is not None
+                failpoint("pages.bucket.before_write")
+                part = part_of(bucket.held.store)
+                bucket.paged_bytes = write_bucket(pages, bucket.span, part, notes, bucket.paged_bytes)
+                bucket.stored, bucket.dirty = True, False
+            names = pages.snapshot(directory)
         failpoint("pages.cut.written")
         return [directory / name for name in names]
 
     def release(self) -> None:
         """Let the buckets be used again; a second call does nothing."""
+        self._released = True
         frozen, self._frozen = self._frozen, ()
         self._stores.thaw(frozen)
 

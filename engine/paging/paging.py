@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.engine.operators.contract import Operator
 from penstock.engine.paging.bucket import BucketSource
-from penstock.engine.paging.bucket_store import PagingOptions
+from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.write_behind import WriteBehind
 from penstock.state.page_store import PageStore, PageStores
@@ -29,12 +29,12 @@ class Paging:
     ) -> PagedOperator:
         """Return an operator instance that goes on from ``sources``."""
 
-        def open_pages() -> PageStore:
+        def open_pages(memory_bytes: int) -> PageStore:
             # Names may hold anything; files are found by nobody but this store.
             folder = blake2b(name.encode(), digest_size=8).hexdigest()
             directory = self._directory / f"{folder}-{instance}"
             directory.parent.mkdir(parents=True, exist_ok=True)
-            pages = self._stores.create(directory, self._options.page_memory_bytes)
+            pages = self._stores.create(directory, memory_bytes)
             return WriteBehind(pages) if self._threads else pages
 
         return PagedOperator(make, self._options, open_pages, sources)

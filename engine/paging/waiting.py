@@ -46,7 +46,7 @@ class WaitingInput:
         """Let a batch wait; bucket_of_row[i] in [0, buckets) is where row i belongs."""
         order, bounds = by_bucket(bucket_of_row, self.buckets)
         rows = batch.rows.take(pa.array(order))
-        entry = _Rows(port, batch.with_rows(rows), bounds, int(rows.nbytes))
+        entry = _Rows(port, batch.with_rows(rows), bounds, int(rows.nbytes) + bounds.nbytes)
         self._entries.append(entry)
         self.bytes += entry.bytes
         self.rows += rows.num_rows

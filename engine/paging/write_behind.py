@@ -83,10 +83,10 @@ class WriteBehind(PageStore):
             if self._failed is None:
                 self._waiting.append((low, high, write))
                 self._changed.notify_all()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="penstock-pages", daemon=True)
+                    self._thread.start()
         self._raise()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="penstock-pages", daemon=True)
-            self._thread.start()
 
     def _drain(self) -> None:
         with self._changed:

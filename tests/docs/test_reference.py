@@ -13,6 +13,7 @@ import typer
 import penstock
 from penstock import cli, testing
 from penstock.benchmarks.nexmark.command import command as nexmark
+from penstock.engine.checkpoint_reader import Checkpoint
 from penstock.keyed_stream import KeyedStream, OverStream, WindowedStream
 from penstock.model import errors
 from tests.docs.pages import ROOT
@@ -21,6 +22,7 @@ CLASSES = {
     "penstock.Stream": penstock.Stream,
     "penstock.Result": penstock.Result,
     "penstock.Handle": penstock.Handle,
+    "penstock.engine.checkpoint_reader.Checkpoint": Checkpoint,
     "penstock.keyed_stream.KeyedStream": KeyedStream,
     "penstock.keyed_stream.WindowedStream": WindowedStream,
     "penstock.keyed_stream.OverStream": OverStream,
@@ -29,7 +31,14 @@ CLASSES = {
 pytestmark = pytest.mark.xdist_group("reference")
 
 COMMAND_LINE = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
-COMMANDS = typer.main.get_command(cli.app)
+COMMANDS = {
+    " ".join(path): command
+    for name, entry in typer.main.get_command(cli.app).commands.items()
+    for path, command in (
+        [((name, inner), found) for inner, found in getattr(entry, "commands", {}).items()] or [((name,), entry)]
+    )
+}
+"""Every command, those of a group by both names."""
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +73,16 @@ def inherited_data(path: str) -> set[str]:
     return {name for kind in CLASSES[path].__mro__ for name in vars(kind).get("__annotations__", {})}
 
 
-@pytest.mark.parametrize("name", [*COMMANDS.commands])
+@pytest.mark.parametrize("name", [*COMMANDS])
 def test_the_command_line_page_says_what_help_says(name: str) -> None:
-    command, section = COMMANDS.commands[name], section_of(name)
+    command, section = COMMANDS[name], section_of(name)
     assert command.help.split("\n\n")[0].replace("\n", " ") in section
-    for item in command.params:
+    shown = [item for item in command.params if not getattr(item, "hidden", False)]
+    for item in shown:
         if item.name != "help":
             said = item.opts[-1] if item.param_type_name == "option" else item.metavar
             assert re.search(rf"\| `{said}\b.*\| {re.escape(item.help)} \|", section), said
-    assert options(section) == {option for item in command.params for option in item.opts if option.startswith("--")}
+    assert options(section) == {option for item in shown for option in item.opts if option.startswith("--")}
 
 
 def test_the_command_line_page_has_the_options_of_nexmark(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,9 @@ from penstock.benchmarks.nexmark.queries import load
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.engine.embedded import EmbeddedJob
-from penstock.job import Job, RunOptions, embed
+from penstock.job import Job, embed
 from penstock.model.config import LoopOptions
+from penstock.run_options import RunOptions
 from tests.benchmarks.data_sets import DATA_SETS
 from tests.benchmarks.oracle import expected
 

@@ -14,10 +14,11 @@ from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.parquet import ParquetSource
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.worker import Done, Ran
-from penstock.job import Job, RunOptions, embed
+from penstock.job import Job, embed
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import NOTHING, Read, Reader, Source
 from penstock.readers import read
+from penstock.run_options import RunOptions
 from penstock.stream import Stream
 from tests.benchmarks.data_sets import DELAY_MS
 from tests.benchmarks.oracle import INPUTS, QUERIES, ReadSoFar, assert_same_rows, expected

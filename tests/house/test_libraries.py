@@ -13,16 +13,17 @@ ALLOWED = {
     "ray": ("engine/task_manager.py", "engine/head.py", "engine/cluster.py"),
     "confluent_kafka": ("engine/connectors/kafka", "replay/"),
     "pyspark": ("replay/",),
-    "duckdb": ("benchmarks/peers/", "penstock/doctor.py"),
+    "duckdb": ("benchmarks/peers/", "penstock/doctor.py", "penstock/state_sql.py"),
     "polars": ("benchmarks/peers/", "engine/operators/functions/batch_function.py"),
     "pandas": ("engine/operators/functions/batch_function.py",),
     "datafusion": ("benchmarks/peers/",),
+    "prometheus_client": ("penstock/prometheus.py", "penstock/prometheus_text.py", "penstock/metrics_server.py"),
     "datasketches": ("engine/accumulators/",),
     "psutil": ("penstock/", "engine/", "benchmarks/"),
     "rich": ("penstock/", "benchmarks/"),
     "typer": ("penstock/",),
     "msgspec": (
-        "state/image.py", "state/checkpoint_manifest.py", "engine/connectors/", "engine/source_positions.py", "engine/source_head.py", "penstock/",
+        "state/image.py", "state/checkpoint_manifest.py", "engine/connectors/", "engine/source_positions.py", "engine/source_head.py", "engine/paging/bucket_pages.py", "penstock/",
     ),
 }  # fmt: skip
 FORBIDDEN_BELOW_THE_SHELLS = ("pickle", "cloudpickle", "random")

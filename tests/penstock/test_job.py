@@ -17,7 +17,8 @@ import penstock as ps
 from penstock import col
 from penstock.engine.ledger import check_ledger
 from penstock.engine.metrics import JobMetrics
-from penstock.job import Captured, Handle, Job, RunOptions, launching
+from penstock.job import Captured, Handle, Job, launching
+from penstock.run_options import RunOptions
 from tests.penstock.front_door import (
     ORDERS,
     SCHEMA,
@@ -314,7 +315,7 @@ def test_two_instances_share_the_work() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"batchrows": 5}, "unknown option 'batchrows'; valid options are batch_rows, channel_bytes, directory"),
+        ({"batchrows": 5}, "unknown option 'batchrows'; valid options are batch_rows, channel_bytes, checkpoint_dir"),
         ({"batch_rows": 0}, "batch_rows must be a whole number of at least 1, not 0"),
         ({"channel_bytes": -5}, "channel_bytes must be a whole number of at least 1, not -5"),
         ({"linger_ms": -1}, "linger_ms must be a whole number of at least 0, not -1"),

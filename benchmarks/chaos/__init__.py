@@ -1,0 +1,1 @@
+"""Thousands of real crashes: ``make chaos`` and the chaos tests."""

@@ -1,0 +1,43 @@
+"""What a job says of its checkpoints: a part of `JobMetrics`, read from its `CheckpointSession`."""
+
+from dataclasses import dataclass
+
+from penstock.engine.checkpoint_session import CheckpointSession
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMetrics:
+    """Checkpoints since the process began; None: there was none of the kind yet.
+
+    ``last_epoch`` is the last one that all sinks committed. ``last_duration_ns`` is the time from its barriers to its
+    manifest, of the last one published, and its bytes are those uploaded and those that were there already.
+    ``last_abort`` says why one was given up. ``restarts``: how often the job began again after a failure.
+    """
+
+    begun: int = 0
+    committed: int = 0
+    aborted: int = 0
+    restarts: int = 0
+    last_epoch: int | None = None
+    last_duration_ns: int | None = None
+    last_uploaded_bytes: int | None = None
+    last_reused_bytes: int | None = None
+    last_abort: str | None = None
+
+
+def read_checkpoints(session: CheckpointSession, restarts: int) -> CheckpointMetrics:
+    """Read the counters of a session; from any thread."""
+    counts = session.statistics()
+    durations = session.durations_ns
+    traffic = session.traffic if durations else None
+    return CheckpointMetrics(
+        begun=counts.begun,
+        committed=counts.committed,
+        aborted=counts.aborted,
+        restarts=restarts,
+        last_epoch=counts.committed_epoch,
+        last_duration_ns=durations[-1] if durations else None,
+        last_uploaded_bytes=None if traffic is None else traffic.uploaded_bytes,
+        last_reused_bytes=None if traffic is None else traffic.reused_bytes,
+        last_abort=counts.last_abort,
+    )

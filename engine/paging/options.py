@@ -1,0 +1,44 @@
+"""How much memory paged operators take, and what of it is for what. Handed to `bucket_store` and `paged_operator`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PagingOptions:
+    """How much an operator instance keeps in memory.
+
+    ``budget_bytes`` bounds state, waiting rows and the page store's memory together (None: everything stays in memory).
+    ``bucket_bytes``: a bucket that is alone is cut when it grows beyond, and none that has less than
+    ``least_bucket_bytes``. ``row_bytes`` is how many bytes of rows may wait before they are worked off (None: a quarter
+    of the budget), ``patience_ns`` how long they wait at most for others to share a look at their bucket.
+    """
+
+    budget_bytes: int | None = None
+    bucket_bytes: int = 32 << 20
+    least_bucket_bytes: int = 1 << 18
+    row_bytes: int | None = None
+    patience_ns: int = 1_000_000_000
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes of rows may wait before they are worked off."""
+        if self.row_bytes is not None:
+            return self.row_bytes
+        return 64 << 20 if self.budget_bytes is None else max(self.budget_bytes // 4, 1 << 16)
+
+    @property
+    def page_memory_bytes(self) -> int:
+        """What the page store gets of the budget."""
+        return 32 << 20 if self.budget_bytes is None else min(64 << 20, max(1 << 20, self.budget_bytes // 4))
+
+    @property
+    def held_bytes(self) -> int | None:
+        """What is left for buckets, besides rows that wait."""
+        return None if self.budget_bytes is None else self.budget_bytes - self.page_memory_bytes
+
+    def largest_bytes(self, buckets: int) -> int:
+        """Return how large a bucket may grow when there are so many."""
+        if self.held_bytes is None:
+            return self.bucket_bytes
+        share = 2 if buckets == 1 else 3
+        return max(min(self.held_bytes // share, self.bucket_bytes), self.least_bucket_bytes)

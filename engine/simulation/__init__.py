@@ -1,0 +1,1 @@
+"""The parts of the simulated executor: dice, transport, faults, recorded sources, sinks on a simulated disk."""

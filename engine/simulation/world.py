@@ -1,0 +1,88 @@
+"""Everything around a simulated job that outlives its processes: time, dice, disks, fate and history of one seed."""
+
+from dataclasses import dataclass, field
+
+from penstock.engine.build import StateFactory
+from penstock.engine.clock import ManualClock
+from penstock.engine.simulation.background import SimulatedBackground
+from penstock.engine.simulation.dice import Dice
+from penstock.engine.simulation.faults import Fate, Faults
+from penstock.engine.simulation.history import History
+from penstock.engine.simulation.watermarks import Watermarks
+from penstock.model.errors import BugError
+from penstock.state.checkpoint import CheckpointRepository
+from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
+
+LONGEST_TURN_NS = 200_000
+"""How long a turn takes at most."""
+
+
+class StuckError(BugError):
+    """A simulated run does not come to its end."""
+
+
+@dataclass
+class World:
+    """One seed's world. ``turns`` is about how many an undisturbed run takes, ``most_turns`` when a run is given up."""
+
+    seed: int
+    faults: Faults
+    state: StateFactory
+    turns: int
+    most_turns: int
+    clock: ManualClock = field(default_factory=ManualClock)
+    turned: int = 0
+
+    def __post_init__(self) -> None:
+        self.dice = Dice(self.seed)
+        self.history = History(self.clock)
+        self.checkpoints = SimulatedDisk(self.dice.fork())
+        self.outputs = SimulatedDisk(self.dice.fork())
+        self.fate = Fate(self.dice, self.history, self.faults, self.turns, self.checkpoints, self.outputs)
+        self.background = SimulatedBackground(self.clock, self.dice)
+        self.fate.on_power_loss = self._darken
+        self.watermarks = Watermarks()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin another process on the same disks."""
+        self.background = SimulatedBackground(self.clock, self.dice)
+        self.repository = CheckpointRepository(SimulatedFiles(self.checkpoints))
+        self.files = SimulatedFiles(self.outputs)
+
+    def empty_repository(self) -> None:
+        """Do as somebody who names an empty folder for the checkpoints."""
+        disk = self.checkpoints
+        for folder in disk.names("")[1]:
+            disk.remove_folder(folder)
+        disk.sync_folder("")
+
+    def turn(self) -> None:
+        """Let a little time pass, and what goes wrong go wrong.
+
+        Raises:
+            StuckError: there were too many turns.
+        """
+        self.turned += 1
+        if self.turned > self.most_turns:
+            raise StuckError(f"the job has not ended after {self.turned:,} turns")
+        self.clock.advance_ns(self.dice.below(LONGEST_TURN_NS))
+        self.fate.at_turn()
+
+    def pause(self, seconds: float) -> None:
+        """Wait outside an attempt: background work goes on, or else time passes."""
+        self.turn()
+        due_ns = self.background.due_ns()
+        until_ns = self.clock.monotonic_ns() + round(seconds * 1e9)
+        if due_ns is not None and due_ns <= until_ns:
+            self.sleep_until(due_ns)
+            self.background.proceed()
+        else:
+            self.sleep_until(until_ns)
+
+    def _darken(self) -> None:
+        self.background.lost_power = True
+
+    def sleep_until(self, time_ns: int) -> None:
+        """Let time pass."""
+        self.clock.advance_ns(max(0, time_ns - self.clock.monotonic_ns()))

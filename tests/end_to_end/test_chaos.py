@@ -1,0 +1,86 @@
+"""Real processes, killed for real: what is committed in the end is exactly that of an undisturbed run.
+
+The ids are those of reliability.md; ``make chaos`` does the same with more kills.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
+from penstock.benchmarks.chaos.fork_server import ForkServer
+from penstock.benchmarks.chaos.full_disk import full_disk
+from penstock.chaos_values import ChaosReport
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
+
+EVENTS = 500_000
+FEWER_EVENTS = 150_000
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(PIPELINE, ["20000"]) as server:
+        yield server
+
+
+def check(report: ChaosReport, kills: int) -> None:
+    assert report.failure is None, report.failure
+    assert report.kills >= kills
+    assert report.left_out == {}
+    assert report.rows > 0
+    assert (report.lost, report.duplicated) == (0, 0), report
+
+
+def test_r1_kills_at_any_moment(tmp_path: Path, server: ForkServer) -> None:
+    report = Attacker(tmp_path, server.start, EVENTS, (2, 3, 1)).moments(25, seed=1)
+    check(report, 25)
+    assert report.after_checkpoint >= 20
+
+
+def test_r2_s5_a_crash_at_every_point(tmp_path: Path, server: ForkServer) -> None:
+    report = Attacker(tmp_path, server.start, FEWER_EVENTS, (1, 2)).every_point(seed=2)
+    check(report, 30)
+    assert report.unreached == ()
+
+
+def test_r2_a_crash_at_every_point_of_the_page_store(tmp_path: Path, server: ForkServer) -> None:
+    attacker = Attacker(tmp_path, server.start, FEWER_EVENTS, (1, 2), state_bytes=SMALL_STATE)
+    report = attacker.every_point(4, "pages.")
+    check(report, 4)
+    assert report.unreached == ()
+
+
+def test_r3_crashes_before_and_while_sinks_commit(tmp_path: Path, server: ForkServer) -> None:
+    check(Attacker(tmp_path, server.start, FEWER_EVENTS, (2,)).before_commit(10, seed=3), 10)
+
+
+def test_r8_crashes_while_recovering_twice_in_a_row(tmp_path: Path, server: ForkServer) -> None:
+    check(Attacker(tmp_path, server.start, FEWER_EVENTS, (1, 2, 3)).while_recovering(3, seed=8), 9)
+
+
+def test_s1_s2_a_damaged_checkpoint_is_passed_over(tmp_path: Path, server: ForkServer) -> None:
+    report = Attacker(tmp_path, server.start, EVENTS, (1, 2)).damage(8, seed=12)
+    check(report, 10)
+    assert report.fallbacks >= 8
+
+
+@pytest.mark.parametrize("room", [0, 3_000])
+def test_s3_a_full_disk_passes(tmp_path: Path, server: ForkServer, room: int) -> None:
+    check(full_disk(tmp_path, server.start, EVENTS, room), 0)
+
+
+def test_the_command_tells_what_it_did(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "penstock", "chaos", str(PIPELINE), "--kills", "1", "--checkpoint-interval", "30ms",
+         "--parallelism", "1,2", "--seed", "5", "--", str(EVENTS)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "duplicated" in ran.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,97 @@
+"""Bugs planted on purpose: the simulator must find each within 200 seeds."""
+
+import msgspec
+import pytest
+
+from penstock.engine import source_head
+from penstock.engine.elements import START_OF_TIME_US, Barrier
+from penstock.engine.input_gate import InputGate
+from penstock.engine.snapshots import Snapshots
+from penstock.engine.transport.in_memory import Channel
+from penstock.state import simulated_files
+from tests.engine.simulated_support import simulation
+
+SEEDS = range(1, 201)
+
+
+def skip_a_barrier(patch):
+    """The gate does not wait for its last channel."""
+    align = InputGate._align
+
+    def aligned(gate, index, element):
+        if index and index == len(gate.inputs) - 1:
+            return None
+        return align(gate, index, element)
+
+    def released(gate, port):
+        last = len(gate.inputs) - 1
+        missing = [i for i, ended in enumerate(gate._ended) if not ended and i not in gate._blocked]
+        if gate._awaited is None or (missing and missing != [last or -1]):
+            return None
+        element, gate._awaited = gate._awaited, None
+        gate._blocked.clear()
+        for channel in gate._channels:
+            channel.blocked = False
+        return port, element
+
+    patch.setattr(InputGate, "_align", aligned)
+    patch.setattr(InputGate, "_release", released)
+
+
+def rows_join_those_before_the_barrier(patch):
+    """Rows behind a barrier are written to memory that is read before it."""
+    patch.setattr(Channel, "may_share", lambda channel: True)
+
+
+def a_barrier_overtakes(patch):
+    """The barrier leaves a channel before rows that wait there."""
+    put = Channel.put
+
+    def overtaking(channel, element, picks=None):
+        put(channel, element, picks)
+        if isinstance(element, Barrier):
+            channel._queue.appendleft(channel._queue.pop())
+
+    patch.setattr(Channel, "put", overtaking)
+
+
+def drop_a_dirty_part(patch):
+    """The state of the first instance of each operator is left out of every other checkpoint."""
+    entry = Snapshots._entry
+
+    def without(snapshots, epoch, cut):
+        made = entry(snapshots, epoch, cut)
+        return made if cut.instance or epoch % 2 else msgspec.structs.replace(made, files=())
+
+    patch.setattr(Snapshots, "_entry", without)
+
+
+def publish_before_the_sync(patch):
+    """Files are renamed without having been synced."""
+    patch.setattr(simulated_files._OpenFile, "sync", lambda file: None)
+
+
+def forget_what_held_the_watermark_back(patch):
+    """A source goes on from the greatest time it saw, not from its watermark."""
+    patch.setattr(
+        source_head, "merged_us", lambda known: max((item.latest_us for item in known), default=START_OF_TIME_US)
+    )
+
+
+@pytest.mark.parametrize(
+    ("plant", "pipeline"),
+    [
+        (skip_a_barrier, "counted"),
+        (rows_join_those_before_the_barrier, "tumbled"),
+        (a_barrier_overtakes, "tumbled"),
+        (drop_a_dirty_part, "counted"),
+        (publish_before_the_sync, "sessions"),
+        (forget_what_held_the_watermark_back, "tumbled"),
+    ],
+)
+def test_a_planted_bug_is_found(plant, pipeline, monkeypatch):
+    undisturbed = simulation(pipeline)
+    plant(monkeypatch)
+    found = next((seed for seed in SEEDS if undisturbed.run(seed).problem is not None), None)
+    assert found is not None
+    assert undisturbed.run(found).problem == undisturbed.run(found).problem

@@ -1,0 +1,184 @@
+"""Rows sent, steps, checkpoints, crashes, rescales and restores in any order: the output is a dictionary's (M1)."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+import penstock as ps
+from penstock import count, sum_
+from penstock.engine.checkpoint_session import CheckpointSession
+from penstock.engine.checkpointing import CheckpointCoordinator
+from penstock.engine.planner import plan
+from penstock.engine.recovering import begin_from, recover_sinks
+from penstock.engine.simulated import memory_state
+from penstock.engine.simulation.attempt import SimulatedAttempt
+from penstock.engine.simulation.faults import Faults
+from penstock.engine.simulation.outputs import standing
+from penstock.engine.simulation.staged_sink import StagedSink
+from penstock.engine.simulation.world import World
+from penstock.engine.snapshots import Snapshots
+from penstock.model.config import CheckpointOptions, LoopOptions
+from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
+from penstock.model.job_graph import SinkSpec
+from penstock.model.schema import to_arrow_schema
+
+EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "60"))
+STEPS = 50
+SCHEMA = to_arrow_schema({"key": "int64", "value": "int64"})
+LOOP = LoopOptions(batch_rows=4, channel_bytes=256, key_groups=8)
+
+
+class Growing(Source):
+    """Two partitions of rows that come while the job runs, until `ended`."""
+
+    def __init__(self):
+        self.rows = ([], [])
+        self.ended = False
+
+    @property
+    def schema(self):
+        return SCHEMA
+
+    def partitions(self, parallelism):
+        return ["0", "1"]
+
+    def open(self, partition, position):
+        return GrowingReader(self, self.rows[int(partition)], position or 0)
+
+    def restrict(self, columns, predicate):
+        return self
+
+
+class GrowingReader(Reader):
+    def __init__(self, source, rows, row):
+        self.source, self.rows, self.row = source, rows, row
+
+    def read(self, max_rows):
+        some = self.rows[self.row : self.row + max_rows]
+        self.row += len(some)
+        if some:
+            return Read(pa.RecordBatch.from_pylist(some, SCHEMA))
+        return ENDED if self.source.ended else NOTHING
+
+    def position(self):
+        return self.row
+
+
+class Machine(RuleBasedStateMachine):
+    @initialize(seed=st.integers(0, 1 << 30), parallelism=st.integers(1, 3))
+    def begin(self, seed, parallelism):
+        self.source = Growing()
+        job = ps.Job()
+        stream = ps.read(self.source, job=job).name("rows")
+        stream.key_by("key").agg(n=count(), total=sum_("value")).name("counts").collect().name("out")
+        self.job = job
+        self.world = World(seed, Faults(crash=False, disk=False), memory_state, 1_000, 1_000_000)
+        self.schema = None
+        self.parallelism = parallelism
+        self.process()
+
+    @rule(rows=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=8))
+    def send(self, rows):
+        for key, value in rows:
+            self.source.rows[(key + value) % 2].append({"key": key, "value": value})
+
+    @rule(turns=st.integers(1, 60))
+    def step(self, turns):
+        for _ in range(turns):
+            assert self.attempt.turn()
+
+    @rule()
+    def checkpoint(self):
+        self.session.request()
+
+    @rule(turns=st.integers(1, 200))
+    def complete_a_checkpoint(self, turns):
+        before = self.session.statistics().committed
+        self.session.request()
+        while self.session.statistics().committed == before and turns:
+            assert self.attempt.turn()
+            turns -= 1
+
+    @rule()
+    def crash(self):
+        self.world.checkpoints.crash()
+        self.world.outputs.crash()
+        self.process()
+
+    @rule(parallelism=st.integers(1, 4))
+    def rescale(self, parallelism):
+        self.parallelism = parallelism
+        self.crash()
+
+    @rule()
+    def restore(self):
+        """A worker is lost: the process goes on, the attempt does not."""
+        self.session.failed("a worker is lost")
+        while not self.session.halted():
+            self.session.turn()
+            self.world.pause(0.01)
+        self.begin_attempt()
+
+    def teardown(self):
+        if not hasattr(self, "source"):
+            return
+        self.source.ended = True
+        while self.attempt.turn():
+            pass
+        sent = [row for rows in self.source.rows for row in rows]
+        counts, totals = Counter(row["key"] for row in sent), Counter()
+        for row in sent:
+            totals[row["key"]] += row["value"]
+        rows = self.sink.committed()
+        found = [] if rows is None else standing(rows, self.spec).to_pylist()
+        expected = [{"key": key, "n": counts[key], "total": totals[key]} for key in sorted(counts)]
+        assert sorted(found, key=lambda row: row["key"]) == expected
+
+    def process(self):
+        self.world.restart()
+        options = CheckpointOptions(interval_ms=1_000_000, directory="disk")
+        snapshots = Snapshots(
+            self.world.repository, "machine", LOOP.key_groups, "0", self.world.clock.wall_us, Path("unused")
+        )
+        self.session = CheckpointSession(
+            CheckpointCoordinator(options), self.world.repository, snapshots, self.world.background, self.world.clock
+        )
+        self.number = 0
+        self.begin_attempt()
+
+    def begin_attempt(self):
+        graph = plan(self.job.graph, self.parallelism)
+        key, node = next((k, n) for k, n in graph.graph.operators.items() if isinstance(n.spec, SinkSpec))
+        self.spec = node.spec
+        self.sink = StagedSink("out", self.world.files)
+        self.sink.schema = self.schema
+        graph.graph.operators[key] = type(node)(
+            node.id, node.name, type(node.spec)(self.sink, node.spec.mode), node.inputs, node.outputs
+        )
+        loaded = self.world.repository.latest()
+        restored = None
+        if loaded is not None:
+            restored = begin_from(loaded, self.world.repository, graph, LOOP.key_groups, Path("unused"))
+        recover_sinks(graph, restored)
+        self.number += 1
+        self.attempt = SimulatedAttempt(
+            self.world,
+            "machine",
+            graph,
+            LOOP,
+            Path("unused"),
+            clock=self.world.clock,
+            restored=restored,
+            checkpoints=self.session,
+            attempt=self.number,
+        )
+        self.schema = self.sink.schema
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=EXAMPLES, stateful_step_count=STEPS)
