@@ -1,0 +1,1 @@
+"""State larger than memory: rates, memory and correctness under a byte budget."""
