@@ -19,21 +19,20 @@ from penstock.engine.simulation.attempt import SimulatedAttempt
 from penstock.engine.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.simulation.outputs import Difference, difference, standing
 from penstock.engine.simulation.promises import not_promised, without_sinks
-from penstock.engine.simulation.recorded import record
+from penstock.engine.simulation.recording import Recording, nothing_left, record_pipeline
 from penstock.engine.simulation.staged_sink import StagedSink
-from penstock.engine.simulation.world import World
+from penstock.engine.simulation.world import MakePaging, World
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
 from penstock.model.errors import BugError, CheckpointError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import arm
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import JobGraph, SinkSpec, SourceSpec
+from penstock.model.job_graph import SinkSpec
 from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
 from penstock.state.store import StateStore
 
-CUTS = 4
-"""Into how many partitions a source is cut that can be cut anywhere."""
+__all__ = ["Recording", "SeedResult", "Simulation", "memory_state", "record_pipeline"]
 
 _BATCHES = 32
 """Into about how many batches the rows of a run are cut, so that there are moments enough for things to go wrong."""
@@ -41,16 +40,6 @@ _BATCHES = 32
 _UNDISTURBED_TURNS = 2_000_000
 _PATIENCE = 60
 """A run that takes so many times as long as the undisturbed one is stuck."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A pipeline over recorded rows. ``left_out`` are sinks that are not compared, and why; ``notes`` what to know."""
-
-    graph: JobGraph
-    rows: int
-    left_out: Mapping[str, str]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,40 +69,6 @@ def memory_state(operator: str, instance: int, image: StoreImage) -> StateStore:
     return MemoryStore(operator, None, image)
 
 
-def record_pipeline(graph: JobGraph, rows: int) -> Recording:
-    """Read every source once, up to so many rows each; watermark delays grow so that no row is late.
-
-    Raises:
-        PlanError: no sink is left whose rows are promised.
-    """
-    left_out = not_promised(graph)
-    graph = without_sinks(graph, left_out)
-    if not graph.operators:
-        raise PlanError(f"there is nothing to compare: {'; '.join(_told(left_out))}")
-    operators = dict(graph.operators)
-    notes: list[str] = []
-    total = 0
-    for key, node in graph.operators.items():
-        if isinstance(node.spec, SourceSpec):
-            recorded, whole = record(node.spec.source, rows, CUTS)
-            total += recorded.rows
-            if not whole:
-                notes.append(f"of source {node.name!r} the first {recorded.rows:,} rows were read")
-            spec = replace(node.spec, source=recorded)
-            time = node.outputs["main"].time
-            disorder_us = 0 if time is None else recorded.disorder_us(time)
-            if disorder_us > spec.watermark_delay_us:
-                notes.append(
-                    f"source {node.name!r} has rows {disorder_us:,} us behind others; its watermark delay is raised "
-                    f"from {spec.watermark_delay_us:,} us, so that none is late"
-                )
-                spec = replace(spec, watermark_delay_us=disorder_us)
-            operators[key] = replace(node, spec=spec)
-        elif isinstance(node.spec, SinkSpec):
-            operators[key] = replace(node, spec=replace(node.spec, sink=StagedSink(f"sink-{key}")))
-    return Recording(JobGraph(operators), total, left_out, tuple(notes))
-
-
 class Simulation:
     """A recorded pipeline and what it puts out undisturbed; each `run` is one seed."""
 
@@ -124,9 +79,14 @@ class Simulation:
         parallelism: int = 2,
         faults: Faults = ALL,
         state: StateFactory = memory_state,
+        paging: MakePaging | None = None,
+        directory: Path = Path("simulated"),
         key_groups: int = 16,
     ) -> None:
         """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
+
+        State lies in the stores of ``state``, or in those that ``paging`` makes for each attempt; page stores of
+        checkpoints are opened below ``directory``, which nothing else touches.
 
         Raises:
             PlanError: no sink is left whose rows are promised.
@@ -136,6 +96,8 @@ class Simulation:
         self.faults = faults
         self._parallelism = parallelism
         self._state = state
+        self._paging = paging
+        self.directory = directory
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self._loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[int, ExecutionGraph] = {}
@@ -148,7 +110,7 @@ class Simulation:
 
     def run(self, seed: int) -> SeedResult:
         """Run under one seed, to its end, and compare."""
-        world = World(seed, self.faults, self._state, self._turns, self._turns * _PATIENCE + 20_000)
+        world = World(seed, self.faults, self._state, self._paging, self._turns, self._turns * _PATIENCE + 20_000)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[Difference, ...] = ()
@@ -193,7 +155,7 @@ class Simulation:
 
     def _undisturbed(self) -> list[str]:
         """Run without faults, keep what stands in the sinks, and return the operators that had late rows."""
-        world = World(0, NONE, self._state, self._turns, _UNDISTURBED_TURNS)
+        world = World(0, NONE, self._state, self._paging, self._turns, _UNDISTURBED_TURNS)
         life = _Life(world, self)
         problem = life.through()
         if problem is not None:
@@ -211,7 +173,7 @@ class Simulation:
         self._graph = without_sinks(self._graph, timed)
         self._plans.clear()
         if not self._graph.operators:
-            raise PlanError(f"there is nothing to compare: {'; '.join(_told(self.left_out))}")
+            raise nothing_left(self.left_out)
         self._undisturbed()
 
     def _differences(self, sinks: Mapping[str, StagedSink]) -> Iterable[Difference]:
@@ -286,7 +248,7 @@ class _Life:
             "simulated",
             graph,
             self._simulation.loop,
-            Path("simulated"),
+            self._simulation.directory,
             self._options,
             RestartOptions(first_delay_ms=1, most_delay_ms=20),
             version="simulated",
@@ -340,7 +302,3 @@ class _Life:
         made = self.sinks[name] = spec.sink.on(self._world.files)
         made.schema = None if before is None else before.schema
         return made
-
-
-def _told(left_out: Mapping[str, str]) -> list[str]:
-    return [f"sink {name!r} is left out, as {why}" for name, why in left_out.items()]

@@ -6,6 +6,7 @@ Sources are read once, sinks are never written (engine.md 1).
 import json
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def simulate(job: Job, options: SimulateOptions) -> Report:
     Raises:
         PlanError: none of its sinks can be compared.
     """
-    recording = record_pipeline(job.graph, options.rows)
+    recording = record_pipeline(job.graph, options.rows, time.sleep)
     simulation = Simulation(recording, parallelism=options.parallelism, faults=options.faults)
     crashed_at: Counter[str] = Counter()
     counts: Counter[str] = Counter()

@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(_one(json.loads(given.one))))
         return 0
     text = [
-        "# State larger than memory\n\nOne core, a process for each line; M rows/s, all rows counted. State is about ten "
-        f"times its budget; memory may be {MEMORY_OVER_BUDGET_MB} MB above it.\n"
+        "# State larger than memory\n\nOne core, a process for each line; M rows/s, all rows counted. State is about "
+        f"ten times its budget; memory may be {MEMORY_OVER_BUDGET_MB} MB above it.\n"
     ]
     if given.only != "micro":
         text += _large([given.only] if given.only else list(LARGE))

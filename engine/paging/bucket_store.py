@@ -163,8 +163,9 @@ class BucketStores(StateStore):
 
     def is_too_large(self, bucket: Bucket) -> bool:
         """Return whether a bucket in memory is to be cut: it is large, and its parts would be smaller."""
-        largest_bytes = max(self.options.largest_bytes(len(self.buckets)), 2 * self._empty_bytes)
-        return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
+        largest_bytes, empty_bytes = self.options.largest_bytes(len(self.buckets)), self._empty_bytes
+        kept_bytes = max(largest_bytes - empty_bytes, self.options.least_bucket_bytes)
+        return bucket.bytes - empty_bytes > kept_bytes and bucket.span.high - bucket.span.low > 1
 
     def split(self, bucket: Bucket) -> None:
         """Cut a bucket in memory, which has nothing pending, into several."""

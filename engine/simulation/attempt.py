@@ -71,6 +71,7 @@ class SimulatedAttempt:
             async_calls=CallsAtOnce,
             restored=restored,
             channel=self._channel,
+            paging=None if world.paging is None else world.paging(),
         )
         if restored is not None:
             restored.close()

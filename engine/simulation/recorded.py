@@ -1,6 +1,5 @@
 """A source's rows, read once then replayed from memory, as often and from wherever a restart wants (engine.md 1)."""
 
-import time as machine_time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -97,12 +96,11 @@ class _RecordedReader(Reader):
         return self._row
 
 
-def record(
-    source: Source, rows: int, partitions: int, sleep: Callable[[float], None] = machine_time.sleep
-) -> tuple[RecordedSource, bool]:
+def record(source: Source, rows: int, partitions: int, sleep: Callable[[float], None]) -> tuple[RecordedSource, bool]:
     """Read a source once, up to so many rows, in turn from its partitions; also return whether that was all of it.
 
-    ``partitions`` is what a source that can be cut anywhere is cut into. Records that cannot be decoded are left out.
+    ``sleep`` waits seconds for a source that has nothing now. ``partitions`` is what a source that can be cut anywhere
+    is cut into. Records that cannot be decoded are left out.
     """
     names = list(source.partitions(partitions))
     readers = {name: source.open(name, None) for name in names}

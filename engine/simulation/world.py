@@ -1,9 +1,11 @@
 """Everything around a simulated job that outlives its processes: time, dice, disks, fate and history of one seed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.engine.build import StateFactory
 from penstock.engine.clock import ManualClock
+from penstock.engine.paging.paging import Paging
 from penstock.engine.simulation.background import SimulatedBackground
 from penstock.engine.simulation.dice import Dice
 from penstock.engine.simulation.faults import Fate, Faults
@@ -12,6 +14,9 @@ from penstock.engine.simulation.watermarks import Watermarks
 from penstock.model.errors import BugError
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
+
+MakePaging = Callable[[], Paging]
+"""Makes what pages the state of one attempt."""
 
 LONGEST_TURN_NS = 200_000
 """How long a turn takes at most."""
@@ -28,6 +33,7 @@ class World:
     seed: int
     faults: Faults
     state: StateFactory
+    paging: MakePaging | None
     turns: int
     most_turns: int
     clock: ManualClock = field(default_factory=ManualClock)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from penstock.engine import source_head
+from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.elements import START_OF_TIME_US, Barrier
 from penstock.engine.input_gate import InputGate
 from penstock.engine.snapshots import Snapshots
@@ -78,6 +79,18 @@ def forget_what_held_the_watermark_back(patch):
     )
 
 
+def forget_the_last_epoch(patch):
+    """Instances of a new attempt that end before its first barrier count epochs from one again."""
+    started = CheckpointSession.started
+
+    def forgetful(session, build, attempt, restored):
+        started(session, build, attempt, restored)
+        for instance in build.instances:
+            instance.delivered = 0
+
+    patch.setattr(CheckpointSession, "started", forgetful)
+
+
 @pytest.mark.parametrize(
     ("plant", "pipeline"),
     [
@@ -87,6 +100,7 @@ def forget_what_held_the_watermark_back(patch):
         (drop_a_dirty_part, "counted"),
         (publish_before_the_sync, "sessions"),
         (forget_what_held_the_watermark_back, "tumbled"),
+        (forget_the_last_epoch, "sessions"),
     ],
 )
 def test_a_planted_bug_is_found(plant, pipeline, monkeypatch):

@@ -77,7 +77,7 @@ class Machine(RuleBasedStateMachine):
         stream = ps.read(self.source, job=job).name("rows")
         stream.key_by("key").agg(n=count(), total=sum_("value")).name("counts").collect().name("out")
         self.job = job
-        self.world = World(seed, Faults(crash=False, disk=False), memory_state, 1_000, 1_000_000)
+        self.world = World(seed, Faults(crash=False, disk=False), memory_state, None, 1_000, 1_000_000)
         self.schema = None
         self.parallelism = parallelism
         self.process()

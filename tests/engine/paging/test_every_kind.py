@@ -1,0 +1,98 @@
+"""Every kind of keyed operator gives over buckets what it gives in memory, whatever is evicted, frozen or restarted."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.engine.clock import ManualClock
+from penstock.model.schema import StreamSchema
+from tests.engine.paging.driving import TINY, Paged, Plain, Results, do, finish, steps_of
+from tests.engine.paging.kinds import KINDS, Kind, batch_of, changes_of, rows_of
+
+SEEDS = 3
+
+
+def batches(rng: random.Random, schema: StreamSchema) -> Iterator[pa.RecordBatch]:
+    rows = changes_of(rng, 250) if schema.changelog else [(row, 1) for row in rows_of(rng, 250)]
+    while rows:
+        size = rng.choice([1, 5, 40])
+        some, rows = rows[:size], rows[size:]
+        weights = [weight for _, weight in some] if schema.changelog else None
+        yield batch_of([row for row, _ in some], weights)
+
+
+def same(found: Results, expected: Results, kind: Kind) -> None:
+    """Compare what is left once all is applied."""
+    assert kind.shown(left(found.rows)) == kind.shown(left(expected.rows))
+    assert found.late == expected.late
+    assert found.counters.late == expected.counters.late
+    assert found.counters.rows_in == expected.counters.rows_in
+    assert found.early == 0 or expected.early
+
+
+def left(rows: Counter[Any]) -> Counter[Any]:
+    assert all(count >= 0 for count in rows.values())
+    return +rows
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("name", KINDS)
+def test_equals_the_plain_operator(name: str, seed: int, tmp_path: Path) -> None:
+    kind, rng = KINDS[name], random.Random(seed)
+    steps = steps_of(rng, kind, batches)
+    clocks = ManualClock(), ManualClock()
+    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], tmp_path, TINY)
+    operator = paged.operators[0]
+    buckets, loads = 1, 0
+    for step in steps:
+        for clock, job in zip(clocks, (plain, paged), strict=True):
+            if step[0] == "pass":
+                clock.advance_us(step[1])
+            do(job, step)
+        paged.check_budget()
+        if rng.random() < 0.05:
+            paged.barrier()
+        elif rng.random() < 0.2:
+            rng.choice([paged.upload, paged.give_up])()
+        if rng.random() < 0.02:
+            operator.context.state.set_budget(rng.choice([None, TINY.budget_bytes, 1 << 20]))
+        buckets = max(buckets, len(operator._stores.buckets))
+        loads += any(not bucket.is_resident for bucket in operator._stores.buckets)
+    same(finish(paged, clocks[1]), finish(plain, clocks[0]), kind)
+    assert buckets > 1 and loads
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("name", KINDS)
+def test_goes_on_from_a_checkpoint_at_another_parallelism(name: str, seed: int, tmp_path: Path) -> None:
+    kind, rng = KINDS[name], random.Random(seed)
+    steps = steps_of(rng, kind, batches)
+    clocks = ManualClock(), ManualClock()
+    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], tmp_path, TINY)
+    at = cut_at = 0
+    restarts = 4
+    moved: list[int] = []
+    while at < len(steps):
+        if steps[at][0] == "pass":
+            clocks[1].advance_us(steps[at][1])
+        do(paged, steps[at])
+        at += 1
+        if restarts and rng.random() < 0.08:
+            if cut_at and paged.uploaded:
+                paged.restart(rng.randint(1, 3))
+                at, restarts = cut_at, restarts - 1
+            paged.barrier()
+            cut_at = at
+        elif rng.random() < 0.3:
+            paged.upload()
+        moved.append(len(paged.instances))
+    for step in steps:
+        if step[0] == "pass":
+            clocks[0].advance_us(step[1])
+        do(plain, step)
+    same(finish(paged, clocks[1]), finish(plain, clocks[0]), kind)
