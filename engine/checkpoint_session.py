@@ -204,7 +204,6 @@ class CheckpointSession:
         failpoint("checkpoint.before_upload")
 
         def work() -> Manifest:
-            failpoint("checkpoint.uploading")
             manifest = self._snapshots.upload(epoch, cuts, receipts)
             failpoint("checkpoint.uploaded")
             return manifest

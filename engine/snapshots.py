@@ -11,6 +11,7 @@ from penstock.engine.cuts import InstanceCut, OperatorCut
 from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.part_files import encode_part
 from penstock.engine.restored import STATE_FILE
+from penstock.model.failpoints import failpoint
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest, SinkEntry, SourceEntry, pack_notes
 
@@ -48,6 +49,7 @@ class Snapshots:
             RetryableError: the storage failed.
         """
         try:
+            failpoint("checkpoint.uploading")
             return self._upload(epoch, cuts, receipts)
         finally:
             for cut in cuts:

@@ -31,7 +31,7 @@ class Bucket:
     """State of the keys in ``span``. ``dirty``: used since it was last stored. ``stored``: pages hold what it was then.
 
     While it is ``frozen`` another thread reads it for a checkpoint, and nobody may change it. ``paged_bytes`` is the
-    size of what is stored, ``needed_bytes`` what it last took in memory.
+    size of what is stored, ``needed_bytes`` what it last took in memory. Up to ``whole_bytes`` cutting it is of no use.
     """
 
     span: Span
@@ -42,6 +42,7 @@ class Bucket:
     used: int = 0
     paged_bytes: int = 0
     needed_bytes: int = 0
+    whole_bytes: int = 0
     watermark_us: int = START_OF_TIME_US
     paged_due_us: int | None = None
     paged_timer_ns: int | None = None

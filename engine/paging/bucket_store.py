@@ -46,7 +46,6 @@ class BucketStores(StateStore):
         self._pages: PageStore | None = None
         self._resident: dict[int, Bucket] = {}
         self._page_memory_bytes = 0
-        self._empty_bytes = 0
         self._thawed = threading.Condition()
         self._writing = threading.Lock()
         self._closed = False
@@ -162,16 +161,16 @@ class BucketStores(StateStore):
         bucket.stored, bucket.dirty = True, False
 
     def is_too_large(self, bucket: Bucket) -> bool:
-        """Return whether a bucket in memory is to be cut: it is large, and its parts would be smaller."""
-        largest_bytes, empty_bytes = self.options.largest_bytes(len(self.buckets)), self._empty_bytes
-        kept_bytes = max(largest_bytes - empty_bytes, self.options.least_bucket_bytes)
-        return bucket.bytes - empty_bytes > kept_bytes and bucket.span.high - bucket.span.low > 1
+        """Return whether a bucket in memory is to be cut."""
+        largest_bytes = max(self.options.largest_bytes(len(self.buckets)), bucket.whole_bytes)
+        return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
 
     def split(self, bucket: Bucket) -> None:
         """Cut a bucket in memory, which has nothing pending, into several."""
         held = bucket.held
         assert held is not None and not bucket.frozen
-        spans = bucket.span.cut(min(64, max(2, -(-2 * bucket.bytes // self.options.largest_bytes(2)))))
+        before_bytes = bucket.bytes
+        spans = bucket.span.cut(min(64, max(2, -(-2 * before_bytes // self.options.largest_bytes(2)))))
         part, notes = part_of(held.store), bucket.notes()
         self._release(bucket, held)
         if bucket.stored:
@@ -181,6 +180,9 @@ class BucketStores(StateStore):
             piece = Bucket(span, dirty=True, used=bucket.used)
             self._hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
             self.buckets.append(piece)
+            if piece.bytes > before_bytes * 3 // 4:
+                # Most of it is one key's, or what every bucket takes.
+                piece.whole_bytes = 2 * piece.bytes
             # A piece that has no room goes at once, so that all of them together never need it. Others may have
             # something pending, so it is not for them to go here.
             if self.options.held_bytes is not None and self.held_bytes() > self.options.held_bytes:
@@ -271,8 +273,6 @@ class BucketStores(StateStore):
         for item in notes:
             bucket.watermark_us = max(bucket.watermark_us, int(item.get(SWEPT, START_OF_TIME_US) or 0))
         bucket.held = Held(operator, store)
-        if not image.names():
-            self._empty_bytes = store.bytes_used()
         self._resident[id(bucket)] = bucket
 
     def _release(self, bucket: Bucket, held: Held) -> None:

@@ -76,8 +76,11 @@ class PagedOperator(Operator):
             yield from self._fit(bucket)
             return
         self._enqueue(port, batch)
-        if stores.direct() or (self._is_full() and not stores.frozen()):
+        if stores.frozen():
+            return
+        if stores.direct() or self._is_full():
             yield from self._sweep()
+        yield from self._make_room(0)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Pass the time on to every bucket that it says something to, or let it wait behind the rows."""

@@ -33,18 +33,26 @@ from tests.engine.restarts import locate_by
 from tests.engine.support import Rejected
 
 KEY_GROUPS = 16
-TINY = PagingOptions(budget_bytes=(1 << 20) + 40_000, least_bucket_bytes=1, bucket_bytes=30_000, row_bytes=6_000)
-"""What forces operators of a few hundred rows to cut, evict and sweep."""
+
+
+def tiny(kind: Kind) -> PagingOptions:
+    """Return what forces an operator to cut, evict and sweep for a few hundred rows: little more than it takes empty."""
+    operator = kind.make()
+    operator.open(context_of(ManualClock(), RowCounters(), kind))
+    empty_bytes = max(operator.context.state.bytes_used(), 2_000)
+    return PagingOptions((1 << 20) + 2 * empty_bytes, empty_bytes * 5 // 4, empty_bytes * 9 // 8, row_bytes=6_000)
 
 
 class SimulatedPages(SimulatedPageStore):
     """A store on a simulated disk whose snapshots are files of the machine, as those of RocksDB are."""
 
     def snapshot(self, directory: Path) -> list[str]:
-        names = super().snapshot(directory)
+        inside = directory.relative_to("/")
+        names = super().snapshot(inside)
         directory.mkdir(parents=True)
         for name in names:
-            (directory / name).write_bytes(self._files.read(f"{directory.as_posix()}/{name}"))
+            (directory / name).write_bytes(self._files.read(f"{inside.as_posix()}/{name}"))
+            self._files.delete(f"{inside.as_posix()}/{name}")
         return names
 
 
@@ -170,10 +178,10 @@ class Plain:
 class Paged:
     """The operator over buckets, in as many instances as `restart` says; rows go to them by their key."""
 
-    def __init__(self, kind: Kind, clock: ManualClock, directory: Path, options: PagingOptions = TINY) -> None:
+    def __init__(self, kind: Kind, clock: ManualClock, directory: Path) -> None:
         self.results = Results()
         self.shelves = Shelves()
-        self.options = options
+        self.options = tiny(kind)
         self._kind = kind
         self._clock = clock
         self._directory = directory

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.engine.clock import ManualClock
 from penstock.model.schema import StreamSchema
-from tests.engine.paging.driving import TINY, Paged, Plain, Results, do, finish, steps_of
+from tests.engine.paging.driving import Paged, Plain, Results, do, finish, steps_of
 from tests.engine.paging.kinds import KINDS, Kind, batch_of, changes_of, rows_of
 
 SEEDS = 3
@@ -46,7 +46,7 @@ def test_equals_the_plain_operator(name: str, seed: int, tmp_path: Path) -> None
     kind, rng = KINDS[name], random.Random(seed)
     steps = steps_of(rng, kind, batches)
     clocks = ManualClock(), ManualClock()
-    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], tmp_path, TINY)
+    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], tmp_path)
     operator = paged.operators[0]
     buckets, loads = 1, 0
     for step in steps:
@@ -60,7 +60,7 @@ def test_equals_the_plain_operator(name: str, seed: int, tmp_path: Path) -> None
         elif rng.random() < 0.2:
             rng.choice([paged.upload, paged.give_up])()
         if rng.random() < 0.02:
-            operator.context.state.set_budget(rng.choice([None, TINY.budget_bytes, 1 << 20]))
+            operator.context.state.set_budget(rng.choice([None, paged.options.budget_bytes, 1 << 20]))
         buckets = max(buckets, len(operator._stores.buckets))
         loads += any(not bucket.is_resident for bucket in operator._stores.buckets)
     same(finish(paged, clocks[1]), finish(plain, clocks[0]), kind)
@@ -73,7 +73,7 @@ def test_goes_on_from_a_checkpoint_at_another_parallelism(name: str, seed: int, 
     kind, rng = KINDS[name], random.Random(seed)
     steps = steps_of(rng, kind, batches)
     clocks = ManualClock(), ManualClock()
-    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], tmp_path, TINY)
+    plain, paged = Plain(kind, clocks[0]), Paged(kind, clocks[1], tmp_path)
     at = cut_at = 0
     restarts = 4
     moved: list[int] = []
