@@ -86,6 +86,10 @@ class Instance:
         self._last_barrier |= last
         failpoint("instance.barrier.injected")
 
+    def has_barrier(self) -> bool:
+        """Return whether a source is to send a barrier."""
+        return bool(self._barriers)
+
     def activity(self, now_ns: int) -> Activity:
         """Say what the instance would do with the core now: CORE_WAIT means it can step.
 

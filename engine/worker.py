@@ -151,11 +151,16 @@ class Worker:
         return None
 
     def _aside(self, now_ns: int) -> set[int]:
-        """Return the runnable instances that let others go first; none if no other can run."""
+        """Return the runnable instances that let others go first; none if no other can run.
+
+        Sources do while somebody has a full batch to work off: what was just read is still near the core.
+        """
         runnable = [item for item in self._ready if item.accounting.activity is Activity.CORE_WAIT]
         if len(runnable) < 2:
             return set()
         aside = {id(item) for item in runnable if item.steps_aside(now_ns)}
+        if any(item.gate is not None and id(item) not in aside for item in runnable):
+            aside |= {id(item) for item in runnable if item.gate is None and not item.has_barrier()}
         return aside if len(aside) < len(runnable) else set()
 
     def _wire(self, instance: Instance) -> None:

@@ -32,11 +32,20 @@ class SharedRows:
         return self.written - self.taken
 
     def room_for(self, batch: Batch) -> DealtRows:
-        """Return where the rows of a batch, or some of them, are written before `added` is called."""
-        if not self._dealt or not self._dealt[-1].fits(batch):
-            room_rows = max(2 * self.batch_rows, batch.rows.num_rows)
-            self._dealt.append(DealtRows(batch, self._memory, room_rows))
-        return self._dealt[-1]
+        """Return where the rows of a batch, or some of them, are written before `added` is called.
+
+        What waits moves along when its memory is full, so that batches are not cut where memory ends.
+        """
+        last = self._dealt[-1] if self._dealt else None
+        goes = last is not None and last.goes_with(batch)
+        if last is not None and goes and last.has_room(batch.rows.num_rows):
+            return last
+        opened = DealtRows(batch, self._memory, max(2 * self.batch_rows, batch.rows.num_rows + self.batch_rows))
+        if last is not None and goes and last.rows <= self.batch_rows:
+            last.move_to(opened)
+            self._dealt.pop()
+        self._dealt.append(opened)
+        return opened
 
     def added(self, channel: "Channel", rows: int) -> None:
         """A channel's producer has written so many rows, possibly none."""
