@@ -26,6 +26,7 @@ from penstock.engine.operators.contract import (
 )
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.paging.paging import Paging
+from penstock.engine.planner import key_places
 from penstock.engine.restored import OperatorStart, Restored
 from penstock.engine.source_head import SourceAlignment, SourceHead
 from penstock.engine.source_positions import restored_partitions
@@ -36,7 +37,7 @@ from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
+from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode, SourceSpec
 from penstock.model.key_groups import assign
 from penstock.state.image import StoreImage
 from penstock.state.store import Locate, StateStore
@@ -241,6 +242,13 @@ class _Builder:
         edges = self._graph.incoming(node.id)
         return bool(edges) and all(edge.keys for edge in edges)
 
+    def _placed_by(self, node: OperatorNode) -> tuple[int, ...] | None:
+        """Return by which of its keys an aggregate's rows lie; None: by all."""
+        if not isinstance(node.spec, AggregateSpec):
+            return None
+        placing = self._graph.incoming(node.id)[0].keys
+        return key_places(node.spec, placing) if len(placing) < len(node.spec.keys) else None
+
     def _locate(self, node: OperatorNode) -> tuple[Locate, ...]:
         """Return, for each input of a keyed operator, where the keys of its rows lie."""
         if not self._is_keyed(node):
@@ -286,6 +294,7 @@ class _Builder:
                 async_calls=self._async_calls,
                 restored=start.notes,
                 locate=self._locate(node),
+                placed_by=self._placed_by(node),
             )
         )
         self._build.stores.setdefault(node.id, []).append(operator.context.state)

@@ -223,6 +223,12 @@ def _shown_keys(spec: Keyed) -> Keys | None:
     return _names(tuple(key for _, key in spec.keys)) or None
 
 
+def key_places(spec: Keyed, placing: tuple[Expr, ...]) -> tuple[int, ...]:
+    """Return which of a keyed operator's keys these are, by their places."""
+    # Comparing expressions makes an expression.
+    return tuple(place for item in placing for place, (_, key) in enumerate(spec.keys) if key is item)
+
+
 def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:
     chained_to = {edge.consumer: edge.producer for edge in edges if edge.chained}
     members: dict[OperatorId, list[OperatorId]] = {}

@@ -35,6 +35,7 @@ class TableForm(msgspec.Struct, frozen=True):
     prefixed: bool = False
     beside: int = 0
     follows: str | None = None
+    placed_by: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def dumped_schema(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
         if isinstance(column, Fixed) and column.refers is not None:
             index = schema.get_field_index(name)
             schema = schema.set(index, referring(schema.field(index), column.refers, column.base))
-    form = TableForm(len(spec.key_types), spec.prefixed, spec.beside, spec.follows)
+    form = TableForm(len(spec.key_types), spec.prefixed, spec.beside, spec.follows, spec.placed_by)
     return schema.with_metadata({_KIND: msgspec.json.encode(form)})
 
 
@@ -180,8 +181,8 @@ def positions_of(hashes: NDArray[np.uint64]) -> Positions:
 
 
 def _keys(form: TableForm, rows: pa.RecordBatch) -> NDArray[np.uint64]:
-    first = 1 + form.prefixed + form.beside
-    columns = rows.columns[first : 1 + form.prefixed + form.keys]
+    places = range(form.beside, form.keys) if form.placed_by is None else form.placed_by
+    columns = [rows.column(1 + form.prefixed + place) for place in places]
     return KeyCodec([column.type for column in columns]).hash(columns, rows.num_rows)
 
 

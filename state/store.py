@@ -80,8 +80,9 @@ class TableSpec:
     ``prefixed`` tables take one int64 before the key and can list and drop slots by it, in order.
 
     When state is split by key group a row goes where its key belongs, without the first ``beside`` key columns, which
-    are none of the operator's; or where the row belongs that the column ``follows`` refers to. A table that is not
-    ``lasting`` holds nothing from one call of its operator to the next.
+    are none of the operator's, or by those key columns alone that ``placed_by`` numbers; or where the row belongs that
+    the column ``follows`` refers to. A table that is not ``lasting`` holds nothing from one call of its operator to
+    the next.
     """
 
     name: str
@@ -91,6 +92,7 @@ class TableSpec:
     beside: int = 0
     follows: str | None = None
     lasting: bool = True
+    placed_by: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

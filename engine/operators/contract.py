@@ -109,6 +109,7 @@ class OperatorContext:
     After a restart the state holds what was kept, and ``restored`` the notes of every instance (or bucket of one) that
     it came from: one in most cases, more or fewer after a change of parallelism. ``locate[port]`` returns where the
     keys of an input's rows lie (none: the operator has no key); it is given to logs of input rows.
+    ``placed_by`` numbers the keys by which rows and state lie, if these are not all of the operator's.
     """
 
     name: str
@@ -125,6 +126,11 @@ class OperatorContext:
     async_calls: MakeCalls = IoThread
     restored: Sequence[Notes] = ()
     locate: Sequence[Locate] = ()
+    placed_by: tuple[int, ...] | None = None
+
+    def placed(self, leading: int = 0) -> tuple[int, ...] | None:
+        """Return `TableSpec.placed_by` of a table whose key is the operator's, behind so many leading columns."""
+        return None if self.placed_by is None else tuple(leading + place for place in self.placed_by)
 
     def locate_port(self, port: int) -> Locate | None:
         """Return ``locate[port]``, None for an operator without key."""

@@ -25,6 +25,7 @@ class KeyLookup:
         self._entry_of_row = np.empty(0, np.int64)
         self._rows = np.empty(0, np.int64)
         self._pause = 0
+        self._failures = 0
 
     def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
         """Find the slot of every row's key, creating the absent ones; see `KeyedTable.upsert`.
@@ -44,8 +45,11 @@ class KeyLookup:
         prefixes = NO_INTEGERS if prefix is None else read_only(prefix)
         listed = first_rows(keys.arrays(), prefixes, self._recent, entry_of_row, rows)
         if listed > _WORTH_IT * count:
-            self._pause = _BATCHES_WITHOUT
+            # One instance of several may have few repeats for a moment only.
+            self._pause = min(_BATCHES_WITHOUT, (1 << self._failures) - 1)
+            self._failures = min(self._failures + 1, 5)
             return self._table.upsert(keys, prefix)
+        self._failures = 0
         rows = rows[:listed]
         located = self._table.upsert(keys.take(rows), None if prefix is None else prefix[rows])
         return Located(located.slots.take(entry_of_row), located.fresh)

@@ -30,7 +30,7 @@ class BucketSource:
 class Bucket:
     """State of the keys in ``span``. ``dirty``: used since it was last stored. ``stored``: pages hold what it was then.
 
-    While it is ``frozen`` another thread reads it for a checkpoint, and nobody may change it. ``paged_bytes`` is the
+    ``paged_bytes`` is the
     size of what is stored, ``needed_bytes`` what it last took in memory. Up to ``whole_bytes`` cutting it is of no use.
     """
 
@@ -38,7 +38,6 @@ class Bucket:
     held: "Held | None" = None
     stored: bool = False
     dirty: bool = False
-    frozen: bool = False
     used: int = 0
     paged_bytes: int = 0
     needed_bytes: int = 0

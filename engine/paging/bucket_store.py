@@ -46,6 +46,7 @@ class BucketStores(StateStore):
         self._pages: PageStore | None = None
         self._resident: dict[int, Bucket] = {}
         self._page_memory_bytes = 0
+        self._frozen = False
         self._thawed = threading.Condition()
         self._writing = threading.Lock()
         self._closed = False
@@ -93,24 +94,22 @@ class BucketStores(StateStore):
 
     def direct(self) -> bool:
         """Return whether every bucket is in memory, so that nothing needs to wait."""
-        return len(self._resident) == len(self.buckets) and not self.frozen()
+        return len(self._resident) == len(self.buckets) and not self._frozen
 
     def frozen(self) -> bool:
-        """Return whether a checkpoint still reads buckets."""
-        return any(bucket.frozen for bucket in self._resident.values())
+        """Return whether a checkpoint is still written: until then nothing may be used, nor stored."""
+        return self._frozen
 
     def await_thaw(self) -> None:
         """Wait for a checkpoint that was given up while it read buckets; the next one must not begin before."""
         with self._thawed:
-            while self.frozen():
+            while self._frozen:
                 self._thawed.wait()
 
     def freeze(self) -> list[Bucket]:
-        """Let nobody change what is in memory and not stored, until `thaw`; return these buckets."""
-        dirty = [bucket for bucket in self.buckets if bucket.held is not None and (bucket.dirty or not bucket.stored)]
-        for bucket in dirty:
-            bucket.frozen = True
-        return dirty
+        """Let nobody use a bucket or store one, until `thaw`; return those in memory that are not stored."""
+        self._frozen = True
+        return [bucket for bucket in self.buckets if bucket.held is not None and (bucket.dirty or not bucket.stored)]
 
     @contextmanager
     def writing(self) -> Iterator[PageStore]:
@@ -124,11 +123,10 @@ class BucketStores(StateStore):
                 raise CheckpointError(f"operator {self._owner!r} was closed before its checkpoint was written.")
             yield self.pages
 
-    def thaw(self, buckets: Sequence[Bucket]) -> None:
+    def thaw(self) -> None:
         """Let buckets be used again; from any thread."""
         with self._thawed:
-            for bucket in buckets:
-                bucket.frozen = False
+            self._frozen = False
             self._thawed.notify_all()
         self._context.wake()
 
@@ -145,7 +143,7 @@ class BucketStores(StateStore):
     def evict(self, bucket: Bucket) -> None:
         """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
         held = bucket.held
-        assert held is not None and not bucket.frozen
+        assert held is not None and not self._frozen
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = held.operator.due_us(), held.operator.timer_ns()
@@ -168,7 +166,7 @@ class BucketStores(StateStore):
     def split(self, bucket: Bucket) -> None:
         """Cut a bucket in memory, which has nothing pending, into several."""
         held = bucket.held
-        assert held is not None and not bucket.frozen
+        assert held is not None and not self._frozen
         before_bytes = bucket.bytes
         spans = bucket.span.cut(min(64, max(2, -(-2 * before_bytes // self.options.largest_bytes(2)))))
         part, notes = part_of(held.store), bucket.notes()
@@ -201,9 +199,8 @@ class BucketStores(StateStore):
         for bucket in resident[:-1]:
             if used + needed_bytes <= limit:
                 return
-            if not bucket.frozen:
-                used -= bucket.bytes
-                yield bucket
+            used -= bucket.bytes
+            yield bucket
 
     def count_access(self, bucket: Bucket, rows: int) -> None:
         """Note that so many rows are about to reach a bucket."""

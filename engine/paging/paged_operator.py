@@ -18,6 +18,7 @@ from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.pages_cut import PagedCut, PagesCut
 from penstock.engine.paging.ring import lows_of, owned_spans
 from penstock.engine.paging.waiting import WaitingInput
+from penstock.model.errors import BugError
 from penstock.state.page_store import PageStore
 
 INLINE_BYTES = 8 << 20
@@ -62,6 +63,8 @@ class PagedOperator(Operator):
         self._swept_us = context.earliest(SWEPT, START_OF_TIME_US)
         self._passed_us = context.earliest(PASSED, START_OF_TIME_US)
         self._released_us: int | None = None
+        # Idleness may wait behind rows that a barrier has worked off; `released_watermark` is when it goes on.
+        self._asked_at_once = False
         self._forward = True
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -105,6 +108,7 @@ class PagedOperator(Operator):
     def released_watermark(self) -> int | None:
         """Return the watermark that a sweep outside of `on_watermark` has released."""
         released, self._released_us = self._released_us, None
+        self._asked_at_once = False
         return released
 
     def has_room(self) -> bool:
@@ -113,7 +117,7 @@ class PagedOperator(Operator):
 
     def timer_ns(self) -> int | None:
         """Return when a bucket's timer is due, or when what waits has waited long enough."""
-        if self._released_us is not None:
+        if self._released_us is not None or self._asked_at_once:
             return self._waiting_since_ns
         stores = self._stores
         if not self._timed and not self._waiting:
@@ -160,6 +164,7 @@ class PagedOperator(Operator):
         """Work everything off: rows that wait are before the barrier."""
         stores = self._stores
         stores.await_thaw()
+        self._asked_at_once = bool(self._waiting)
         yield from self._sweep()
         for bucket in stores.buckets:
             # What is stored as it is was flushed for that, and may lag behind the time as if it were not there.
@@ -216,6 +221,10 @@ class PagedOperator(Operator):
         locate = self.context.locate[port]
         spans = [bucket.span for bucket in self._stores.buckets]
         buckets = np.searchsorted(lows_of(spans), locate(batch.rows), side="right") - 1
+        if buckets.min(initial=0) < 0:
+            raise BugError(
+                f"operator {self.context.name!r} got rows of keys that another instance owns; please report it."
+            )
         self._waiting.add(port, batch, buckets)
 
     def _start_waiting(self) -> None:

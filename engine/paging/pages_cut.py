@@ -17,11 +17,11 @@ class PagesCut:
     """Buckets frozen at a barrier; `write` stores them, and `release` lets them be used again."""
 
     def __init__(self, stores: BucketStores) -> None:
-        """Freeze what is not stored. Nothing else may be stored before `release`."""
+        """Freeze all buckets, and note which are not stored."""
         self._stores = stores
-        self._frozen: Sequence[Bucket] = stores.freeze()
+        self._unstored: Sequence[Bucket] = stores.freeze()
         self._released = False
-        self._notes = [bucket.notes() for bucket in self._frozen]
+        self._notes = [bucket.notes() for bucket in self._unstored]
 
     def write(self, directory: Path) -> list[Path]:
         """Store the frozen buckets and make ``directory``, which must not exist, a copy of the page store.
@@ -34,7 +34,7 @@ class PagesCut:
         with self._stores.writing() as pages:
             if self._released:
                 raise CheckpointError("a checkpoint was given up before its pages were written.")
-            for bucket, notes in zip(self._frozen, self._notes, strict=True):
+            for bucket, notes in zip(self._unstored, self._notes, strict=True):
                 assert bucket.held is not None
                 failpoint("pages.bucket.before_write")
                 part = part_of(bucket.held.store)
@@ -46,9 +46,9 @@ class PagesCut:
 
     def release(self) -> None:
         """Let the buckets be used again; a second call does nothing."""
-        self._released = True
-        frozen, self._frozen = self._frozen, ()
-        self._stores.thaw(frozen)
+        if not self._released:
+            self._released, self._unstored = True, ()
+            self._stores.thaw()
 
 
 @dataclass(frozen=True, slots=True)

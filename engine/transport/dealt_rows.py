@@ -12,12 +12,12 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from penstock.engine.elements import Batch
-from penstock.state.arrays import read_only
+from penstock.state.arrays import NO_INTEGERS, read_only, zeros
 from penstock.state.intrinsics import load64, store64
 from penstock.state.jit import jit
 
 _32 = np.uint64(32)
-_MOST_SPARE = 16
+_MOST_SPARE = 4
 
 
 class DealtRows:
@@ -26,14 +26,17 @@ class DealtRows:
     Batches are made without copying, so what was handed out is not written to any more.
     """
 
-    __slots__ = ("_columns", "_room_rows", "addresses", "end", "header", "schema", "start")
+    __slots__ = ("_columns", "_room_rows", "_words", "addresses", "end", "header", "schema", "start")
 
     def __init__(self, header: Batch, memory: "Memory", room_rows: int) -> None:
         """Make room for ``room_rows`` rows like those of ``header``."""
         self.header = header
         self.schema = header.rows.schema
         self._room_rows = room_rows
-        self._columns = [memory.lend(room_rows) for _ in self.schema]
+        words, block = memory.lend(room_rows * len(self.schema))
+        starts = [room_rows * place for place in range(len(self.schema))]
+        self._words = [words[start : start + room_rows] for start in starts]
+        self._columns = [block.slice(8 * start, 8 * room_rows) for start in starts]
         self.addresses = np.array([column.address for column in self._columns], np.int64)
         self.start = 0
         self.end = 0
@@ -53,9 +56,8 @@ class DealtRows:
 
     def move_to(self, other: "DealtRows") -> None:
         """Let the rows go to the beginning of another, empty one of the same schema."""
-        first, last = 8 * self.start, 8 * self.end
-        for source, target in zip(self._columns, other._columns, strict=True):
-            np.frombuffer(target, np.uint8)[: last - first] = np.frombuffer(source, np.uint8)[first:last]
+        for source, target in zip(self._words, other._words, strict=True):
+            target[: self.rows] = source[self.start : self.end]
         other.end = self.rows
         self.start = self.end
 
@@ -71,20 +73,20 @@ class DealtRows:
 
 
 class Memory:
-    """Columns of memory that come back when no batch over them is left; fresh memory costs more than writing to it."""
+    """Blocks of memory that come back when no batch over them is left; fresh memory costs more than writing to it."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self._spare: list[NDArray[np.int64]] = []
 
-    def lend(self, words: int) -> pa.Buffer:
-        """Return a writable buffer for so many 8-byte values, or for more."""
-        array = self._spare.pop() if self._spare else np.empty(0, np.int64)
+    def lend(self, words: int) -> tuple[NDArray[np.int64], pa.Buffer]:
+        """Return memory for so many 8-byte values, or for more, to write to; it is lent as long as the buffer lives."""
+        array = self._spare.pop() if self._spare else NO_INTEGERS
         if array.size < words:
-            array = np.empty(words, np.int64)
+            array = zeros(words, np.int64)
         lent = array[:]
         weakref.finalize(lent, self._take_back, array)
-        return pa.py_buffer(lent)
+        return array, pa.py_buffer(lent)
 
     def _take_back(self, array: NDArray[np.int64]) -> None:
         if len(self._spare) < _MOST_SPARE:
@@ -132,7 +134,7 @@ def _deal_to_two(
     groups = np.uint64(owner_of_group.size)
     low, other_low = addresses[0, 0] + 8 * places[0], addresses[0, 1] + 8 * places[0]
     high, other_high = addresses[1, 0] + 8 * places[1], addresses[1, 1] + 8 * places[1]
-    first = second = 0
+    first = second = np.int64(0)
     for i in range(hashes.size):
         owner = np.int64(owner_of_group[((hashes[i] >> _32) * groups) >> _32])
         store64((high + second) if owner else (low + first), load64(source + 8 * i))

@@ -64,8 +64,10 @@ class CountWindowAggregate(Updating):
         key_types = self._plan.key_types
         columns = {**self._plan.aggregation.columns(), "first_us": _INTEGER, "last_us": _INTEGER}
         self._waiting = OrderedRows(context.state, "rows", self._fields, context.locate_port(0))
-        self._keys = context.state.table(TableSpec("keys", key_types, {"seen": _INTEGER}))
-        self._windows = context.state.table(TableSpec("windows", key_types, columns, prefixed=True))
+        placed_by = context.placed()
+        self._keys = context.state.table(TableSpec("keys", key_types, {"seen": _INTEGER}, placed_by=placed_by))
+        spec = TableSpec("windows", key_types, columns, prefixed=True, placed_by=placed_by)
+        self._windows = context.state.table(spec)
         self._cells = self._plan.aggregation.bind(self._windows)
         self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, lambda slots: None)
         self._grouper = KeyGrouper()

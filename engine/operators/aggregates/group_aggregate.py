@@ -60,7 +60,8 @@ class GroupAggregate(Following):
         if self._retracting:
             columns[CHECKSUM] = CHECKSUM_COLUMN
         prefixed, beside = self._windows is not None, len(self._key_types) - len(self._plan.key_types)
-        self._table = context.state.table(TableSpec("groups", self._key_types, columns, prefixed, beside))
+        spec = TableSpec("groups", self._key_types, columns, prefixed, beside, placed_by=context.placed(beside))
+        self._table = context.state.table(spec)
         self._cells = self._plan.aggregation.bind(self._table)
         self._lookup = KeyLookup(self._table)
         self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, self._remove_empty)

@@ -61,6 +61,7 @@ class SessionAggregate(Following):
             columns,
             self._gap_us,
             self._windowing.lateness_us,
+            context.placed(),
         )
         self._table = self._sessions.table
         self._cells = self._plan.aggregation.bind(self._table)

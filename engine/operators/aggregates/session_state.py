@@ -66,14 +66,16 @@ class SessionState:
         columns: dict[str, ColumnSpec],
         gap_us: int,
         lateness_us: int,
+        placed_by: tuple[int, ...] | None = None,
     ) -> None:
-        """Open the tables; ``columns`` are kept per session besides its links."""
+        """Open the tables, both with ``placed_by``; ``columns`` are kept per session besides its links."""
         self._gap_us = gap_us
         self._lateness_us = lateness_us
-        self._keys = store.table(TableSpec("session_keys", key_types, _NEWEST))
+        self._keys = store.table(TableSpec("session_keys", key_types, _NEWEST, placed_by=placed_by))
         self._lookup = KeyLookup(self._keys)
         # The prefix is the stretch of one gap in which the session began; a key cannot begin two in one stretch.
-        self.table: KeyedTable = store.table(TableSpec("sessions", key_types, _LINKS | columns, prefixed=True))
+        spec = TableSpec("sessions", key_types, _LINKS | columns, prefixed=True, placed_by=placed_by)
+        self.table: KeyedTable = store.table(spec)
         # Kept, because fresh memory costs more than what is written to it.
         self._created = np.empty((6, 0), np.int64)
         # The open sessions whose last row is, or was, before a time.

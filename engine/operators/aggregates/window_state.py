@@ -40,7 +40,9 @@ class WindowState(ABC):
         self.batch_rows = context.batch_rows
         columns = plan.aggregation.columns()
         key_types = (*leading, *plan.key_types)
-        self.table = context.state.table(TableSpec("windows", key_types, columns, True, len(leading)))
+        placed_by = context.placed(len(leading))
+        spec = TableSpec("windows", key_types, columns, True, len(leading), placed_by=placed_by)
+        self.table = context.state.table(spec)
         self.cells = plan.aggregation.bind(self.table)
         self._lookup = KeyLookup(self.table)
         self._retracting = plan.retracting

@@ -1,4 +1,4 @@
-"""A keyed operator in a test's hands as the chain holds it: plain, or paged in several instances that stop and go on."""
+"""A keyed operator in a test's hands as the chain holds it: plain, or paged in instances that stop and go on."""
 
 import random
 from collections import Counter
@@ -19,6 +19,7 @@ from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.contract import LATE, MAIN, Operator, OperatorContext, RowCounters
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.engine.paging.write_behind import WriteBehind
 from penstock.engine.restored import LoadedFiles, Restored
 from penstock.engine.snapshots import Snapshots
 from penstock.model.key_groups import assign, key_groups_at
@@ -26,6 +27,7 @@ from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.local_files import LocalFiles
 from penstock.state.memory_store import MemoryStore
 from penstock.state.page_store import DEFAULT_MEMORY_BYTES, PageStore, PageStores
+from penstock.state.rocksdb_store import RocksDbStores
 from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
 from penstock.state.simulated_page_store import SimulatedPageStore, SimulatedPageStores
 from tests.engine.paging.kinds import Kind, plain
@@ -36,10 +38,10 @@ KEY_GROUPS = 16
 
 
 def tiny(kind: Kind) -> PagingOptions:
-    """Return what forces an operator to cut, evict and sweep for a few hundred rows: little more than it takes empty."""
+    """Return what forces an operator to cut, evict and sweep for a few hundred rows: what it takes empty."""
     operator = kind.make()
     operator.open(context_of(ManualClock(), RowCounters(), kind))
-    empty_bytes = max(operator.context.state.bytes_used(), 2_000)
+    empty_bytes = max(operator.context.state.bytes_used(), 800)
     return PagingOptions((1 << 20) + 2 * empty_bytes, empty_bytes * 5 // 4, empty_bytes * 9 // 8, row_bytes=6_000)
 
 
@@ -77,6 +79,20 @@ class Shelves(PageStores):
         for path in directory.iterdir():
             self.files.write(f"{inside.as_posix()}/{path.name}", path.read_bytes())
         return SimulatedPageStores(self.files).restore(inside, memory_bytes)
+
+
+class RocksShelves(Shelves):
+    """Stores in RocksDB that are written by threads of their own, as a job has them."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
+        return WriteBehind(RocksDbStores().create(self._directory / directory.name, memory_bytes))
+
+    def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
+        return RocksDbStores().restore(directory, memory_bytes)
 
 
 @dataclass
@@ -138,7 +154,9 @@ class Driven:
                 self._results.rows.update(plain(batch.rows))
                 if self._kind.time is not None:
                     times = batch.rows.column(self._kind.time).cast(pa.int64()).to_numpy()
-                    self._results.early += int(np.count_nonzero(times - (self._kind.time == "window_end") < self.passed_us))
+                    self._results.early += int(
+                        np.count_nonzero(times - (self._kind.time == "window_end") < self.passed_us)
+                    )
             else:
                 assert output.startswith(LATE), output
                 self._results.late.update(plain(batch.rows))
@@ -178,9 +196,9 @@ class Plain:
 class Paged:
     """The operator over buckets, in as many instances as `restart` says; rows go to them by their key."""
 
-    def __init__(self, kind: Kind, clock: ManualClock, directory: Path) -> None:
+    def __init__(self, kind: Kind, clock: ManualClock, directory: Path, shelves: Shelves | None = None) -> None:
         self.results = Results()
-        self.shelves = Shelves()
+        self.shelves = shelves or Shelves()
         self.options = tiny(kind)
         self._kind = kind
         self._clock = clock
@@ -292,10 +310,7 @@ def steps_of(rng: random.Random, kind: Kind, batches: Callable[[random.Random, A
         batch = inputs[port].pop(0)
         steps.append(("rows", (port, batch)))
         times = [
-            time
-            for left in inputs
-            for later in left[:1]
-            for time in later.column("at").cast(pa.int64()).to_pylist()
+            time for left in inputs for later in left[:1] for time in later.column("at").cast(pa.int64()).to_pylist()
         ]
         time_us = min(times, default=0) - rng.choice([6, 0, 0, -4])
         if times and time_us > passed_us and rng.random() < 0.6:

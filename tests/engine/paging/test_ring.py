@@ -1,0 +1,73 @@
+"""Ranges of positions against the key group of every position near their ends."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.paging.ring import RING, WHOLE, Span, owned_spans, span_of_groups
+from penstock.model.key_groups import assign, key_groups_at, reassign
+
+groups = st.integers(1, 300) | st.sampled_from([128, 1000, 32_768, 65_535])
+
+
+def around(*bounds: int) -> np.ndarray:
+    near = {bound + step for bound in bounds for step in (-1, 0, 1)}
+    return np.array(sorted(position for position in near if 0 <= position < RING), np.uint32)
+
+
+@given(groups, st.data())
+def test_a_span_of_groups_holds_what_key_groups_say(count: int, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, count - 1))
+    end = data.draw(st.integers(first + 1, count))
+    span = span_of_groups(first, end, count)
+    positions = np.concatenate([around(span.low, span.high), np.array(data.draw(positions_drawn), np.uint32)])
+    found = key_groups_at(positions, count)
+    assert (span.holds(positions) == ((found >= first) & (found < end))).all()
+
+
+positions_drawn = st.lists(st.integers(0, RING - 1), max_size=20)
+
+
+@given(groups, st.data())
+def test_owned_spans_are_disjoint_and_cover_all(count: int, data: st.DataObject) -> None:
+    owners = data.draw(st.integers(1, min(count, 7)))
+    table = assign(count, owners)
+    for _ in range(data.draw(st.integers(0, 3))):
+        after = data.draw(st.integers(1, min(count, 7)))
+        table, owners = reassign(table, owners, after), after
+    spans = {owner: owned_spans(table, owner) for owner in range(owners)}
+    everything = sorted(span for mine in spans.values() for span in mine)
+    assert [span.low for span in everything] == [0, *(span.high for span in everything[:-1])]
+    assert everything[-1].high == RING
+    positions = around(*(span.low for span in everything))
+    for owner, mine in spans.items():
+        held = np.any([span.holds(positions) for span in mine], axis=0)
+        assert (held == (table[key_groups_at(positions, count)] == owner)).all()
+
+
+@given(st.integers(0, RING - 1), st.integers(1, RING), st.integers(1, 70))
+def test_pieces_cover_what_was_cut(low: int, size: int, pieces: int) -> None:
+    span = Span(low, min(low + size, RING))
+    cut = span.cut(pieces)
+    assert 1 <= len(cut) <= pieces
+    assert cut[0].low == span.low and cut[-1].high == span.high
+    assert all(one.high == other.low for one, other in pairwise(cut))
+    sizes = [piece.high - piece.low for piece in cut]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (WHOLE, Span(3, 5), Span(3, 5)),
+        (Span(0, 5), Span(5, 9), None),
+        (Span(0, 6), Span(5, 9), Span(5, 6)),
+        (Span(7, 9), Span(0, 2), None),
+    ],
+)
+def test_what_two_spans_have_in_common(one: Span, other: Span, both: Span | None) -> None:
+    assert one & other == both
+    assert other & one == both
