@@ -31,7 +31,6 @@ from penstock.engine.restored import OperatorStart, Restored
 from penstock.engine.source_head import SourceAlignment, SourceHead
 from penstock.engine.source_positions import restored_partitions
 from penstock.engine.transport.in_memory import Channel
-from penstock.engine.transport.shared_rows import SharedRows
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import BugError
@@ -49,17 +48,13 @@ StateFactory = Callable[[str, int, StoreImage], StateStore]
 class MakeChannel(Protocol):
     """Makes the channel from one instance to another; the simulator hands in its own."""
 
-    def __call__(
-        self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int, shared: SharedRows | None
-    ) -> Channel:
+    def __call__(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
         """Make one of an edge, by the indices of its instances; `Channel` says what the others are."""
 
 
-def local_channel(
-    edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int, shared: SharedRows | None
-) -> Channel:
+def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
     """Make a channel inside one worker."""
-    return Channel(name, capacity_bytes, shared)
+    return Channel(name, capacity_bytes)
 
 
 @dataclass
@@ -156,12 +151,9 @@ class _Builder:
         name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port}"
         capacity = self._options.channel_bytes
         if edge.exchange == "forward":
-            return [
-                self._channel(edge, index, index, f"{name} [{index}]", capacity, None) for index in range(producers)
-            ]
-        shared = [SharedRows(self._options.batch_rows) if edge.exchange == "hash" else None for _ in range(receivers)]
+            return [self._channel(edge, index, index, f"{name} [{index}]", capacity) for index in range(producers)]
         return [
-            self._channel(edge, producer, receiver, f"{name} [{producer}, {receiver}]", capacity, shared[receiver])
+            self._channel(edge, producer, receiver, f"{name} [{producer}, {receiver}]", capacity)
             for producer in range(producers)
             for receiver in range(receivers)
         ]

@@ -9,13 +9,9 @@ from numpy.typing import NDArray
 
 from penstock.engine.compile_arrow import ROW_ERRORS, evaluate_isolating
 from penstock.engine.elements import Batch, Element
-from penstock.engine.transport.dealt_rows import can_be_dealt, deal
 from penstock.engine.transport.in_memory import Channel
 from penstock.state.keys import KeyCodec
 from penstock.state.partition import partition
-
-FEW = 16
-"""Batches below 1/16 of the receivers' are not written to shared memory, which is made for many rows."""
 
 
 class Output(ABC):
@@ -89,8 +85,6 @@ class Hash(Output):
     ) -> None:
         """``owners[g]`` is the receiver of key group g."""
         super().__init__(channels)
-        self._shared = [channel.shared for channel in channels if channel.shared is not None]
-        self._batch_rows = self._shared[0].batch_rows if self._shared else 0
         self._key_columns = key_columns
         self._codec = KeyCodec(key_types)
         self._owners = owners
@@ -98,11 +92,6 @@ class Hash(Output):
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
         hashes = self._hashes(batch.rows)
-        if batch.rows.num_rows * FEW >= self._batch_rows and self._may_share() and can_be_dealt(batch.rows):
-            counts = deal(batch.rows, hashes, self._owners, [shared.room_for(batch) for shared in self._shared])
-            for channel, shared, count in zip(self.channels, self._shared, counts, strict=True):
-                shared.added(channel, count)
-            return
         parts = partition(hashes, self._owners, len(self.channels))
         for channel, rows in zip(self.channels, parts, strict=True):
             if rows.size == batch.rows.num_rows:
@@ -110,9 +99,6 @@ class Hash(Output):
             elif rows.size:
                 # The receiver takes them, together with what else waits there.
                 channel.put(batch, rows)
-
-    def _may_share(self) -> bool:
-        return bool(self._shared) and all(channel.may_share() for channel in self.channels)
 
     def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
         try:

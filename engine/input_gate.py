@@ -16,7 +16,6 @@ from penstock.engine.elements import (
 )
 from penstock.engine.picked_rows import Part, Picks, put_together
 from penstock.engine.transport.in_memory import Channel
-from penstock.engine.transport.shared_rows import SharedRows
 from penstock.engine.watermark import WatermarkMerge
 
 
@@ -41,8 +40,6 @@ class InputGate:
         """Take the channels; there is at least one."""
         self.inputs = tuple(inputs)
         self._channels = [item.channel for item in inputs]
-        self._index = {id(channel): index for index, channel in enumerate(self._channels)}
-        self._shared = {item.channel.shared: item.port for item in inputs if item.channel.shared is not None}
         self._merge = WatermarkMerge(len(inputs))
         self._ended = [False] * len(inputs)
         self._drained = True
@@ -52,7 +49,6 @@ class InputGate:
         self._next = 0
         self._said_idle = False
         self._batch_rows = batch_rows
-        # The merged watermark was advanced and has not come out yet.
         self._overtaken = False
 
     @property
@@ -62,7 +58,7 @@ class InputGate:
 
     def has_input(self) -> bool:
         """Return whether `take` would find an element."""
-        if self._overtaken or self._released or any(shared.waiting_rows for shared in self._shared):
+        if self._overtaken or self._released:
             return True
         return any(len(channel) and index not in self._blocked for index, channel in enumerate(self._channels))
 
@@ -76,44 +72,19 @@ class InputGate:
         return not self._released and not self._blocked and 4 * rows < 3 * self._batch_rows
 
     def take(self) -> tuple[int, Element] | None:
-        """Take one element from the next channel that has one; None when it changed nothing for the operators.
-
-        Watermarks that come next in several channels come out as one.
-        """
-        if self._released:
-            return self._released.popleft()
-        # What `_joined` took note of comes out before what came behind it.
-        heads = [] if self._overtaken else [self._head(index) for index in range(len(self.inputs))]
+        """Take one element from the next channel that has one; None when it changed nothing for the operators."""
         if self._overtaken:
             self._overtaken = False
             return self.inputs[0].port, Watermark(self._merge.time_us)
-        for shared, port in self._shared.items():
-            if shared.waiting_rows:
-                return self._take_shared(shared, port)
+        if self._released:
+            return self._released.popleft()
         count = len(self.inputs)
-        for index in ((self._next + step) % count for step in range(count)):
-            if heads[index] is not None:
+        for step in range(count):
+            index = (self._next + step) % count
+            if len(self.inputs[index].channel) and index not in self._blocked:
                 self._next = (index + 1) % count
                 return self._accept(index, *self._channels[index].take_share())
         return None
-
-    def _head(self, index: int) -> Element | None:
-        """Return the next element of a channel behind its watermarks, which are taken note of; None: there is none."""
-        if index in self._blocked:
-            return None
-        channel = self._channels[index]
-        while isinstance(head := channel.head(), Watermark):
-            channel.take_share()
-            self._said_idle = False
-            self._overtaken |= self._merge.advance(index, head.time_us)
-        return head
-
-    def _take_shared(self, shared: SharedRows, port: int) -> tuple[int, Element]:
-        batch, channels = shared.take()
-        for channel in channels:
-            self._merge.set_active(self._index[id(channel)])
-        self._said_idle = False
-        return port, batch
 
     def _accept(self, index: int, element: Element, picks: Picks | None) -> tuple[int, Element] | None:
         port = self.inputs[index].port
@@ -121,11 +92,14 @@ class InputGate:
             self._merge.set_active(index)
             self._said_idle = False
             return port, self._joined(index, element, picks)
+        if isinstance(element, Watermark):
+            advanced = self._merge.advance(index, element.time_us)
+            self._said_idle = False
+            return (port, Watermark(self._merge.time_us)) if advanced else None
         if isinstance(element, Idle):
             return self._idle(port, self._merge.set_idle(index))
         if isinstance(element, EndOfStream):
             return self._end(index, element)
-        assert isinstance(element, Barrier | Reroute)
         return self._align(index, element)
 
     def _joined(self, index: int, first: Batch, picks: Picks | None) -> Batch:
@@ -190,7 +164,6 @@ class InputGate:
     def _align(self, index: int, element: Barrier | Reroute) -> tuple[int, Element] | None:
         self._awaited = element
         self._blocked.add(index)
-        self._channels[index].blocked = True
         return self._release(self.inputs[index].port)
 
     def _release(self, port: int) -> tuple[int, Element] | None:
@@ -200,6 +173,4 @@ class InputGate:
             return None
         element, self._awaited = self._awaited, None
         self._blocked.clear()
-        for channel in self._channels:
-            channel.blocked = False
         return port, element

@@ -25,7 +25,6 @@ from penstock.engine.simulation.faults import PowerLossError
 from penstock.engine.simulation.network import Link, Network
 from penstock.engine.simulation.world import StuckError, World
 from penstock.engine.transport.in_memory import Channel
-from penstock.engine.transport.shared_rows import SharedRows
 from penstock.engine.worker import Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import Edge, ExecutionGraph
@@ -223,13 +222,11 @@ class SimulatedAttempt:
         self._count = dice.between(1, MOST_WORKERS)
         return {(task.id, index): dice.below(self._count) for task in graph.tasks for index in range(task.parallelism)}
 
-    def _channel(
-        self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int, shared: SharedRows | None
-    ) -> Channel:
+    def _channel(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
         source = self._place[self._graph.task_of(edge.producer).id, producer]
         target = self._place[self._graph.task_of(edge.consumer).id, receiver]
         if source == target:
-            return Channel(name, capacity_bytes, shared)
+            return Channel(name, capacity_bytes)
         return self._network.link(name, capacity_bytes)
 
     def _worker(self, number: int) -> Worker:

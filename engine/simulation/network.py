@@ -23,7 +23,7 @@ class _Message:
 class Link(Channel):
     """A channel to an instance of another worker: what is put arrives when `deliver` is called, in order.
 
-    Rows under way count against the channel's bound. They are never shared: memory ends at a worker's edge.
+    Rows under way count against the channel's bound.
     """
 
     __slots__ = ("_network", "_transit", "_transit_bytes", "down_until_ns", "last_arrival_ns")
@@ -44,10 +44,6 @@ class Link(Channel):
     def has_room(self) -> bool:
         """Count what is under way."""
         return self.waiting_bytes + self._transit_bytes < self._capacity_bytes
-
-    def may_share(self) -> bool:
-        """Never."""
-        return False
 
     def put(self, element: Element, picks: Picks | None = None) -> None:
         """Send an element on its way."""

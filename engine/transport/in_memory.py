@@ -7,7 +7,6 @@ import numpy as np
 
 from penstock.engine.elements import Batch, Element, Watermark
 from penstock.engine.picked_rows import Picks, put_together
-from penstock.engine.transport.shared_rows import SharedRows
 
 
 class Channel:
@@ -20,28 +19,21 @@ class Channel:
     __slots__ = (
         "_capacity_bytes",
         "_queue",
-        "_waiting_batches",
-        "blocked",
         "name",
         "on_put",
         "on_take",
         "received_rows",
         "sent_rows",
-        "shared",
         "waiting_bytes",
         "waiting_rows",
         "waiting_signals",
     )
 
-    def __init__(self, name: str, capacity_bytes: int, shared: SharedRows | None = None) -> None:
-        """Make an empty channel; ``shared`` is where rows of its edge and receiver may be written."""
+    def __init__(self, name: str, capacity_bytes: int) -> None:
+        """Make an empty channel."""
         self.name = name
-        self.shared = shared
-        self.blocked = False
-        """Whether the receiver waits for other channels before it takes more from this one."""
         self._capacity_bytes = capacity_bytes
         self._queue: deque[tuple[Element, Picks | None, int]] = deque()
-        self._waiting_batches = 0
         self.waiting_bytes = 0
         self.waiting_rows = 0
         self.waiting_signals = 0
@@ -62,48 +54,18 @@ class Channel:
         """Return whether a batch may be put."""
         return self.waiting_bytes < self._capacity_bytes
 
-    def head(self) -> Element | None:
-        """Look at the oldest element, None if there is none or rows that were shared before it still wait."""
-        if not self._queue:
-            return None
-        element, _, mark = self._queue[0]
-        late = isinstance(element, Watermark) and self.shared is not None and mark > self.shared.taken
-        return None if late else element
-
-    def may_share(self) -> bool:
-        """Return whether rows may go to `shared` now: nothing of this channel waits that they would overtake."""
-        return not (self.blocked or self.waiting_signals or self._waiting_batches)
-
-    def shared_more(self, rows: int, size: int) -> None:
-        """Rows sent through this channel were written to `shared`."""
-        self.sent_rows += rows
-        self.waiting_rows += rows
-        self.waiting_bytes += size
-        self.on_put()
-
-    def shared_less(self, rows: int, size: int) -> None:
-        """Rows sent through this channel were taken from `shared`."""
-        self.received_rows += rows
-        self.waiting_rows -= rows
-        self.waiting_bytes -= size
-        self.on_take()
-
     def put(self, element: Element, picks: Picks | None = None) -> None:
         """Append an element; of a batch only the rows numbered in ``picks``, if given."""
+        size = 0
         if isinstance(element, Batch):
             rows = _rows(element, picks)
             size = element.rows.nbytes * rows // max(1, element.rows.num_rows)
-            self._queue.append((element, picks, size))
-            self._waiting_batches += 1
             self.sent_rows += rows
             self.waiting_rows += rows
-            self.waiting_bytes += size
-        elif isinstance(element, Watermark):
-            # Its number is that of the rows which it must not come ahead of.
-            self._queue.append((element, None, 0 if self.shared is None else self.shared.written))
-        else:
-            self._queue.append((element, None, 0))
+        elif not isinstance(element, Watermark):
             self.waiting_signals += 1
+        self._queue.append((element, picks, size))
+        self.waiting_bytes += size
         self.on_put()
 
     def take_share(self, most_rows: int | None = None) -> tuple[Element, Picks | None]:
@@ -119,14 +81,12 @@ class Channel:
                     picks = np.arange(rows, dtype=np.int32)
                 rest = size * (rows - most_rows) // rows
                 self._queue.appendleft((element, picks[most_rows:], rest))
-                self._waiting_batches += 1
                 picks, size, rows = picks[:most_rows], size - rest, most_rows
-            self._waiting_batches -= 1
             self.received_rows += rows
             self.waiting_rows -= rows
-            self.waiting_bytes -= size
         elif not isinstance(element, Watermark):
             self.waiting_signals -= 1
+        self.waiting_bytes -= size
         self.on_take()
         return element, picks
 

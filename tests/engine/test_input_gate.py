@@ -26,6 +26,7 @@ def test_an_end_that_releases_a_watermark_and_a_barrier() -> None:
 def test_rows_bring_an_idle_channel_back() -> None:
     one, two = channel(elements=[Watermark(50)]), channel(elements=[Idle()])
     gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    assert gate.take() is None
     assert gate.take() == (0, Watermark(50))
     two.put(rows(1))
     gate.take()

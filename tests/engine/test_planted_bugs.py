@@ -5,7 +5,7 @@ import pytest
 
 from penstock.engine import source_head
 from penstock.engine.checkpoint_session import CheckpointSession
-from penstock.engine.elements import START_OF_TIME_US, Barrier
+from penstock.engine.elements import START_OF_TIME_US, Barrier, Batch
 from penstock.engine.input_gate import InputGate
 from penstock.engine.snapshots import Snapshots
 from penstock.engine.transport.in_memory import Channel
@@ -31,8 +31,6 @@ def skip_a_barrier(patch):
             return None
         element, gate._awaited = gate._awaited, None
         gate._blocked.clear()
-        for channel in gate._channels:
-            channel.blocked = False
         return port, element
 
     patch.setattr(InputGate, "_align", aligned)
@@ -40,8 +38,19 @@ def skip_a_barrier(patch):
 
 
 def rows_join_those_before_the_barrier(patch):
-    """Rows behind a barrier are written to memory that is read before it."""
-    patch.setattr(Channel, "may_share", lambda channel: True)
+    """Rows that wait behind a barrier are handed out with those before it."""
+
+    def found(gate, index, keep):
+        return any(isinstance(element, Batch) and element.keep == keep for element in gate._channels[index])
+
+    def taken(gate, index, most_rows):
+        channel = gate._channels[index]
+        while not isinstance(channel._queue[0][0], Batch):
+            channel._queue.rotate(-1)
+        return channel.take_share(most_rows)
+
+    patch.setattr(InputGate, "_has_next", found)
+    patch.setattr(InputGate, "_take_batch", taken)
 
 
 def a_barrier_overtakes(patch):

@@ -115,7 +115,7 @@ OUT = {"k": str, "what": str}
 
 def batch_of(rows: Sequence[Row], weights: Sequence[int] | None = None) -> pa.RecordBatch:
     """Return rows as a batch of `ROWS`, or of `CHANGES` with weights."""
-    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, FIELDS, strict=True)]
     if weights is None:
         return pa.RecordBatch.from_arrays(arrays, schema=FIELDS)

@@ -14,7 +14,7 @@ from penstock.engine.paging.ring import RING, Span
 from penstock.model.errors import StateCorruptionError
 from penstock.state.image import Part
 from penstock.state.page_store import PageStore
-from tests.engine.paging.driving import Shelves
+from tests.engine.paging.shelves import Shelves
 
 notes_drawn = st.dictionaries(
     st.text(max_size=5),

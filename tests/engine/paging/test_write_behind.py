@@ -62,7 +62,8 @@ class Slow(PageStore):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_reads_as_a_dictionary_does(seed: int, tmp_path: Path) -> None:
-    rng, known = random.Random(seed), {}
+    rng = random.Random(seed)
+    known: dict[bytes, bytes] = {}
     pages = WriteBehind(RocksDbStores().create(tmp_path / "pages"))
     for turn in range(200):
         low, high = sorted(bytes([rng.randrange(20)]) for _ in range(2))

@@ -1,0 +1,124 @@
+"""Checkpoints of paged operators: what they hold, and what waits for them."""
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.clock import ManualClock
+from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.model.errors import CheckpointError
+from tests.engine.paging.counting import COUNTING, LITTLE, counts, everything, paged, rows, spread
+from tests.engine.paging.driving import Paged
+from tests.engine.paging.kinds import KINDS, batch_of
+from tests.engine.paging.shelves import RocksShelves
+
+
+def test_rows_wait_for_a_checkpoint_and_its_files_hold_what_was_before(tmp_path: Path) -> None:
+    job = Paged(COUNTING, ManualClock(), tmp_path)
+    job.process(0, batch_of(rows(400)))
+    job.barrier()
+    assert len(job.operators[0]._stores.buckets) > 3
+    before = job.results.copy()
+    job.process(0, batch_of(rows(400)))
+    for driven in job.instances:
+        driven.watermark(END_OF_TIME_US)
+        driven.timers(idle=True)
+    assert job.results.rows == before.rows
+    assert job.operators[0].unanswered() and job.operators[0].timer_ns() is None
+    assert not job.operators[0].has_room()
+    job.upload()
+    job.instances[0].timers()
+    assert job.results.counters.rows_in == 800 and job.instances[0].passed_us == END_OF_TIME_US
+    job.restart(2)
+    assert sum(map(counts, job.operators), Counter()) == everything(1)
+
+
+def test_a_checkpoint_for_which_nothing_has_changed_is_not_disturbed_either(tmp_path: Path) -> None:
+    job = Paged(COUNTING, ManualClock(), tmp_path)
+    job.process(0, batch_of(rows(400)))
+    for _ in range(2):
+        job.upload()
+        job.barrier()
+    assert not any(bucket.dirty for bucket in job.operators[0]._stores.buckets)
+    job.process(0, batch_of(rows(400)))
+    job.upload()
+    job.restart(1)
+    assert sum(map(counts, job.operators), Counter()) == everything(1)
+
+
+def test_timers_do_not_touch_what_a_checkpoint_reads(tmp_path: Path) -> None:
+    clock = ManualClock()
+    job = Paged(KINDS["process by clock"], clock, tmp_path)
+    job.process(0, batch_of(rows(60)))
+    for _ in range(2):
+        job.barrier()
+        job.upload()
+    job.process(0, batch_of(rows(3)))
+    job.barrier()
+    clock.advance_us(10_000_000)
+    assert any(not bucket.dirty for bucket in job.operators[0]._stores.buckets)
+    for driven in job.instances:
+        driven.timers()
+        assert not list(driven.operator.on_timer(clock.monotonic_ns()))
+    assert not job.results.rows
+    job.upload()
+    job.restart(1)
+    for driven in job.instances:
+        driven.timers()
+    assert sum(int(what) for _, what in job.results.rows.elements()) == 63
+
+
+def test_a_cut_that_was_released_or_outlived_its_operator_is_not_written(tmp_path: Path) -> None:
+    operator = paged(LITTLE)
+    spread(operator)
+    for release in (True, False):
+        list(operator.process(0, Batch(batch_of(rows(1)))))
+        list(operator.on_barrier(1))
+        pages = operator.cut().pages
+        assert pages is not None and operator._stores.frozen()
+        if release:
+            pages.release()
+            assert not operator._stores.frozen()
+        else:
+            operator.abort()
+        with pytest.raises(CheckpointError):
+            pages.write(tmp_path / "cut")
+        pages.release()
+
+
+def test_what_is_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    operator = paged(LITTLE)
+    stores = spread(operator)
+    for epoch in range(3):
+        list(operator.on_watermark(epoch))
+        list(operator.on_barrier(epoch))
+        cut = operator.cut().pages
+        assert cut is not None
+        unstored = sum(bucket.dirty for bucket in stores.buckets)
+        cut.write(tmp_path / str(epoch))
+        cut.release()
+        assert unstored <= (len(stores.buckets) if epoch == 0 else 0)
+        assert all(bucket.stored and not bucket.dirty for bucket in stores.buckets)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_may_come_while_another_thread_writes(seed: int, tmp_path: Path) -> None:
+    job = Paged(COUNTING, ManualClock(), tmp_path, RocksShelves(tmp_path / "rocks"))
+    job.process(0, batch_of(rows(400)))
+    for times in range(2, 6):
+        job.barrier()
+        writer = threading.Thread(target=job.upload)
+        writer.start()
+        for _ in range(seed):
+            for driven in job.instances:
+                driven.timers(idle=True)
+                driven.operator.context.state.bytes_used()
+        while not job.operators[0].has_room():
+            pass
+        list(job.operators[0].process(0, Batch(batch_of(rows(400)))))
+        list(job.operators[0].on_barrier(100 + times))
+        writer.join()
+        assert counts(job.operators[0]) == everything(times)
+    job.operators[0].close()
