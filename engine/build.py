@@ -26,7 +26,7 @@ from penstock.engine.operators.contract import (
 )
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.paging.paging import Paging
-from penstock.engine.planner import key_places
+from penstock.engine.planner import Keyed, key_places, meets_everything
 from penstock.engine.restored import OperatorStart, Restored
 from penstock.engine.source_head import SourceAlignment, SourceHead
 from penstock.engine.source_positions import restored_partitions
@@ -37,6 +37,7 @@ from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode, SourceSpec
+from penstock.model.join_specs import TwoSided
 from penstock.model.key_groups import assign
 from penstock.state.image import StoreImage
 from penstock.state.store import Locate, StateStore
@@ -228,11 +229,15 @@ class _Builder:
             return OperatorStart()
         if self._paging is not None and self._is_keyed(node):
             return self._restored.paged_start_of(node.name, index)
+        if isinstance(node.spec, TwoSided) and meets_everything(node):
+            self._restored.check_parallelism(node.name, task.parallelism)
         return self._restored.start_of(node.name, index, self._owners(task.parallelism), self._is_keyed(node))
 
     def _is_keyed(self, node: OperatorNode) -> bool:
-        edges = self._graph.incoming(node.id)
-        return bool(edges) and all(edge.keys for edge in edges)
+        """Return whether an operator has state that lies by the keys of its rows, from every input."""
+        if not isinstance(node.spec, Keyed | TwoSided) or meets_everything(node):
+            return False
+        return all(edge.keys for edge in self._graph.incoming(node.id))
 
     def _placed_by(self, node: OperatorNode) -> tuple[int, ...] | None:
         """Return by which of its keys an aggregate's rows lie; None: by all."""

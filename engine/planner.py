@@ -135,7 +135,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
     keys = _keys(node, port)
     if edge.exchange is not None:
         exchange = edge.exchange
-    elif keys is None or _meets_everything(node):
+    elif keys is None or meets_everything(node):
         exchange = "forward" if own == producer.parallelism else "rebalance"
     elif own == 1:
         exchange = "forward" if producer.parallelism == 1 else "rebalance"
@@ -152,7 +152,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
     return Edge(edge.operator, edge.output, node.id, port, exchange, chained, keys or ())
 
 
-def _meets_everything(node: OperatorNode) -> bool:
+def meets_everything(node: OperatorNode) -> bool:
     """Whether one side of a join is broadcast, so that rows of the other find their partners wherever they are."""
     return isinstance(node.spec, TwoSided) and any(edge.exchange == "broadcast" for edge in node.inputs)
 

@@ -121,6 +121,19 @@ class Restored:
         notes = tuple(entry.unpacked_notes() for entry in mine)
         return OperatorStart(StoreImage(parts, chosen), notes, self._counters(operator, instance))
 
+    def check_parallelism(self, operator: str, parallelism: int) -> None:
+        """Refuse to deal out the state of a join that meets a broadcast side, for it does not lie by key.
+
+        Raises:
+            UserError: it had another parallelism.
+        """
+        before = len(self._instances.get(operator, ()))
+        if before not in (0, parallelism):
+            raise UserError(
+                f"the join {operator!r} meets a broadcast side, so its state does not lie by key and cannot be dealt out "
+                f"anew: restore it at parallelism {before}, not {parallelism}."
+            )
+
     def positions(self, source: str) -> Mapping[str, Any]:
         """Return where the partitions of a source go on, those of all instances."""
         return self._positions.get(source, {})

@@ -23,7 +23,8 @@ ALLOWED = {
     "rich": ("penstock/", "benchmarks/"),
     "typer": ("penstock/",),
     "msgspec": (
-        "state/image.py", "state/checkpoint_manifest.py", "engine/connectors/", "engine/source_positions.py", "engine/source_head.py", "engine/paging/bucket_pages.py", "penstock/",
+        "state/image.py", "state/checkpoint_manifest.py", "engine/connectors/", "engine/source_positions.py",
+        "engine/source_head.py", "engine/paging/bucket_pages.py", "penstock/",
     ),
 }  # fmt: skip
 FORBIDDEN_BELOW_THE_SHELLS = ("pickle", "cloudpickle", "random")
