@@ -130,8 +130,8 @@ class Restored:
         before = len(self._instances.get(operator, ()))
         if before not in (0, parallelism):
             raise UserError(
-                f"the join {operator!r} meets a broadcast side, so its state does not lie by key and cannot be dealt out "
-                f"anew: restore it at parallelism {before}, not {parallelism}."
+                f"the join {operator!r} meets a broadcast side, so its state does not lie by key and cannot be dealt "
+                f"out anew: restore it at parallelism {before}, not {parallelism}."
             )
 
     def positions(self, source: str) -> Mapping[str, Any]:

@@ -168,9 +168,7 @@ def chaos(
         str | None,
         typer.Option(metavar="P,P..", help="Instances per operator, in turn after restarts.", show_default=False),
     ] = None,
-    checkpoint_interval: Annotated[
-        str, typer.Option(metavar="TIME", help="From one checkpoint to the next.")
-    ] = "1s",
+    checkpoint_interval: Annotated[str, typer.Option(metavar="TIME", help="From one checkpoint to the next.")] = "1s",
     list_failpoints: Annotated[
         bool, typer.Option("--list-failpoints", help="Print the names and meanings of all failpoints.")
     ] = False,
