@@ -199,9 +199,9 @@ class CheckpointSession:
             for name, known in self._receipts.items()
         }
         receipts = {name: known for name, known in due.items() if known}
+        failpoint("checkpoint.before_upload")
         # From here on the upload lets go of them.
         self._cuts.clear()
-        failpoint("checkpoint.before_upload")
 
         def work() -> Manifest:
             manifest = self._snapshots.upload(epoch, cuts, receipts)

@@ -40,7 +40,7 @@ class CommittedFolder:
 
     def begin(self, instance: int) -> StagedFile:
         """Begin a file of an instance."""
-        with self._writing():
+        with self.writing():
             return StagedFile(self._staging, instance, self._suffix)
 
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
@@ -54,7 +54,7 @@ class CommittedFolder:
             raise BugError(f"checkpoint {epoch} cannot be committed: epochs count from 1")
         files = from_receipts(receipts, self._suffix, epoch)
         failpoint("sink.commit.before")
-        with self._writing():
+        with self.writing():
             manifest = self._manifest(epoch)
             self._check_known(epoch, {*manifest.all_files(), *(file.name for file in files)})
             if epoch <= manifest.epoch:
@@ -77,7 +77,7 @@ class CommittedFolder:
             RetryableError: the directory cannot be written.
         """
         failpoint("sink.recover.before")
-        with self._writing():
+        with self.writing():
             self._make_folders()
             for path in self._manifests.glob(".*"):
                 path.unlink()
@@ -97,6 +97,18 @@ class CommittedFolder:
         if self._manifests.is_dir():
             self._remove_manifests(manifest_epochs(self._manifests))
             self._remove_unlisted({}, -1)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn what goes wrong with the disk into an error that may pass.
+
+        Raises:
+            RetryableError: naming the directory and what is wrong.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise RetryableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from None
 
     def _manifest(self, epoch: int) -> Manifest:
         manifest = newest_manifest(self._manifests)
@@ -192,10 +204,3 @@ class CommittedFolder:
             if not folder.is_dir():
                 folder.mkdir()
                 sync_folder(folder.parent)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RetryableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from None

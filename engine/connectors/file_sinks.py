@@ -164,7 +164,8 @@ class _CheckpointWriter(Writer):
         if self._open is None:
             file = self._folder.begin(self._instance)
             self._open = file, self._make(file.stream, self._schema)
-        self._open[1].write(rows)
+        with self._folder.writing():
+            self._open[1].write(rows)
         self._rows += rows.num_rows
 
     def flush(self) -> None:
@@ -177,8 +178,9 @@ class _CheckpointWriter(Writer):
         if self._open is None:
             return []
         file, encoder = self._open
-        encoder.finish()
-        staged = file.stage(epoch, self._rows)
+        with self._folder.writing():
+            encoder.finish()
+            staged = file.stage(epoch, self._rows)
         self._open, self._rows = None, 0
         return to_receipt([staged])
 

@@ -1,0 +1,103 @@
+"""``python -m penstock.benchmarks.state.checkpoints``: what checkpoints every ten seconds cost q5, q8 and q11.
+
+Each query runs over generated events with and without checkpoints in turns, every run a process of its own on one core.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from penstock.benchmarks.nexmark.events import Events
+from penstock.benchmarks.nexmark.queries import load
+from penstock.benchmarks.nexmark.run import CountingSink
+from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.job import Job
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+QUERIES = ("q5", "q8", "q11")
+LEAST = 0.85
+"""The share of its rate without checkpoints that a query must keep."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the table, and write it to ``benchmarks/results/checkpoints.md``."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.state.checkpoints", description=__doc__)
+    parser.add_argument("--events", type=int, default=150_000_000)
+    parser.add_argument("--interval", default="10s")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.one:
+        print(json.dumps(_one(json.loads(given.one))))
+        return 0
+    lines = [
+        f"# Checkpoints every {given.interval}\n\n{given.events:,} generated events, M events/s on one core, medians "
+        f"of {given.runs} runs in turns; at least {LEAST:.0%} is asked.\n",
+        "| query | without | with | kept | checkpoints |",
+        "|---|---|---|---|---|",
+    ]
+    for query in QUERIES:
+        rates: dict[bool, list[float]] = {False: [], True: []}
+        taken = 0
+        for _ in range(given.runs):
+            for checkpoints, values in rates.items():
+                result = _process(query, given.events, given.interval if checkpoints else None)
+                values.append(result["rate"])
+                taken = max(taken, result["checkpoints"])
+        without, with_them = (statistics.median(values) for values in rates.values())
+        lines.append(f"| {query} | {without:.2f} | {with_them:.2f} | **{with_them / without:.0%}** | {taken} |")
+        print(lines[-1], file=sys.stderr)
+    text = "\n".join(lines) + "\n"
+    print(text)
+    (RESULTS / "checkpoints.md").write_text(text)
+    return 0
+
+
+def _process(query: str, events: int, interval: str | None) -> dict[str, Any]:
+    core = max(os.sched_getaffinity(0))
+    request = json.dumps({"query": query, "events": events, "interval": interval})
+    ran = subprocess.run(
+        [sys.executable, "-m", "penstock.benchmarks.state.checkpoints", "--one", request],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return result
+
+
+def _one(request: dict[str, Any]) -> dict[str, Any]:
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        few = NexmarkConfig(events=5_000)
+        _run(request["query"], few, Path(folder) / "few", None)
+        began = time.perf_counter()
+        metrics = _run(request["query"], replace(few, events=request["events"]), Path(folder), request["interval"])
+        rate = request["events"] / (time.perf_counter() - began) / 1e6
+    return {"rate": rate, "checkpoints": metrics.checkpoints.committed if metrics.checkpoints else 0}
+
+
+def _run(query: str, source: NexmarkConfig, folder: Path, interval: str | None) -> Any:
+    job = Job()
+    stream = load(query)(Events(job, source))
+    stream.write(CountingSink(), mode="changelog" if stream.updating else "append").name(query)
+    for number, node in enumerate(list(job.graph.operators.values())):
+        if not node.named:
+            job.change(node.id, name=f"operator {number}", named=True)
+    options: dict[str, Any] = {"directory": folder / "job"}
+    if interval is not None:
+        options |= {"checkpoint_dir": folder / "checkpoints", "checkpoint_interval": interval}
+    return job.run("measured", **options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
