@@ -40,5 +40,5 @@ class PagingOptions:
         """Return how large a bucket may grow when there are so many."""
         if self.held_bytes is None:
             return self.bucket_bytes
-        share = 2 if buckets == 1 else 3
+        share = 2 if buckets == 1 else 5
         return max(min(self.held_bytes // share, self.bucket_bytes), self.least_bucket_bytes)
