@@ -36,10 +36,6 @@ RATIOS = {
 }
 """Least acceptable and aimed-at ratio of our rate to the best batch engine's, per query."""
 
-LARGE = frozenset(("q9", "q16", "q18", "q19", "q20", "q23"))
-TOUCH_MB = 3_072
-"""So much memory is made ready before each run of the queries that need more than a gigabyte, whatever the engine."""
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -129,11 +125,6 @@ class _Runner:
     small: Path
     core: int
 
-    @property
-    def touch_mb(self) -> int:
-        """How much memory is made ready before what is measured."""
-        return TOUCH_MB if self.query in LARGE else 0
-
     def read_files(self) -> None:
         """Bring the files into memory, so that no engine waits for the disk in another's place."""
         for path in self.directory.glob("*.parquet"):
@@ -145,12 +136,11 @@ class _Runner:
         """Return what the process reports; None when it failed."""
         if engine == OURS:
             request = {"query": self.query, "directory": str(self.directory), "events": None, "parallelism": 1}
-            request |= {"batch_rows": None, "out": None, "touch_mb": self.touch_mb}
+            request |= {"batch_rows": None, "out": None}
             return self._process(engine, [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)])
         module = "penstock.benchmarks.peers.runner"
         command = [sys.executable, "-m", module, "--engine", engine, "--query", self.query]
         command += ["--directory", str(self.directory), "--warm-up", str(self.small), "--json"]
-        command += ["--touch-mb", str(self.touch_mb)]
         return self._process(engine, command)
 
     def _process(self, engine: str, command: Sequence[str]) -> dict[str, Any] | None:

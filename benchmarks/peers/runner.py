@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import penstock
-from penstock.benchmarks.touched_memory import touch
 from penstock.model.errors import FatalError, OptionError
 
 ENGINES = ("duckdb", "polars", "datafusion")
@@ -101,12 +100,10 @@ def measure(
     runs: int = 1,
     core: int | None = None,
     warm_up: str | Path | None = None,
-    touch_mb: int = 0,
 ) -> PeerResult:
     """Measure in this process, which is held to one core from here on; see ``run_peer``.
 
-    ``warm_up`` is a small data set to answer the query over first, unmeasured; ``touch_mb`` megabytes of memory are
-    made ready before each run.
+    ``warm_up`` is a small data set to answer the query over first, unmeasured.
     """
     _keep_to_one_thread(core)
     peer = load(engine)
@@ -119,7 +116,6 @@ def measure(
     session = peer.connect(Path(directory))
     seconds, rows = [], 0
     for _ in range(runs):
-        touch(touch_mb)
         begin = time.perf_counter_ns()
         rows = sum(batch.num_rows for batch in peer.answer(session, query))
         seconds.append((time.perf_counter_ns() - begin) / 1e9)
@@ -166,13 +162,10 @@ def _main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="report the median of this many runs")
     parser.add_argument("--core", type=int, help="the core to keep to (Linux)")
     parser.add_argument("--warm-up", help="a small data set to answer the query over first")
-    parser.add_argument("--touch-mb", type=int, default=0, help="memory to make ready before each run")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     given = parser.parse_args()
     try:
-        result = measure(
-            given.engine, given.query, given.directory, given.runs, given.core, given.warm_up, given.touch_mb
-        )
+        result = measure(given.engine, given.query, given.directory, given.runs, given.core, given.warm_up)
     except OptionError as error:
         print(error, file=sys.stderr)
         return 2
