@@ -76,7 +76,7 @@ class Snapshots:
     def _entry(self, epoch: int, cut: OperatorCut) -> InstanceEntry:
         files: tuple[FileEntry, ...] = ()
         if cut.part is not None:
-            files = (self._repository.add_file(epoch, STATE_FILE, encode_part(cut.part)),)
+            files = (self._repository.add_file(epoch, STATE_FILE, encode_part(cut.part).to_pybytes()),)
         elif cut.pages is not None:
             files = self._add_pages(epoch, cut, cut.pages)
         return InstanceEntry(
