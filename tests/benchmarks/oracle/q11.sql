@@ -15,8 +15,9 @@ WITH marked AS (
     SELECT
         bidder,
         "dateTime",
+        -- Bids of one instant count together: which of them comes first is not the same in both windows.
         sum(begins::INTEGER) OVER (
-            PARTITION BY bidder ORDER BY "dateTime" ROWS UNBOUNDED PRECEDING
+            PARTITION BY bidder ORDER BY "dateTime" RANGE UNBOUNDED PRECEDING
         ) AS session
     FROM marked
 )
