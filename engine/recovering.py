@@ -219,6 +219,7 @@ class RecoveringJob:
                     self._halt()
                     following += self._life.on(js.TakenDown(self._clock.monotonic_ns()))
                 case js.RequestStop():
+                    # `stop` told the attempt that runs, and `_run_attempt` tells the one that follows.
                     pass
                 case js.GiveUp():
                     self._error = command.error

@@ -138,10 +138,6 @@ def check_named(graph: JobGraph) -> None:
             "with checkpoints every source, stateful operator and sink needs a name by which its state is found again: "
             f"write .name('...') behind {'; '.join(map(_place, unnamed))}"
         )
-    names = [node.name for node in nodes]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise PlanError(f"two operators are named {twice[0]!r}: with checkpoints every name must be its own")
 
 
 def default_name() -> str:
