@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from penstock.engine.pruning import prune_columns
 from penstock.model.dead_letters import DEAD_LETTER
-from penstock.model.expression_trees import MOST_LEVELS, levels
-from penstock.model.expressions import Expr, column_name, columns_of, size_of, substitute, uses_of
+from penstock.model.expression_trees import MOST_LEVELS, always_answers, levels
+from penstock.model.expressions import Expr, col, column_name, columns_of, size_of, substitute, uses_of
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
@@ -22,6 +22,7 @@ from penstock.model.job_graph import (
     SinkSpec,
     SourceSpec,
 )
+from penstock.model.join_specs import JoinSpec
 
 LARGEST_MERGED = 200
 """Nodes of an expression beyond which projections are not merged, so that long pipelines make no bottomless trees."""
@@ -31,6 +32,7 @@ def optimise(graph: JobGraph) -> JobGraph:
     """Return an equivalent graph of what the sinks need."""
     graph = reachable(graph)
     graph = push_filters(graph)
+    graph = filter_in_joins(graph)
     graph = merge_projections(graph)
     graph = prune_columns(graph)
     return fuse_filters(push_predicates_into_sources(graph))
@@ -89,6 +91,42 @@ def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: E
             operators[below.id] = raised
         elif key != node.id:
             operators[key] = _redirect(item, node.id, below.id)
+    return JobGraph(operators)
+
+
+def filter_in_joins(graph: JobGraph) -> JobGraph:
+    """Let a join whose one side has each key once evaluate a condition over that side's columns.
+
+    It need not keep the rows that do not fulfil it, nor their partners; below the join, partners would wait for ever.
+    Only conditions that have an answer for every row: others might be asked about rows without a partner.
+    """
+    while True:
+        moved = next(filter(None, (_moved_into_join(graph, node) for node in graph.operators.values())), None)
+        if moved is None:
+            return graph
+        graph = moved
+
+
+def _moved_into_join(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
+    if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].output != MAIN or node.inputs[0].exchange:
+        return None
+    below = graph[node.inputs[0].operator]
+    spec = below.spec
+    if not isinstance(spec, JoinSpec) or spec.one_side is None or len(graph.consumers(below.id)) != 1:
+        return None
+    if node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
+        return None
+    mapping = {name: col(column) for name, side, column in spec.output if side == spec.one_side}
+    predicate = node.spec.predicate
+    if not columns_of(predicate) <= mapping.keys() or not always_answers(predicate.tree):
+        return None
+    condition = substitute(predicate, mapping)
+    joined = replace(below, spec=replace(spec, where=condition if spec.where is None else spec.where & condition))
+    operators = {
+        key: joined if key == below.id else _redirect(item, node.id, below.id)
+        for key, item in graph.operators.items()
+        if key != node.id
+    }
     return JobGraph(operators)
 
 

@@ -116,6 +116,8 @@ def _join_needs(
             continue
         names = _columns(keys) | _of_side(spec.output, side, wanted)
         needs.append(names | (_time_column(inputs[side]) if timed else set()))
+    if isinstance(spec, JoinSpec) and spec.one_side is not None and spec.where is not None:
+        needs[spec.one_side] |= columns_of(spec.where)
     if isinstance(spec, IntervalJoinSpec) and isinstance(spec.upper, Expr):
         needs[0] |= columns_of(spec.upper)
     if isinstance(spec, AsOfJoinSpec):

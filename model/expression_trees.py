@@ -57,6 +57,15 @@ def levels(node: exp.Expr) -> int:
     return deepest
 
 
+_PLAIN = (exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren)
+_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, exp.Or, exp.Not, exp.Is, exp.In)
+
+
+def always_answers(node: exp.Expr) -> bool:
+    """Return whether a tree only compares columns and constants, which cannot fail for any row."""
+    return all(isinstance(part, (*_PLAIN, *_COMPARED)) for part in node.walk())
+
+
 def check_levels(node: exp.Expr, place: str) -> None:
     """Refuse a tree of more than `MOST_LEVELS`.
 

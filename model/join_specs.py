@@ -14,6 +14,9 @@ from penstock.model.windows import Windowing
 HOWS = ("inner", "left", "right", "full")
 """Which rows without a partner a join puts out, with nulls for the other side."""
 
+VALIDATIONS = ("m:m", "1:m", "m:1", "1:1")
+"""How often a key may come on the left and on the right: many times, or once, which is checked."""
+
 Output = tuple[tuple[str, int, str], ...]
 
 
@@ -35,6 +38,9 @@ class JoinSpec:
     Without a window either side may be a changelog, and the result is one unless both are append-only and ``how`` is
     inner. With a window, both are append-only, ``how`` is inner, and ``window_start`` and ``window_end`` may be asked
     for with side -1.
+
+    ``validate`` is one of `VALIDATIONS`; a side whose keys come once is append-only, as the other one, and ``how`` is
+    inner. ``where`` (set by the optimiser) is a condition over the columns of `one_side`: only such rows have partners.
     """
 
     left_keys: tuple[Expr, ...]
@@ -42,6 +48,13 @@ class JoinSpec:
     output: Output
     windowing: Windowing | None = None
     how: str = "inner"
+    validate: str = "m:m"
+    where: Expr | None = None
+
+    @property
+    def one_side(self) -> int | None:
+        """The side whose keys come once, the right one if both; None: neither."""
+        return {"m:m": None, "1:m": 0}.get(self.validate, 1)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Joins(ABC):
         how: str = "inner",
         window: Windowing | Window | None = None,
         suffix: str = "_right",
+        validate: str = "m:m",
     ) -> "Stream":
         """Join on equal keys, within a window or, without one, for ever.
 
@@ -51,10 +52,16 @@ class Joins(ABC):
         The result has the columns of this stream, then those of the other one without keys of the same name; a name
         that both have gets ``suffix`` on the right. With a window, ``window_start`` and ``window_end`` are added
         unless a side has such columns.
+
+        ``validate="m:1"`` says that a key comes once on the right (``1:m``: on the left, ``1:1``: on both). Rows of the
+        other side are then let go as soon as they have met their partner, so that little is kept; a row whose key has
+        come before is a dead letter. For inner joins of append-only streams.
         """
         check_streams("join", (other,))
         chosen = None if window is None else windowing(window, "join")
-        spec = _located(lambda: join_spec(self._schema, other._schema, on, left_on, right_on, chosen, suffix, how))
+        spec = _located(
+            lambda: join_spec(self._schema, other._schema, on, left_on, right_on, chosen, suffix, how, validate)
+        )
         return self._add(spec, "join", other)
 
     def interval_join(

@@ -9,7 +9,7 @@ from penstock.model.connectors import LookupTable
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.expressions import Expr, col, column_name
-from penstock.model.join_specs import HOWS, AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec, check_how
+from penstock.model.join_specs import HOWS, VALIDATIONS, AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec, check_how
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Windowing
 
@@ -27,18 +27,26 @@ def join_spec(
     windowing: Windowing | None,
     suffix: str,
     how: str = "inner",
+    validate: str = "m:m",
 ) -> JoinSpec:
     """Name the result's columns.
 
     Raises:
-        PlanError: the keys are not given, or not in pairs.
+        PlanError: the keys are not given, or not in pairs; a side whose keys come once is in no plain inner join.
+        OptionError: ``how`` or ``validate`` is none.
     """
     check_how(how, HOWS if windowing is None else ("inner",), "join")
+    if validate not in VALIDATIONS:
+        raise OptionError(f"join(validate=...) is one of {', '.join(VALIDATIONS)}, not {validate!r}")
+    if validate != "m:m" and (how != "inner" or windowing is not None or left.changelog or right.changelog):
+        raise PlanError(
+            f"join(validate={validate!r}) needs an inner join of append-only streams without a window; leave it out"
+        )
     keys = _pair("join", on, left_on, right_on)
     output = _output("join", left.fields, right.fields, keys, suffix, how)
     if windowing is not None and not {name for name, _, _ in output} & {"window_start", "window_end"}:
         output += [("window_start", -1, "window_start"), ("window_end", -1, "window_end")]
-    return JoinSpec(*keys, tuple(output), windowing, how)
+    return JoinSpec(*keys, tuple(output), windowing, how, validate)
 
 
 def interval_join_spec(

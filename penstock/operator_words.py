@@ -150,7 +150,10 @@ def _join(spec: JoinSpec | IntervalJoinSpec | AsOfJoinSpec | LookupSpec) -> Word
         case LookupSpec():
             return Words(f"{how}lookup on {keys}", (("table", spec.table.describe()), columns))
     window = "none: both sides are kept" if spec.windowing is None else _windowing(spec.windowing)
-    return Words(f"{how}join on {keys}", (("window", window), columns))
+    if spec.one_side is not None:
+        window = f"none: rows are kept until they meet, for keys are {spec.validate}"
+    where = () if spec.where is None else (("where", expression_text(spec.where)),)
+    return Words(f"{how}join on {keys}", (("window", window), *where, columns))
 
 
 def _top(spec: TopSpec) -> Words:

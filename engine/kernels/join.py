@@ -38,6 +38,32 @@ def chain_heads(slots: Ints, heads: Ints) -> Ints:
 
 
 @jit
+def settle_keys(slots: Ints, wanted: npt.NDArray[np.bool_], next_row: int, partner: Ints, kinds: Ints) -> None:
+    """Let the first row of each slot settle it: partner[slot], 0 before, becomes 1 (not wanted) or the row's id + 2.
+
+    Wanted rows get the ids ``next_row`` and on. kinds[i]: 0 the slot was settled before, 1 not wanted, 2 wanted.
+    """
+    for i in range(slots.size):
+        slot = slots[i]
+        if partner[slot] != 0:
+            kinds[i] = 0
+        elif wanted[i]:
+            kinds[i] = 2
+            partner[slot] = next_row + 2
+            next_row += 1
+        else:
+            kinds[i] = partner[slot] = 1
+
+
+@jit
+def take_first(slots: Ints, taken: npt.NDArray[np.int8], first: npt.NDArray[np.bool_]) -> None:
+    """Say of each row whether it is the first of its slot; taken[slot], 0 before, becomes 1."""
+    for i in range(slots.size):
+        first[i] = taken[slots[i]] == 0
+        taken[slots[i]] = 1
+
+
+@jit
 def expand_chains(heads: Ints, older: Ints, row: int, at: int, row_out: Ints, id_out: Ints) -> tuple[int, int, int]:
     """Walk the chains that begin at heads[row], row by row, and write (row, id) pairs until the outputs are full.
 

@@ -17,6 +17,7 @@ from penstock.engine.operators.joins.incremental_join import IncrementalJoin
 from penstock.engine.operators.joins.inner_join import InnerJoin
 from penstock.engine.operators.joins.interval_join import IntervalJoin
 from penstock.engine.operators.joins.lookup import Lookup
+from penstock.engine.operators.joins.one_join import OneJoin
 from penstock.engine.operators.joins.window_join import WindowJoin
 from penstock.engine.operators.over.over import Over
 from penstock.engine.operators.over.updates import UpdatingOver
@@ -100,6 +101,8 @@ def make_operator(spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str)
 def _join(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> Operator:
     if spec.windowing is not None:
         return WindowJoin(spec, left, right, name)
+    if spec.one_side is not None:
+        return OneJoin(spec, left, right, name)
     if spec.how == "inner" and not left.changelog and not right.changelog:
         return InnerJoin(spec, left, right, name)
     return IncrementalJoin(spec, left, right, name)

@@ -6,8 +6,8 @@ from penstock.stream import Stream
 
 
 def query(events: Events) -> Stream:
-    """Join bids with their auctions, whichever comes first."""
+    """Join bids with their auctions, whichever comes first; an auction comes once, so bids need not be kept."""
     bids = events.bid.rename(dateTime="bid_dateTime", extra="bid_extra")
-    auctions = events.auction.filter(col("category") == 10).rename(dateTime="auction_dateTime", extra="auction_extra")
-    joined = bids.join(auctions, left_on="auction", right_on="id")
-    return joined.drop("id")
+    auctions = events.auction.rename(dateTime="auction_dateTime", extra="auction_extra")
+    joined = bids.join(auctions, left_on="auction", right_on="id", validate="m:1")
+    return joined.filter(col("category") == 10).drop("id")
