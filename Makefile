@@ -29,7 +29,7 @@ type: .venv/test ## mypy --strict
 bench: .venv/test ## Measure Nexmark beside batch engines, one core; writes benchmarks/results
 	$(BIN)/python -m penstock.benchmarks.nexmark.bench $(ARGS)
 
-chaos: .venv/test ## Kill a pipeline thousands of times, 90 minutes at most; goes on where it stopped
+chaos: .venv/test ## Kill a pipeline thousands of times, tests under random settings; 90 minutes, goes on where it stopped
 	$(BIN)/python -m penstock.benchmarks.chaos.run $(ARGS)
 
 docs: .venv/test ## Build the documentation into site/

@@ -1,6 +1,6 @@
 """From an execution graph to instances wired by channels, ready for a worker loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,7 +27,9 @@ from penstock.engine.operators.contract import (
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.paging.paging import Paging
 from penstock.engine.planner import Keyed, key_places, meets_everything
+from penstock.engine.regions import regions
 from penstock.engine.restored import OperatorStart, Restored
+from penstock.engine.source_discovery import discovery_of
 from penstock.engine.source_head import SourceAlignment, SourceHead
 from penstock.engine.source_positions import restored_partitions
 from penstock.engine.transport.in_memory import Channel
@@ -35,7 +37,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
-from penstock.model.ids import OperatorId
+from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode, SourceSpec
 from penstock.model.join_specs import TwoSided
 from penstock.model.key_groups import assign
@@ -60,13 +62,32 @@ def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_
 
 @dataclass
 class Build:
-    """Everything that runs: instances in task order, channels by edge, counters by operator and instance."""
+    """Everything that runs: instances by task, in their order, channels by edge, counters by operator and instance.
+
+    What was built of some tasks only has those of them.
+    """
 
     graph: ExecutionGraph
-    instances: list[Instance] = field(default_factory=list)
+    tasks: dict[TaskId, list[Instance]] = field(default_factory=dict)
     channels: dict[Edge, list[Channel]] = field(default_factory=dict)
     counters: dict[OperatorId, list[RowCounters]] = field(default_factory=dict)
     stores: dict[OperatorId, list[StateStore]] = field(default_factory=dict)
+
+    @property
+    def instances(self) -> list[Instance]:
+        """Every instance, in task order."""
+        return [instance for instances in self.tasks.values() for instance in instances]
+
+    def tasks_of(self, instances: Collection[Instance]) -> frozenset[TaskId]:
+        """Return the tasks of some instances."""
+        return frozenset(task for task, members in self.tasks.items() if not set(members).isdisjoint(instances))
+
+    def replace(self, part: "Build") -> None:
+        """Put what was built anew of some tasks in the place of what was there of them; from the thread of the loop."""
+        self.tasks.update(part.tasks)
+        self.channels.update(part.channels)
+        self.counters.update(part.counters)
+        self.stores.update(part.stores)
 
     def operators(self) -> list[Operator]:
         """Return every operator of every instance."""
@@ -89,16 +110,17 @@ def build(
     restored: Restored | None = None,
     channel: MakeChannel = local_channel,
     paging: Paging | None = None,
+    tasks: Collection[TaskId] | None = None,
 ) -> Build:
     """Make operators, channels and instances, and open the operators; go on from ``restored``.
 
-    With ``paging``, state that lies by keys need not fit in memory. ``wake`` and ``async_calls`` are those of the
-    operators' contexts. Nothing runs yet. When opening fails, what was opened is aborted or closed before the error is
-    raised.
+    With ``tasks``, whole regions of the graph, nothing is made of the others. With ``paging``, state that lies by keys
+    need not fit in memory. ``wake`` and ``async_calls`` are those of the operators' contexts. Nothing runs yet. When
+    opening fails, what was opened is aborted or closed before the error is raised.
     """
     builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls, restored, channel, paging)
     try:
-        return builder.build()
+        return builder.build(graph.tasks if tasks is None else [task for task in graph.tasks if task.id in tasks])
     except BaseException:
         for operator in builder.opened:
             operator.abort()
@@ -135,14 +157,18 @@ class _Builder:
         self.opened: list[Operator] = []
         self.heads: list[SourceHead] = []
 
-    def build(self) -> Build:
+    def build(self, tasks: Sequence[Task]) -> Build:
+        producers = {operator for task in tasks for operator in task.operators}
         for edge in self._graph.edges:
-            if not edge.chained:
+            if not edge.chained and edge.producer in producers:
                 self._build.channels[edge] = self._channels(edge)
-        alignment = SourceAlignment()
-        for task in self._graph.tasks:
-            for index in range(task.parallelism):
-                self._build.instances.append(self._instance(task, index, alignment))
+        alignments: dict[TaskId, SourceAlignment] = {}
+        for region in regions(self._graph):
+            # Pipelines that share no channel never wait for each other.
+            alignments |= dict.fromkeys(region, SourceAlignment())
+        for task in tasks:
+            alignment = alignments[task.id]
+            self._build.tasks[task.id] = [self._instance(task, index, alignment) for index in range(task.parallelism)]
         return self._build
 
     def _channels(self, edge: Edge) -> list[Channel]:
@@ -198,6 +224,7 @@ class _Builder:
             linger_ns=self._options.linger_ms * 1_000_000,
             idle_timeout_ns=self._options.idle_timeout_ms * 1_000_000,
             positions=positions,
+            discovery=discovery_of(spec.source, index, task.parallelism, partitions),
         )
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:
@@ -294,6 +321,7 @@ class _Builder:
                 placed_by=self._placed_by(node),
             )
         )
+        store.forget_image()
         self._build.stores.setdefault(node.id, []).append(operator.context.state)
         return operator
 

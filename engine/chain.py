@@ -69,9 +69,12 @@ class Awaited:
     """Stands for what operators wait for outside: there is room when one of them, or of those behind, can go on."""
 
     node: ChainNode
+    waiting: Callable[[], bool]
 
     def has_room(self) -> bool:
-        """Return whether a timer is due."""
+        """Return whether the wait is over, or a timer is due."""
+        if not self.waiting():
+            return True
         now_ns = self.node.operator.context.clock.monotonic_ns()
         return any((due := node.operator.timer_ns()) is not None and due <= now_ns for node in self.node.walk())
 
@@ -89,6 +92,8 @@ def push(node: ChainNode, port: int, element: Element) -> Iterator[Room]:
         yield from _emit(node, node.operator.on_watermark(element.time_us))
         yield from _watermark(node, node.operator.output_watermark(element.time_us))
     elif isinstance(element, Barrier):
+        if not node.operator.takes_barrier():
+            yield from _wait(node, lambda: not node.operator.takes_barrier())
         yield from _emit(node, node.operator.on_barrier(element.epoch))
         yield from _control(node, element)
     elif isinstance(element, EndOfStream):
@@ -117,7 +122,7 @@ def fire_timers(node: ChainNode, now_ns: int, idle: bool) -> Iterator[Room]:
 
 def _wait(node: ChainNode, waiting: Callable[[], bool]) -> Iterator[Room]:
     """Run the timers of a node, and of those behind it, when they are due, as long as ``waiting`` says."""
-    awaited = Awaited(node)
+    awaited = Awaited(node, waiting)
     while waiting():
         yield awaited
         yield from fire_timers(node, node.operator.context.clock.monotonic_ns(), idle=False)
@@ -137,7 +142,8 @@ def _end(node: ChainNode, element: EndOfStream) -> Iterator[Room]:
     operator = node.operator
     if element.drained:
         yield from _emit(node, operator.on_watermark(END_OF_TIME_US))
-    yield from _wait(node, operator.unanswered)
+    # What is left when it has ended is its cut.
+    yield from _wait(node, lambda: operator.unanswered() or not operator.takes_barrier())
     if element.drained:
         yield from _emit(node, operator.on_end())
         yield from _watermark(node, END_OF_TIME_US)

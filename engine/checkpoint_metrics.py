@@ -6,12 +6,22 @@ from penstock.engine.checkpoint_session import CheckpointSession
 
 
 @dataclass(frozen=True, slots=True)
+class RegionRestarts:
+    """How often one region began again after a failure: tasks that are joined by channels, ``region`` names them."""
+
+    region: str
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointMetrics:
     """Checkpoints since the process began; None: there was none of the kind yet.
 
     ``last_epoch`` is the last one that all sinks committed. ``last_duration_ns`` is the time from its barriers to its
     manifest, of the last one published, and its bytes are those uploaded and those that were there already.
-    ``last_abort`` says why one was given up. ``restarts``: how often the job began again after a failure.
+    ``last_abort`` says why one was given up. ``restarts``: how often the job, or a region of it, was told to begin
+    again after a failure; ``regions``: how often each did. ``failed_retentions``: how often old checkpoints could not
+    be deleted, and stay until a later time; ``last_failed_retention`` says why.
     """
 
     begun: int = 0
@@ -23,9 +33,14 @@ class CheckpointMetrics:
     last_uploaded_bytes: int | None = None
     last_reused_bytes: int | None = None
     last_abort: str | None = None
+    regions: tuple[RegionRestarts, ...] = ()
+    failed_retentions: int = 0
+    last_failed_retention: str | None = None
 
 
-def read_checkpoints(session: CheckpointSession, restarts: int) -> CheckpointMetrics:
+def read_checkpoints(
+    session: CheckpointSession, restarts: int, regions: tuple[RegionRestarts, ...]
+) -> CheckpointMetrics:
     """Read the counters of a session; from any thread."""
     counts = session.statistics()
     durations = session.durations_ns
@@ -40,4 +55,7 @@ def read_checkpoints(session: CheckpointSession, restarts: int) -> CheckpointMet
         last_uploaded_bytes=None if traffic is None else traffic.uploaded_bytes,
         last_reused_bytes=None if traffic is None else traffic.reused_bytes,
         last_abort=counts.last_abort,
+        regions=regions,
+        failed_retentions=session.failed_retentions,
+        last_failed_retention=session.last_failed_retention,
     )

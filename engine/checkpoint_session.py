@@ -3,7 +3,9 @@
 One session serves one attempt after the other (`recovering`); writing happens in the `Background`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.engine import checkpoint_events as ev
@@ -12,19 +14,28 @@ from penstock.engine.build import Build
 from penstock.engine.checkpointing import CheckpointCoordinator, CheckpointStatistics
 from penstock.engine.cuts import InstanceCut
 from penstock.engine.elements import Barrier
+from penstock.engine.instance import Instance
 from penstock.engine.operators.contract import Clock
 from penstock.engine.restored import Restored
 from penstock.engine.savepoint_requests import SavepointRequests
 from penstock.engine.snapshots import Snapshots
-from penstock.model.connectors import Sink
+from penstock.model.connectors import Sink, Source
 from penstock.model.errors import PenstockError, RetryableError
 from penstock.model.failpoints import failpoint
-from penstock.model.job_graph import SinkSpec
+from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import Manifest
-from penstock.state.checkpoint_values import Retained, Traffic
+from penstock.state.checkpoint_values import Retained, Traffic, told
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFailure:
+    """A commit failed; ``sink`` is the name of the one that could not, None if it was none of them."""
+
+    sink: str | None
+    error: BaseException
 
 
 class CheckpointSession:
@@ -37,59 +48,80 @@ class CheckpointSession:
         snapshots: Snapshots,
         background: Background,
         clock: Clock,
+        warn: Callable[[str], None] = print,
     ) -> None:
-        """Begin with no attempt."""
+        """Begin with no attempt; ``warn`` is told once when old checkpoints cannot be deleted."""
         self.coordinator = coordinator
         self.repository = repository
         self.stopped: ev.Stop | None = None
         """Set when everything is committed and the job is over."""
-        self.failure: BaseException | None = None
-        """Set when the attempt must end: a sink could not commit."""
         self.traffic = Traffic()
         self.durations_ns: list[int] = []
+        self.failed_retentions = 0
+        self.last_failed_retention: str | None = None
         self.savepoints = SavepointRequests()
         self.stop_savepoint: str | None = None
         """The name of a savepoint to keep of the last checkpoint when the job is stopped."""
+        self.flush_letters: Callable[[], None] = lambda: None
+        """Brings dead letters to safety; called, on the background's thread, before a checkpoint counts on them."""
+        self.begun = 0
+        """The last checkpoint that was begun, or restored."""
         self._snapshots = snapshots
         self._background = background
         self._clock = clock
-        self._build: Build | None = None
+        self._warn = warn
+        self._failure: SinkFailure | None = None
+        self._instances: dict[str, Instance] = {}
+        # Of the instances that are up; the attempt is the last one of all.
+        self._attempts: dict[str, int] = {}
         self._attempt = 0
         self._sinks: dict[str, Sink] = {}
+        self._sources: dict[str, Source] = {}
         self._receipts: dict[str, list[tuple[int, Any]]] = {}
         self._manifests: dict[int, Manifest] = {}
         self._cuts: list[InstanceCut] = []
+        self._given_up = 0
         self._began_ns = 0
 
     def started(self, build: Build, attempt: int, restored: Restored | None) -> None:
-        """Instances of a new attempt are about to run; their cuts come to this session from now on."""
-        self._build = build
+        """Instances of a new attempt, all or a region, are about to run; their cuts come to this session from now on.
+
+        Those of other regions keep their attempt, and what their sinks have prepared.
+        """
+        instances = {instance.name: instance for instance in build.instances}
+        self._instances |= instances
+        self._attempts |= dict.fromkeys(instances, attempt)
         self._attempt = attempt
-        self.failure = None
+        self.begun = max(self.begun, 0 if restored is None else restored.epoch)
         self._manifests.clear()
-        self._sinks = {
+        sinks = {
             node.name: node.spec.sink
             for node in (build.graph.node(operator) for operator in build.counters)
             if isinstance(node.spec, SinkSpec)
         }
+        self._sources |= {
+            node.name: node.spec.source
+            for node in (build.graph.node(operator) for operator in build.counters)
+            if isinstance(node.spec, SourceSpec)
+        }
         # What an earlier attempt of this process has committed is not committed again.
         committed = self.coordinator.statistics().committed_epoch or 0
         left = restored if restored is not None and restored.epoch > committed else None
-        self._receipts = {
-            name: [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)]
-            for name in self._sinks
+        self._sinks |= sinks
+        self._receipts |= {
+            name: [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)] for name in sinks
         }
         epochs = self.repository.epochs()
         for instance in build.instances:
-            instance.on_cut = self._cut
+            instance.on_cut = partial(self._cut, attempt)
             # One that ends before its first barrier contributes to an epoch that was not there yet.
             instance.delivered = epochs[-1] if epochs else 0
         self._on(
             ev.Started(
                 self._clock.monotonic_ns(),
                 attempt,
-                frozenset(instance.name for instance in build.instances),
-                frozenset(instance.name for instance in build.instances if instance.head is not None),
+                frozenset(instances),
+                frozenset(name for name, instance in instances.items() if instance.head is not None),
                 restored=None if restored is None else restored.epoch,
                 last_epoch=epochs[-1] if epochs else 0,
             )
@@ -122,12 +154,18 @@ class CheckpointSession:
         """Let the inputs end."""
         self._on(ev.DrainRequested())
 
-    def failed(self, reason: str) -> None:
-        """Every instance of the attempt is gone; wait for what must not be left half done."""
-        assert self._build is not None
-        for instance in self._build.instances:
+    def failed(self, reason: str, instances: Collection[Instance] | None = None) -> None:
+        """These instances (None: all) are gone; until `halted`, something may still be half done."""
+        for instance in self._instances.values() if instances is None else instances:
             instance.on_cut = None
-            self._on(ev.InstanceFailed(instance.name, self._attempt, reason))
+            attempt = self._attempts.pop(instance.name, None)
+            if attempt is not None:
+                self._on(ev.InstanceFailed(instance.name, attempt, reason))
+
+    def take_failure(self) -> SinkFailure | None:
+        """Return what went wrong with a commit, once: the sink's instances, or all, must be restarted."""
+        failure, self._failure = self._failure, None
+        return failure
 
     def halted(self) -> bool:
         """Return whether no answer is awaited any more, so that another attempt may start."""
@@ -137,15 +175,21 @@ class CheckpointSession:
         """Return the coordinator's counts."""
         return self.coordinator.statistics()
 
-    def _cut(self, cut: InstanceCut, *, ended: bool) -> None:
-        self._cuts.append(cut)
+    def _cut(self, attempt: int, cut: InstanceCut, *, ended: bool) -> None:
+        if self._attempts.get(cut.instance) != attempt:
+            # Said by one that is gone; what it has prepared was, or will be, taken back.
+            cut.release()
+            return
         for operator in cut.operators:
             if operator.receipt is not None:
                 self._receipts[operator.operator].append((cut.epoch, operator.receipt))
         if ended:
-            self._on(ev.InstanceEnded(cut.instance, self._attempt, delivered=cut.epoch - 1, what=cut))
+            self._on(ev.InstanceEnded(cut.instance, attempt, delivered=cut.epoch - 1, what=cut))
+        elif cut.epoch <= self._given_up:
+            cut.release()
         else:
-            self._on(ev.InstanceSnapshotted(cut.instance, self._attempt, cut.epoch, cut))
+            self._cuts.append(cut)
+            self._on(ev.InstanceSnapshotted(cut.instance, attempt, cut.epoch, cut))
 
     def _on(self, event: ev.Event) -> None:
         for command in self.coordinator.on(event):
@@ -165,6 +209,7 @@ class CheckpointSession:
                 for cut in self._cuts:
                     cut.release()
                 self._cuts.clear()
+                self._given_up = command.epoch
                 self._manifests.pop(command.epoch, None)
                 self.repository.abandon(command.epoch)
                 failpoint("checkpoint.abandoned")
@@ -176,18 +221,17 @@ class CheckpointSession:
                 self.stopped = command
 
     def _inject(self, command: ev.InjectBarrier) -> None:
-        assert self._build is not None
         self._began_ns = self._clock.monotonic_ns()
+        self.begun = command.epoch
         failpoint("checkpoint.barriers.before")
-        for instance in self._build.instances:
-            if instance.name in command.sources:
+        for name, instance in self._instances.items():
+            if name in command.sources:
                 instance.inject(Barrier(command.epoch), last=command.last)
         failpoint("checkpoint.barriers.after")
 
     def _end_sources(self, command: ev.EndSources) -> None:
-        assert self._build is not None
-        for instance in self._build.instances:
-            if instance.head is not None and instance.name in command.sources:
+        for name, instance in self._instances.items():
+            if instance.head is not None and name in command.sources:
                 instance.head.stop(drain=True)
 
     def _upload(self, command: ev.StartUpload) -> None:
@@ -203,7 +247,10 @@ class CheckpointSession:
         # From here on the upload lets go of them.
         self._cuts.clear()
 
+        flush_letters = self.flush_letters
+
         def work() -> Manifest:
+            flush_letters()
             manifest = self._snapshots.upload(epoch, cuts, receipts)
             failpoint("checkpoint.uploaded")
             return manifest
@@ -232,9 +279,16 @@ class CheckpointSession:
                 return
             self.traffic = traffic
             self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns)
+            self._tell_sources(manifest)
             self._on(ev.Published(command.epoch))
 
         self._background.submit(work, answer)
+
+    def _tell_sources(self, manifest: Manifest) -> None:
+        for entry in manifest.sources:
+            source = self._sources.get(entry.operator)
+            if source is not None:
+                source.committed(manifest.job, {name: at["at"] for name, at in entry.positions.items()})
 
     def _save(self, name: str, manifest: Manifest) -> None:
         """Write a savepoint; what goes wrong with it is told to whoever asked, the checkpoint is there all the same."""
@@ -254,7 +308,20 @@ class CheckpointSession:
             failpoint("checkpoint.retain.before")
             return self.repository.retain(command.count)
 
-        self._background.submit(work, _retained)
+        self._background.submit(work, self._retained)
+
+    def _retained(self, result: Retained | None, error: BaseException | None) -> None:
+        """Note what could not be deleted; it goes with a later retention."""
+        if result is None:
+            reason = _told(error)
+        elif result.unreadable:
+            reason = f"no file is deleted while a manifest cannot be read. {told(result.unreadable)}"
+        else:
+            return
+        self.failed_retentions += 1
+        self.last_failed_retention = reason
+        if self.failed_retentions == 1:
+            self._warn(f"OLD CHECKPOINTS STAY: they could not be deleted, which is tried again. {reason}")
 
     def _commit(self, command: ev.CommitSinks) -> None:
         epoch, attempt = command.epoch, command.attempt
@@ -262,11 +329,13 @@ class CheckpointSession:
             name: [receipt for prepared, receipt in known if prepared <= epoch]
             for name, known in self._receipts.items()
         }
-        sinks = self._sinks
+        sinks = dict(self._sinks)
+        committing: list[str] = []
 
         def work() -> None:
             failpoint("checkpoint.before_commit")
             for name, receipts in due.items():
+                committing.append(name)
                 sinks[name].commit(epoch, receipts)
                 failpoint("checkpoint.between_commits")
             failpoint("checkpoint.after_commit")
@@ -275,7 +344,7 @@ class CheckpointSession:
             if attempt != self._attempt:
                 return
             if error is not None:
-                self.failure = error
+                self._failure = SinkFailure(committing[-1] if committing else None, error)
                 self._on(ev.CommitFailed(epoch, attempt, _told(error)))
                 return
             for name, known in self._receipts.items():
@@ -294,10 +363,6 @@ def _until_known(publish: Callable[[], _T], tries: int = 5) -> _T:
         except RetryableError:
             continue
     return publish()
-
-
-def _retained(result: Retained | None, error: BaseException | None) -> None:
-    """What could not be deleted goes with the next retention; nothing is lost by it."""
 
 
 def _told(error: BaseException | None) -> str:

@@ -41,14 +41,20 @@ class OperatorCut:
 
 @dataclass(frozen=True, slots=True)
 class InstanceCut:
-    """All operators of a task instance at the barrier of ``epoch``."""
+    """All operators of a task instance at the barrier of ``epoch``, or when it had ``ended`` before."""
 
     instance: str
     epoch: int
     operators: tuple[OperatorCut, ...]
+    ended: bool = False
 
     def release(self) -> None:
-        """Let go of what the cut keeps from being changed; after it was written, or when it will not be."""
+        """Let go of what the cut keeps from being changed; after it was written, or when it will not be.
+
+        One that has ended changes nothing any more, and every later checkpoint has the cut written again.
+        """
+        if self.ended:
+            return
         for operator in self.operators:
             if operator.pages is not None:
                 operator.pages.release()

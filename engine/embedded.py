@@ -9,20 +9,27 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from penstock.engine.async_calls import IoThread, MakeCalls
+from penstock.engine.attempt import Progress, Struck
 from penstock.engine.build import Build, StateFactory, build
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.clock import SystemClock
+from penstock.engine.collector import keep_collections_short
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.connectors.letter_routes import LetterRoutes
 from penstock.engine.freed_memory import keep_freed_memory
+from penstock.engine.instance import Instance
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
 from penstock.engine.operators.contract import Clock
 from penstock.engine.paging.bucket_store import PagingOptions
 from penstock.engine.paging.paging import Paging
+from penstock.engine.regions import struck_by
 from penstock.engine.restored import Restored
 from penstock.engine.worker import Done, Outcome, Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
+from penstock.model.dead_letters import LetterTarget
 from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
 from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
 from penstock.state.rocksdb_store import RocksDbStores
@@ -31,11 +38,14 @@ from penstock.state.store import StateStore
 LONGEST_WAIT_S = 0.05
 """How long the loop sleeps at most, so that a stop or an interrupt is never waited for longer."""
 
-Progress = Callable[[JobMetrics], None]
+__all__ = ["LONGEST_WAIT_S", "EmbeddedJob", "Progress"]
 
 
 class EmbeddedJob:
-    """One run of a job. `run` turns the loop in the calling thread; `stop` may be called from any other."""
+    """One run of a job. `run` turns the loop in the calling thread; `stop` may be called from any other.
+
+    With checkpoints it is an `Attempt`, which says what its other methods do.
+    """
 
     def __init__(
         self,
@@ -50,43 +60,39 @@ class EmbeddedJob:
         restored: Restored | None = None,
         checkpoints: CheckpointSession | None = None,
         attempt: int = 1,
+        letters: LetterTarget | None = None,
     ) -> None:
         """Build and open everything; nothing runs yet. Tests hand in another clock, and who makes async calls.
 
         The job goes on from ``restored``, and its instances take part in ``checkpoints`` under this attempt.
+        ``letters`` is where dead letters go that have no target of their source's; None: into a file.
 
         Raises:
             PlanError: an operator does not fit its inputs.
         """
         keep_freed_memory()
+        keep_collections_short()
         self.name = name
         self._clock = clock or SystemClock()
-        self._dead_letters = dead_letters or DeadLetterWriter.for_graph(graph.graph, directory)
-        self.build: Build = build(
-            graph,
-            options,
-            self._clock,
-            _state_factory(options),
-            self._dead_letters,
-            wake=self.wake,
-            async_calls=async_calls,
-            restored=restored,
-            paging=_paging(options, directory, checkpoints),
-        )
-        if restored is not None:
-            restored.close()
+        self._routes = LetterRoutes(name, graph.graph, letters)
+        self._dead_letters = dead_letters or DeadLetterWriter.for_graph(graph.graph, directory, self._routes)
+        self._graph, self._options, self._async_calls = graph, options, async_calls
+        self._paging = _paging(options, directory, checkpoints)
         self._checkpoints = checkpoints
-        if checkpoints is not None:
-            checkpoints.started(self.build, attempt, restored)
-        self.worker = Worker(self.build.instances, self._clock)
-        self._started_ns = self._clock.monotonic_ns()
+        self.worker = Worker((), self._clock)
         self._ended_ns: int | None = None
-        for instance in self.build.instances:
-            instance.accounting.begin(self._started_ns)
         self._stop: bool | None = None
         # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self.drained = True
+        try:
+            if dead_letters is None:
+                self._open_routes()
+            self.build: Build = self._built(restored, None)
+        except BaseException:
+            self._dead_letters.abort()
+            raise
+        self._started_ns = self._begin(self.build, restored, attempt)
 
     def run(self, progress: Progress | None = None) -> None:
         """Run to the end of all inputs or to a stop; close sinks and check the ledger.
@@ -94,10 +100,57 @@ class EmbeddedJob:
         On an error everything is aborted and the error is raised.
         """
         try:
-            self._turn(progress)
-            self._finish()
+            struck = self._turn(_never, None, progress)
+            if struck is not None:
+                raise struck.error
         except BaseException as error:
-            self._abort(error)
+            self.take_down(None, error)
+            raise
+        self.finish()
+
+    def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
+        """Let all that is up run until ``until`` says so, something raises, or the last checkpoint is committed."""
+        try:
+            return self._turn(until, until_ns, progress)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            at = self.worker.at
+            return Struck(error, None if at is None else self._tasks_of(at))
+
+    def is_up(self) -> bool:
+        """Return whether there is an instance that was neither taken down nor finished."""
+        return self._ended_ns is None and bool(self.worker.instances)
+
+    def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
+        """Abort the instances of these tasks (None: all); what goes wrong with that is a note to the error."""
+        gone = [item for item in self.worker.instances if tasks is None or not tasks.isdisjoint(self._tasks_of(item))]
+        self.worker.remove(gone)
+        releases = [item.head.close for item in gone if item.head is not None]
+        releases += [node.operator.abort for item in gone for node in item.nodes]
+        if tasks is None:
+            releases.append(self._dead_letters.abort)
+            self._ended_ns = self._clock.monotonic_ns()
+        for release in releases:
+            try:
+                release()
+            except Exception as second:
+                error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
+        if self._checkpoints is not None:
+            self._checkpoints.failed(f"{type(error).__name__}: {error}", gone)
+
+    def restore(self, tasks: frozenset[TaskId], restored: Restored | None, attempt: int) -> None:
+        """Build regions anew."""
+        region = self._built(restored, tasks)
+        self.build.replace(region)
+        self._begin(region, restored, attempt)
+
+    def finish(self) -> None:
+        """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
+        try:
+            self._close()
+        except BaseException as error:
+            self.take_down(None, error)
             raise
         finally:
             self._ended_ns = self._clock.monotonic_ns()
@@ -118,40 +171,80 @@ class EmbeddedJob:
             now_ns, wall_us = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000
         return read_metrics(self.name, self.build, self._started_ns, now_ns, wall_us)
 
-    def _turn(self, progress: Progress | None) -> None:
+    def _open_routes(self) -> None:
+        if self._checkpoints is not None:
+            checkpoints = self._checkpoints
+            self._routes.epoch = lambda: checkpoints.begun
+            checkpoints.flush_letters = self._dead_letters.flush
+        self._routes.open()
+
+    def _built(self, restored: Restored | None, tasks: frozenset[TaskId] | None) -> Build:
+        made = build(
+            self._graph,
+            self._options,
+            self._clock,
+            _state_factory(self._options),
+            self._dead_letters,
+            wake=self.wake,
+            async_calls=self._async_calls,
+            restored=restored,
+            paging=self._paging,
+            tasks=tasks,
+        )
+        if restored is not None:
+            restored.close()
+        return made
+
+    def _begin(self, part: Build, restored: Restored | None, attempt: int) -> int:
+        """Let instances that were built run from the next step on; return the time."""
+        self._routes.attempt = attempt
+        if self._checkpoints is not None:
+            self._checkpoints.started(part, attempt, restored)
+        self.worker.add(part.instances)
+        now_ns = self._clock.monotonic_ns()
+        for instance in part.instances:
+            instance.accounting.begin(now_ns)
+        return now_ns
+
+    def _turn(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         report_ns = self._clock.monotonic_ns()
-        while True:
+        while not until():
             outcome = self.worker.step()
-            if self._checkpoints is not None and self._checkpointed(self._checkpoints, outcome):
-                return
-            if isinstance(outcome, Done) and self._checkpoints is None:
-                return
+            if self._dead_letters.failure is not None:
+                return Struck(self._dead_letters.failure, None)
+            if self._checkpoints is not None:
+                struck = self._checkpointed(self._checkpoints, outcome)
+                if struck is not None or self._checkpoints.stopped is not None:
+                    return struck
+            elif isinstance(outcome, Done):
+                return None
             if self._stop is not None:
                 drain, self._stop = self._stop, None
                 self._request_stop(drain)
             elif not isinstance(outcome, Ran):
-                self._wait(outcome.until_ns if isinstance(outcome, Waiting) else None)
+                times = (until_ns, outcome.until_ns if isinstance(outcome, Waiting) else None)
+                self._wait(min((time_ns for time_ns in times if time_ns is not None), default=None))
             if progress is not None and self._clock.monotonic_ns() - report_ns > 200_000_000:
                 report_ns = self._clock.monotonic_ns()
                 progress(self.metrics())
+        return None
 
-    def _checkpointed(self, checkpoints: CheckpointSession, outcome: Outcome) -> bool:
-        """Let checkpoints go on; return whether the last one is committed.
-
-        Raises:
-            PenstockError: a sink could not commit.
-        """
+    def _checkpointed(self, checkpoints: CheckpointSession, outcome: Outcome) -> Struck | None:
+        """Let checkpoints go on; return it if a sink could not commit."""
         checkpoints.turn()
-        if checkpoints.failure is not None:
-            raise checkpoints.failure
+        failure = checkpoints.take_failure()
+        if failure is not None:
+            return Struck(failure.error, struck_by(self._graph, failure.sink))
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
-            return True
-        if isinstance(outcome, Waiting | Done):
+        elif isinstance(outcome, Waiting | Done):
             # A source that was given a barrier can run.
-            for instance in self.build.instances:
+            for instance in self.worker.instances:
                 self.worker.touch(instance)
-        return False
+        return None
+
+    def _tasks_of(self, instance: Instance) -> frozenset[TaskId]:
+        return self.build.tasks_of((instance,))
 
     def wake(self) -> None:
         """Let the loop look again; from any thread, once it runs."""
@@ -180,7 +273,7 @@ class EmbeddedJob:
                 instance.head.stop(drain)
             self.worker.touch(instance)
 
-    def _finish(self) -> None:
+    def _close(self) -> None:
         for head in self.build.heads():
             head.close()
         for operator in self.build.operators():
@@ -191,15 +284,9 @@ class EmbeddedJob:
                 operator.close()
         self._dead_letters.close()
 
-    def _abort(self, error: BaseException) -> None:
-        """Release everything; what goes wrong with that is a note to the error that it is done for."""
-        closes = [head.close for head in self.build.heads()]
-        aborts = [operator.abort for operator in self.build.operators()]
-        for release in (*closes, *aborts, self._dead_letters.close):
-            try:
-                release()
-            except Exception as second:
-                error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
+
+def _never() -> bool:
+    return False
 
 
 def _paging(options: LoopOptions, directory: Path, checkpoints: CheckpointSession | None) -> Paging | None:

@@ -220,5 +220,5 @@ class Instance:
             cut_operator(node, self.index, epoch, head) for node, head in zip(self._nodes, heads, strict=True)
         )
         failpoint("instance.cut.taken")
-        self.on_cut(InstanceCut(self.name, epoch, operators), ended=ended)
+        self.on_cut(InstanceCut(self.name, epoch, operators, ended), ended=ended)
         failpoint("instance.cut.reported")

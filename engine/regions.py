@@ -1,7 +1,7 @@
 """The smallest part of a job that must restart when tasks failed (engine.md 7).
 
 Tasks that are joined by channels, directly or not, share a cut of the stream and go back together; pipelines that
-share no channel never notice each other. The executors ask.
+share no channel never notice each other. The recovering job and the executors ask.
 """
 
 from collections.abc import Collection
@@ -20,6 +20,14 @@ def restart_region(graph: ExecutionGraph, failed: Collection[TaskId]) -> frozens
     if unknown:
         raise ValueError(f"tasks {sorted(unknown)} are not in the execution graph")
     return frozenset().union(*(region for region in regions(graph) if not region.isdisjoint(failed)))
+
+
+def struck_by(graph: ExecutionGraph, operator: str | None) -> frozenset[TaskId] | None:
+    """Return the task that a failure of the operator of this name strikes, None if it was no operator's."""
+    if operator is None:
+        return None
+    nodes = graph.graph.operators
+    return frozenset(task.id for task in graph.tasks if any(nodes[item].name == operator for item in task.operators))
 
 
 def regions(graph: ExecutionGraph) -> tuple[frozenset[TaskId], ...]:

@@ -18,6 +18,7 @@ from penstock.engine.recovering import RecoveringJob
 from penstock.engine.simulation.attempt import SimulatedAttempt
 from penstock.engine.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.simulation.outputs import Difference, difference, standing
+from penstock.engine.simulation.paged import SimulatedPaging
 from penstock.engine.simulation.promises import not_promised, without_sinks
 from penstock.engine.simulation.recording import Recording, nothing_left, record_pipeline
 from penstock.engine.simulation.staged_sink import StagedSink
@@ -79,14 +80,12 @@ class Simulation:
         parallelism: int = 2,
         faults: Faults = ALL,
         state: StateFactory = memory_state,
-        paging: MakePaging | None = None,
-        directory: Path = Path("simulated"),
+        paging: SimulatedPaging | None = None,
         key_groups: int = 16,
     ) -> None:
         """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
 
-        State lies in the stores of ``state``, or in those that ``paging`` makes for each attempt; page stores of
-        checkpoints are opened below ``directory``, which nothing else touches.
+        State lies in the stores of ``state``, or by keys in those of ``paging``.
 
         Raises:
             PlanError: no sink is left whose rows are promised.
@@ -97,7 +96,6 @@ class Simulation:
         self._parallelism = parallelism
         self._state = state
         self._paging = paging
-        self.directory = directory
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
         self._loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[int, ExecutionGraph] = {}
@@ -110,7 +108,8 @@ class Simulation:
 
     def run(self, seed: int) -> SeedResult:
         """Run under one seed, to its end, and compare."""
-        world = World(seed, self.faults, self._state, self._paging, self._turns, self._turns * _PATIENCE + 20_000)
+        most_turns = self._turns * _PATIENCE + 20_000
+        world = World(seed, self.faults, self._state, self._make_paging(), self._turns, most_turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[Difference, ...] = ()
@@ -149,13 +148,21 @@ class Simulation:
         """That of the undisturbed run."""
         return self._parallelism
 
+    @property
+    def paging(self) -> SimulatedPaging | None:
+        """What pages state."""
+        return self._paging
+
+    def _make_paging(self) -> MakePaging | None:
+        return None if self._paging is None else self._paging.make
+
     def interval_ms(self, world: World) -> int:
         """Draw the time between checkpoints, so that a run takes several."""
         return max(1, self._virtual_ns // 1_000_000 // world.dice.between(3, 12))
 
     def _undisturbed(self) -> list[str]:
         """Run without faults, keep what stands in the sinks, and return the operators that had late rows."""
-        world = World(0, NONE, self._state, self._paging, self._turns, _UNDISTURBED_TURNS)
+        world = World(0, NONE, self._state, self._make_paging(), self._turns, _UNDISTURBED_TURNS)
         life = _Life(world, self)
         problem = life.through()
         if problem is not None:
@@ -244,11 +251,12 @@ class _Life:
         world = self._world
         world.restart()
         graph = self._bound(self._simulation.plan_at(self._parallelism))
+        paging = self._simulation.paging
         job = RecoveringJob(
             "simulated",
             graph,
             self._simulation.loop,
-            self._simulation.directory,
+            Path("simulated") if paging is None else paging.directory,
             self._options,
             RestartOptions(first_delay_ms=1, most_delay_ms=20),
             version="simulated",
@@ -258,6 +266,7 @@ class _Life:
             background=world.background,
             make_attempt=self._attempt,
             pause=world.pause,
+            page_stores=None if paging is None else paging.stores,
         )
         try:
             job.run()
@@ -265,13 +274,13 @@ class _Life:
             self.committed += job.session.statistics().committed
 
     def _warned(self, text: str) -> None:
-        """Checkpoints are skipped because a fault has damaged them, or because they were published too early.
+        """Note what the job tells. Checkpoints are skipped because a fault has damaged them, or they came too early.
 
         Raises:
             BugError: it was not a fault.
         """
         self._world.history.event(text)
-        if not self._world.fate.damaged:
+        if text.startswith("CHECKPOINTS SKIPPED") and not self._world.fate.damaged:
             raise BugError(f"no fault has damaged a checkpoint: {text}")
 
     def _attempt(self, *arguments: object, **options: object) -> SimulatedAttempt:

@@ -1,7 +1,7 @@
 """The head of a source task: asks readers for rows, makes watermarks, notices idleness and the end.
 
-Source partitions are read side by side in event time, and `SourceAlignment` keeps the instances of all sources of a
-job within one batch of each other.
+Source partitions are read side by side in event time, and `SourceAlignment` keeps the instances of all sources that
+are joined by channels within one batch of each other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ from penstock.engine.elements import (
 )
 from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters, chunks
 from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.source_discovery import SourceDiscovery
 from penstock.engine.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
 from penstock.engine.watermark import WatermarkMerge
 from penstock.model.connectors import NOTHING, Read, Reader, Source
@@ -81,8 +82,11 @@ class SourceHead:
         linger_ns: int,
         idle_timeout_ns: int,
         positions: Mapping[str, Any] | None = None,
+        discovery: SourceDiscovery | None = None,
     ) -> None:
         """Open a reader per partition, at its position if `positions` of this or of other instances gave one.
+
+        With ``discovery`` partitions may follow, and their want is no end.
 
         The watermark goes on from where it was, and is said again by the first poll, as channels are new.
         """
@@ -96,6 +100,7 @@ class SourceHead:
         self._batch_rows = batch_rows
         self._linger_ns = linger_ns
         self._idle_timeout_ns = idle_timeout_ns
+        self._discovery = discovery
         known = read_positions(name, partitions, positions)
         self._partitions: list[Partition] = []
         self._closed = False
@@ -144,10 +149,10 @@ class SourceHead:
             return None
         if self._stopping is not None:
             return 0
-        open_partitions = [item for item in self._partitions if not item.ended]
-        if not open_partitions:
-            return 0
-        return min(item.retry_ns for item in open_partitions)
+        times = [item.retry_ns for item in self._partitions if not item.ended]
+        if self._discovery is not None:
+            times.append(self._discovery.due_ns)
+        return min(times, default=0)
 
     def linger_ns(self) -> int | None:
         """Return when rows that wait for more of them have waited long enough, None when there are none."""
@@ -172,10 +177,14 @@ class SourceHead:
             yield from self._finish(self._stopping)
             return
         now_ns = self._clock.monotonic_ns()
+        if self._discovery is not None:
+            self._discover(self._discovery, now_ns)
+            if not self._partitions:
+                yield from self._watermark(now_ns)
         ready = [item for item in self._partitions if not item.ended and item.retry_ns <= now_ns]
         if ready:
             yield from self._read(min(ready, key=lambda item: item.latest_us), now_ns)
-        if all(item.ended for item in self._partitions):
+        if self._discovery is None and all(item.ended for item in self._partitions):
             yield from self._finish(EndOfStream())
 
     def leave(self) -> Iterator[Element]:
@@ -200,6 +209,19 @@ class SourceHead:
         if known.ended:
             return Partition(name, EndedReader(known.at), normaliser, known.latest_us, ended=True)
         return Partition(name, self._source.open(name, known.at), normaliser, known.latest_us)
+
+    def _discover(self, discovery: SourceDiscovery, now_ns: int) -> None:
+        """Begin to read partitions that came since; they hold no watermark back before they have rows."""
+        try:
+            for name in discovery.find(now_ns):
+                partition = self._open(name, None)
+                partition.idle = True
+                self._partitions.append(partition)
+                self._merge.add()
+                discovery.opened(name)
+        except RetryableError:
+            # They are found again the next time.
+            return
 
     def _position(self, item: Partition) -> PartitionPosition:
         at = item.reader.position()
@@ -247,7 +269,9 @@ class SourceHead:
         nothing = not (rows or read.rejected or read.skipped or read.ended or read.watermark_us is not None)
         if nothing:
             partition.retry_ns = max(partition.retry_ns, now_ns + RETRY_NS)
-            if partition.nothing_since_ns is None and not partition.failures:
+            if read.out_of_reach:
+                partition.nothing_since_ns = None
+            elif partition.nothing_since_ns is None and not partition.failures:
                 partition.nothing_since_ns = now_ns
         else:
             partition.nothing_since_ns = None
@@ -295,7 +319,7 @@ class SourceHead:
                 advanced |= self._merge.set_idle(index)
         if advanced and self._merge.time_us != END_OF_TIME_US:
             yield Watermark(self._merge.time_us)
-        if self._merge.idle and not self._said_idle:
+        if (self._merge.idle or not self._partitions) and not self._said_idle:
             self._said_idle = True
             yield Idle()
 
@@ -306,14 +330,14 @@ class SourceHead:
 
 
 class SourceAlignment:
-    """Keeps sources that have an event time together: only the one furthest behind may read."""
+    """Keeps the sources of a region that have an event time together: only the one furthest behind may read."""
 
     def __init__(self) -> None:
         """Start without sources."""
         self._heads: list[SourceHead] = []
 
     def add(self, head: SourceHead) -> None:
-        """Take a source instance of the job in."""
+        """Take a source instance of the region in."""
         if head.ordered:
             self._heads.append(head)
 

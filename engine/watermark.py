@@ -18,6 +18,12 @@ class WatermarkMerge:
         open_inputs = [index for index, time in enumerate(self._times) if time != END_OF_TIME_US]
         return bool(open_inputs) and all(self._idle[index] for index in open_inputs)
 
+    def add(self) -> int:
+        """Take in one more input, which is idle until it advances; return its index."""
+        self._times.append(START_OF_TIME_US)
+        self._idle.append(True)
+        return len(self._times) - 1
+
     def advance(self, index: int, time_us: int) -> bool:
         """Input ``index`` reached ``time_us`` and is not idle; return whether the merged watermark advanced.
 

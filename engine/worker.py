@@ -5,7 +5,7 @@ or says until when there is nothing to do, and the shell around it waits.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.accounting import Activity
@@ -49,19 +49,44 @@ class Worker:
 
     def __init__(self, instances: Sequence[Instance], clock: Clock, shares: Mapping[str, float] | None = None) -> None:
         """``shares`` maps instance names to their weight in the round robin, 1.0 when absent."""
-        self.instances = tuple(instances)
+        self.instances: tuple[Instance, ...] = ()
+        self.at: Instance | None = None
+        """The instance that is being looked at or stepped; once that has raised, the one that did."""
         self._clock = clock
         self._shares = dict(shares or {})
-        self._deficit_ns = {instance.name: 0 for instance in instances}
+        self._deficit_ns: dict[str, int] = {}
         self._ready: deque[Instance] = deque()
         self._in_ready: set[int] = set()
         self._touched: dict[int, Instance] = {}
         self._wake_ns: dict[int, int] = {}
         self._woken = False
-        self._sources = [instance for instance in instances if instance.head is not None]
+        self._sources: list[Instance] = []
+        self.add(instances)
+
+    def add(self, instances: Sequence[Instance]) -> None:
+        """Step these instances, too."""
+        self.instances += tuple(instances)
+        self._sources += [instance for instance in instances if instance.head is not None]
         for instance in instances:
+            self._deficit_ns[instance.name] = 0
             self._wire(instance)
             self.touch(instance)
+
+    def remove(self, instances: Collection[Instance]) -> None:
+        """Step these instances never again; no channel may join one of them to one that stays."""
+        now_ns = self._clock.monotonic_ns()
+        gone = {id(instance) for instance in instances}
+        self.instances = tuple(instance for instance in self.instances if id(instance) not in gone)
+        self._sources = [instance for instance in self._sources if id(instance) not in gone]
+        self._ready = deque(instance for instance in self._ready if id(instance) not in gone)
+        self._in_ready -= gone
+        for instance in instances:
+            self._unwire(instance)
+            self._touched.pop(id(instance), None)
+            self._wake_ns.pop(id(instance), None)
+            self._deficit_ns.pop(instance.name, None)
+            instance.accounting.enter(Activity.INPUT_WAIT, now_ns)
+        self.at = None
 
     def set_share(self, instance: str, share: float) -> None:
         """Grant an instance another share of the core, above 0."""
@@ -90,19 +115,23 @@ class Worker:
             self._run(instance, now_ns, idle=False)
             return Ran(instance.name)
         for candidate in self.instances:
+            self.at = candidate
             if candidate.has_pending() and all(output.has_room() for output in candidate.outputs):
                 self._run(candidate, now_ns, idle=True)
                 return Ran(candidate.name)
+        self.at = None
         if all(candidate.done for candidate in self.instances):
             return Done()
         return Waiting(min(self._wake_ns.values(), default=None))
 
     def _run(self, instance: Instance, now_ns: int, *, idle: bool) -> None:
         instance.accounting.enter(Activity.BUSY, now_ns)
+        self.at = instance
         instance.step(idle=idle)
         end_ns = self._clock.monotonic_ns()
         self._deficit_ns[instance.name] -= end_ns - now_ns
         instance.accounting.enter(instance.activity(end_ns), end_ns)
+        self.at = None
         self.touch(instance)
         if instance.head is not None:
             # Alignment: how far one source has read decides whether the others may read.
@@ -118,6 +147,7 @@ class Worker:
     def _classify(self, now_ns: int) -> None:
         touched, self._touched = self._touched, {}
         for key, instance in touched.items():
+            self.at = instance
             activity = instance.activity(now_ns)
             if activity is not instance.accounting.activity:
                 instance.accounting.enter(activity, now_ns)
@@ -129,6 +159,7 @@ class Worker:
                 self._wake_ns.pop(key, None)
             else:
                 self._wake_ns[key] = wake_ns
+        self.at = None
 
     def _pick(self, now_ns: int) -> Instance | None:
         aside = self._aside(now_ns)
@@ -171,6 +202,18 @@ class Worker:
         for output in instance.outputs:
             self._wire_output(instance, output)
 
+    def _unwire(self, instance: Instance) -> None:
+        if instance.gate is not None:
+            for gate_input in instance.gate.inputs:
+                gate_input.channel.on_put = _nobody
+        for output in instance.outputs:
+            for channel in output.channels:
+                channel.on_take = _nobody
+
     def _wire_output(self, instance: Instance, output: Output) -> None:
         for channel in output.channels:
             channel.on_take = lambda: self.touch(instance)
+
+
+def _nobody() -> None:
+    """Nobody is to be looked at again."""

@@ -4,9 +4,9 @@ The classes do no I/O themselves; readers and writers are opened by the worker t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -16,11 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record that could not be decoded: its bytes, where it stood (``file:line``), and why."""
+    """A record that could not be decoded: its bytes, where it stood (``file:line``), and why.
+
+    What follows is known of messages of Kafka, whose position is ``topic/partition@offset``. ``tombstone``: there was
+    no value, which ``raw`` cannot tell from an empty one.
+    """
 
     raw: bytes
     position: str
     error: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    tombstone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,8 @@ class Read:
     records that could not be decoded. ``skipped`` counts rows that the source left out because the pushed-down
     predicate excludes them, and ``skipped_time_us`` is their greatest event time, if known (`Source.with_time`).
     ``watermark_us`` says that no row with an earlier event time will follow, for a source that knows better than the
-    greatest time seen less the declared delay.
+    greatest time seen less the declared delay. ``out_of_reach``: nothing came, but something may be there, so the
+    partition is not idle.
     """
 
     rows: pa.RecordBatch | None = None
@@ -40,6 +52,7 @@ class Read:
     skipped: int = 0
     skipped_time_us: int | None = None
     watermark_us: int | None = None
+    out_of_reach: bool = False
 
 
 NOTHING = Read()
@@ -76,6 +89,12 @@ class Source(ABC):
     aligned: bool = True
     """Whether reading waits for the job's other sources that are behind in event time."""
 
+    discovery_us: int | None = None
+    """How often a running job asks `partitions_since` for new partitions, in microseconds; None: never.
+
+    A source that is asked does not end for want of partitions; it must not be bounded.
+    """
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
@@ -100,9 +119,16 @@ class Source(ABC):
     def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
         """Name the partitions that came after a job began with the partitions ``known``, which it reads for life.
 
-        Asked after a restore, whatever the parallelism is now; these begin at their beginning. The default has none.
+        Asked after a restore, whatever the parallelism is now, and every `discovery_us`, then without waiting for an
+        answer from outside; these begin at their beginning. The default has none.
         """
         return ()
+
+    def committed(self, job: str, positions: Mapping[str, Any]) -> None:
+        """A checkpoint of ``job`` with these positions, by partition, is complete: others may be told.
+
+        Called on the worker's thread: it must neither wait nor raise. The default does nothing.
+        """
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "Source":
         """Return a source that reads only these columns and may leave out rows for which the predicate is not true.
@@ -150,6 +176,47 @@ class Writer(ABC):
         """The job failed: release what was opened, leave no half-written file under a final name."""
 
 
+class KeptFiles(Protocol):
+    """Durable files of one sink, beside the checkpoints of its job. Names begin with a letter or a digit.
+
+    Everywhere:
+
+    Raises:
+        RetryableError: the storage failed; trying again may help.
+    """
+
+    def write(self, name: str, content: bytes | Iterable[bytes], /) -> int:
+        """Write a file, whole or not at all, and return its bytes; once this has returned it is there for good."""
+
+    def chunks(self, name: str, /) -> Iterator[bytes]:
+        """Return the bytes of a file, chunk by chunk.
+
+        Raises:
+            FileNotFoundError: there is no such file (with the first chunk).
+        """
+
+    def list(self) -> Sequence[str]:
+        """Return the names of all files, sorted."""
+
+    def delete(self, *names: str) -> None:
+        """Delete files; those that do not exist are passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """What a sink is told of the job whose checkpoints it takes part in.
+
+    ``operator`` is the sink's name, which with that of the ``job`` identifies it for good; ``parallelism`` counts its
+    instances now. ``accept_duplicates``: the job may go on from a checkpoint although later output is visible already.
+    """
+
+    job: str
+    operator: str
+    parallelism: int
+    kept: KeptFiles
+    accept_duplicates: bool = False
+
+
 class Sink(ABC):
     """Where rows go.
 
@@ -171,7 +238,7 @@ class Sink(ABC):
         Called when the pipeline is built.
         """
 
-    def with_checkpoints(self) -> "Sink":
+    def with_checkpoints(self, context: SinkContext) -> "Sink":
         """Return a sink whose rows become visible by `commit` only. The default has nothing to hold back."""
         return self
 

@@ -1,6 +1,12 @@
-"""Dead letters: the output they leave an operator through, and their columns."""
+"""Dead letters: the output they leave an operator through, their columns, and the contract of where else they go."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+
+from penstock.model.connectors import RawRecord
 
 DEAD_LETTER = "dead_letter"
 """The output of records that could not be read or processed; sinks and unions have none."""
@@ -19,3 +25,71 @@ LETTER_FIELDS = pa.schema(
 
 ``position`` is where a source found the record, for example ``file:line``; empty for rows of other operators.
 """
+
+DECODE, UDF, SINK = "decode", "udf", "sink"
+"""Where a record was rejected: in a source, in an operator, in a sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A rejected record and where it met its error.
+
+    Rows that an operator rejects have the JSON of the row as their ``record.raw``. ``error_class`` is the exception's
+    name, ``traceback`` None if the error was none of a user's code; ``epoch`` is the checkpoint that was begun last
+    before it, 0 if there was none.
+    """
+
+    record: RawRecord
+    operator: str
+    stage: str
+    error_class: str
+    message: str
+    traceback: str | None
+    job: str
+    epoch: int
+    attempt: int
+
+
+class LetterWriter(ABC):
+    """Takes the dead letters of one run. `flush` may be called from another thread than the others."""
+
+    @abstractmethod
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        """Take letters, in order; what goes wrong with them may be raised later.
+
+        Raises:
+            PenstockError: these, or earlier ones, cannot be written.
+        """
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Return when all that was taken is safe.
+
+        Raises:
+            PenstockError: something cannot be written.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Flush and end."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """The job failed: end soon, with as much written as is possible by then."""
+
+
+class LetterTarget(ABC):
+    """Where the dead letters of a source, or of a whole job, go instead of the job's directory."""
+
+    @abstractmethod
+    def open(self, job: str) -> LetterWriter:
+        """Make ready to write.
+
+        Raises:
+            UserError: letters cannot be written there.
+            RetryableError: not now.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say in a few words where that is."""

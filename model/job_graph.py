@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.model.aggregates import AggregateCall
 from penstock.model.connectors import Sink, Source
+from penstock.model.dead_letters import LetterTarget
 from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId
 from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
@@ -27,11 +28,15 @@ LATE = "late"
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """Read rows; the event time column is declared here together with the watermark delay."""
+    """Read rows; the event time column is declared here together with the watermark delay.
+
+    ``dead_letters`` is where records go that cannot be read; None: where those of the job go.
+    """
 
     source: Source
     watermark_delay_us: int = 0
     on_error: str = "dead_letter"
+    dead_letters: LetterTarget | None = None
 
 
 @dataclass(frozen=True)

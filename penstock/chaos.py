@@ -5,7 +5,7 @@ Everything is real: processes, SIGKILL, files. Called by ``penstock chaos``, the
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,13 @@ import numpy as np
 
 from penstock.chaos_child import Child, Start, spawn
 from penstock.chaos_values import ChaosError, ChaosOptions, ChaosReport
-from penstock.compared_outputs import Difference, Rows, difference, read_rows
+from penstock.compared_outputs import Difference, Outputs, Rows, difference
 from penstock.engine.simulation.promises import not_promised
 from penstock.failpoint_settings import VARIABLE, Setting
 from penstock.job import Job
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
-from penstock.relocated_sinks import output_folder
 from penstock.run_options import check_named
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
@@ -47,10 +46,14 @@ class Chaos:
         folder: Path,
         start: Start = spawn,
         died: Callable[[str, Path], None] | None = None,
+        outputs: Outputs | None = None,
+        expected: Mapping[str, Rows] | None = None,
     ) -> None:
         """Check that the pipeline can be examined; ``job`` is what the file builds.
 
         After every death ``died`` gets the point (empty: a moment) and the run's directory, to do further damage.
+        ``outputs`` says where runs write (by default files), ``expected`` what each sink must have written in the end
+        (by default what an undisturbed run writes).
 
         Raises:
             UserError: it has no end, an operator has no name, or nothing it writes is promised.
@@ -71,6 +74,8 @@ class Chaos:
         self._down_since: float | None = None
         self._script = list(reversed(options.script))
         self._died = died
+        self._where = outputs or Outputs()
+        self._expected = expected
         self._lives = 0
         self._hurried = 0
         self._lowered = False
@@ -79,15 +84,16 @@ class Chaos:
         """Run once undisturbed, then until all kills are done; the report of a failure says what was done so far."""
         report = self._report
         try:
-            summary = self._undisturbed()
-            expected = self._outputs(self._folder / "undisturbed", summary)
+            expected = self._expected
+            if expected is None:
+                expected = self._outputs(self._folder / "undisturbed", self._undisturbed())
             while self._script or self._points or self._moments:
                 self._disturbed(self._folder / f"run-{report.runs + 1}", expected)
         except ChaosError as failure:
             report.failure = str(failure)
         return report
 
-    def _disturbed(self, folder: Path, expected: dict[str, Rows]) -> None:
+    def _disturbed(self, folder: Path, expected: Mapping[str, Rows]) -> None:
         """Run to the end once, with kills on the way, and compare."""
         report = self._report
         kills = report.kills
@@ -226,13 +232,14 @@ class Chaos:
 
     def _begin(self, folder: Path, arguments: Sequence[str], settings: str) -> Child:
         options = self._options
-        given = ["run", str(self._file), "--json", f"--sinks-into={folder}", *arguments]
+        given = ["run", str(self._file), "--json", *self._where.options(folder), *arguments]
         if options.parallelism:
             given.append(f"--parallelism={options.parallelism[self._lives % len(options.parallelism)]}")
         if options.batch_rows is not None:
             given.append(f"--batch-rows={options.batch_rows}")
         self._lives += 1
-        return self._start([*given, "--", *options.arguments], {VARIABLE: settings}, folder / "summary.json")
+        given += ["--", *options.arguments, *self._where.arguments(folder)]
+        return self._start(given, {VARIABLE: settings}, folder / "summary.json")
 
     def _finished(self, child: Child, folder: Path) -> dict[str, Any]:
         """Wait for a job that is not killed, and return its summary.
@@ -257,7 +264,7 @@ class Chaos:
         self._report.left_out |= not_promised(self._graph, late)
         self._check_something_left()
         return {
-            name: read_rows(output_folder(folder, name), spec.mode, spec.key)
+            name: self._where.read(folder, name, spec)
             for name, spec in self._sinks.items()
             if name not in self._report.left_out
         }

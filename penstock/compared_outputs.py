@@ -1,11 +1,11 @@
-"""What a pipeline wrote, as multisets of rows that can be held against those of another run; called by `chaos`.
+"""Where runs of a pipeline write, and what they wrote as multisets of rows to compare; called by `chaos`.
 
 Of an updating stream only what stands at the end counts: how often a row is corrected depends on how rows were batched.
 """
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import msgspec
 import pyarrow.parquet as pq
 
 from penstock.engine.connectors.staged_files import epoch_of
+from penstock.model.job_graph import SinkSpec
+from penstock.relocated_sinks import output_folder
 
 Rows = Counter[bytes]
 """Rows as JSON, each with how often it is there."""
@@ -32,6 +34,22 @@ class Difference:
 
     def __add__(self, other: "Difference") -> "Difference":
         return Difference(self.rows + other.rows, self.lost + other.lost, self.duplicated + other.duplicated)
+
+
+class Outputs:
+    """Where a run writes that has a directory to itself: files below it, whatever the pipeline's sinks are."""
+
+    def options(self, folder: Path) -> Sequence[str]:
+        """Return options of ``penstock run``."""
+        return [f"--sinks-into={folder}"]
+
+    def arguments(self, folder: Path) -> Sequence[str]:
+        """Return further arguments of the pipeline. There are none by default."""
+        return []
+
+    def read(self, folder: Path, name: str, sink: SinkSpec) -> Rows:
+        """Return what a sink of that name has committed there."""
+        return read_rows(output_folder(folder, name), sink.mode, sink.key)
 
 
 def read_rows(folder: Path, mode: str, key: tuple[str, ...]) -> Rows:

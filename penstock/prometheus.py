@@ -45,8 +45,18 @@ def _checkpoint(name: str, unit: float = 1) -> Callable[[JobMetrics], Found]:
     return read
 
 
+def _regions(metrics: JobMetrics) -> Found:
+    known = () if metrics.checkpoints is None else metrics.checkpoints.regions
+    return [((item.region,), item.restarts) for item in known]
+
+
 def _aborts(metrics: JobMetrics) -> Found:
     last = None if metrics.checkpoints is None else metrics.checkpoints.last_abort
+    return [] if last is None else [((last[:ABORT_TEXT],), 1)]
+
+
+def _failed_retentions(metrics: JobMetrics) -> Found:
+    last = None if metrics.checkpoints is None else metrics.checkpoints.last_failed_retention
     return [] if last is None else [((last[:ABORT_TEXT],), 1)]
 
 
@@ -175,6 +185,13 @@ FAMILIES = (
         lambda metrics: [((item.task, str(item.instance)), item.waiting_bytes) for item in metrics.instances],
     ),
     Family("penstock_job_restarts", "counter", "Restarts after failures.", (), _checkpoint("restarts")),
+    Family(
+        "penstock_region_restarts",
+        "counter",
+        "Restarts of the tasks that are joined by channels.",
+        ("region",),
+        _regions,
+    ),
     Family("penstock_checkpoints_begun", "counter", "Checkpoints that were begun.", (), _checkpoint("begun")),
     Family(
         "penstock_checkpoints_committed", "counter", "Checkpoints that were committed.", (), _checkpoint("committed")
@@ -203,6 +220,20 @@ FAMILIES = (
         _checkpoint("last_reused_bytes"),
     ),
     Family("penstock_checkpoint_last_abort_info", "gauge", "Why a checkpoint was given up last.", ("reason",), _aborts),
+    Family(
+        "penstock_checkpoint_failed_retentions",
+        "counter",
+        "How often old checkpoints could not be deleted.",
+        (),
+        _checkpoint("failed_retentions"),
+    ),
+    Family(
+        "penstock_checkpoint_last_failed_retention_info",
+        "gauge",
+        "Why old checkpoints could not be deleted last.",
+        ("reason",),
+        _failed_retentions,
+    ),
 )
 
 

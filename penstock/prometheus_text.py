@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.engine.accounting import TimeSpent
-from penstock.engine.checkpoint_metrics import CheckpointMetrics
+from penstock.engine.checkpoint_metrics import CheckpointMetrics, RegionRestarts
 from penstock.engine.ledger import Ledger, OperatorLine
 from penstock.engine.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics
 from penstock.model.errors import UserError
@@ -113,6 +113,11 @@ def _checkpoints(found: Mapping[str, Samples]) -> CheckpointMetrics | None:
         last_uploaded_bytes=_scaled(found["penstock_checkpoint_last_uploaded_bytes"].get(()), 1),
         last_reused_bytes=_scaled(found["penstock_checkpoint_last_reused_bytes"].get(()), 1),
         last_abort=next((key[0] for key in found["penstock_checkpoint_last_abort_info"]), None),
+        regions=tuple(
+            RegionRestarts(key[0], int(restarts)) for key, restarts in found["penstock_region_restarts"].items()
+        ),
+        failed_retentions=int(found["penstock_checkpoint_failed_retentions"].get((), 0)),
+        last_failed_retention=next((key[0] for key in found["penstock_checkpoint_last_failed_retention_info"]), None),
     )
 
 

@@ -145,6 +145,8 @@ def _checkpoint_line(metrics: JobMetrics) -> str:
         parts.append(f"{known.restarts} restarts")
     if known.last_abort is not None:
         parts.append(f"given up: {known.last_abort}")
+    if known.last_failed_retention is not None:
+        parts.append(f"old ones stay: {known.last_failed_retention}")
     return "  ".join(parts)
 
 

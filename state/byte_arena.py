@@ -3,11 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.state.arrays import zeros
 from penstock.state.budget import Account
 from penstock.state.index_kernels import GARBAGE, USED
 from penstock.state.keys import gather_bytes
 
 _SMALLEST_BYTES = 1_024
+_OWN_MAPPING_BYTES = 4 << 20
 
 
 class ByteArena:
@@ -57,5 +59,6 @@ class ByteArena:
     def _resize(self, size: int, content: NDArray[np.uint8] | None = None) -> None:
         content = self.data[: self.usage[USED]] if content is None else content
         self._account.charge(size - len(self.data))
-        self.data = np.empty(size, np.uint8)
+        # A large one's own mapping goes back to the system with it; the allocator would keep and splinter it.
+        self.data = np.empty(size, np.uint8) if size < _OWN_MAPPING_BYTES else zeros(size, np.uint8)
         self.data[: len(content)] = content

@@ -48,6 +48,11 @@ class CheckpointRepository:
         self._damaged: set[str] = set()
         self._changing = threading.Lock()
 
+    @property
+    def files(self) -> DurableFiles:
+        """What the repository lies in; others may keep files of theirs beside it, in folders of their own."""
+        return self._files
+
     def begin(self, epoch: int) -> None:
         """Say that files of an epoch may come, also through other processes."""
         self._held.begin(epoch)

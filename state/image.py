@@ -13,6 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.model.errors import BugError, SchemaError
+from penstock.state.arrays import read_only
+from penstock.state.image_kernels import renumber
 from penstock.state.keys import KeyCodec
 from penstock.state.store import Fixed, Positions, TableSpec
 
@@ -125,14 +127,14 @@ class StoreImage:
     def _new_numbers(self, index: int, name: str, old: Ints, column: str) -> Ints:
         kept = self._numbers(index, name)
         before = sum(len(self._numbers(other, name)) for other in range(index))
-        places = np.searchsorted(kept, old)
-        known = old >= 0
-        there = known & (places < len(kept))
-        there[there] = kept[places[there]] == old[there]
-        if (known & ~there).any():
-            lost = int(old[known & ~there][0])
-            raise BugError(f"column {column!r} refers to {lost} of {name!r}, which was not kept; please report it.")
-        return np.where(known, places + before, old)
+        old = old.astype(np.int64, copy=False)
+        numbered = np.empty(len(old), np.int64)
+        failed = renumber(read_only(old), read_only(kept), before, numbered)
+        if failed >= 0:
+            raise BugError(
+                f"column {column!r} refers to {old[failed]} of {name!r}, which was not kept; please report it."
+            )
+        return numbered
 
     def _numbers(self, index: int, name: str) -> Ints:
         """Return the wanted rows' old numbers, ascending."""

@@ -282,6 +282,18 @@ def release(
 
 
 @jit
+def mark(hashes: NDArray[np.uint64], marks: NDArray[np.bool_]) -> int:
+    """Mark the place of every hash in `marks`, a power of two in size; return how many places are marked."""
+    mask = np.uint64(marks.size - 1)
+    marked = 0
+    for i in range(hashes.size):
+        place = hashes[i] & mask
+        marked += not marks[place]
+        marks[place] = True
+    return marked
+
+
+@jit
 def rehash(table: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
     """Enter every entry into a larger, empty table."""
     mask = np.uint64(larger.size - 1)

@@ -1,5 +1,6 @@
 """From key (and prefix) to slot: the hash index of one table, with its keys, its growth and its free slots."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -238,3 +239,12 @@ class KeyIndex:
         live = self.live()
         rows = self._slots.rows
         rows[live, -2] = self._arena.pack(rows[live, -2], rows[live, -1], extra_bytes)
+
+
+def estimate_distinct(hashes: NDArray[np.uint64]) -> int:
+    """Return about how many of these hashes differ, within a few percent (linear counting)."""
+    places = 1 << max(len(hashes) - 1, 1).bit_length()
+    marked = kernels.mark(read_only(hashes), np.zeros(places, np.bool_))
+    if marked == places:
+        return len(hashes)
+    return min(len(hashes), math.ceil(-places * math.log1p(-marked / places)))

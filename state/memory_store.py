@@ -1,6 +1,6 @@
 """Keyed state that lives in memory only: the contract of `store` under a byte budget."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from penstock.state.arrays import NO_INTEGERS
 from penstock.state.bag_cells import MemoryBagCells
 from penstock.state.budget import Account, Budget
 from penstock.state.image import EMPTY, SLOT, StoreImage, dumped_schema
-from penstock.state.key_index import KeyIndex
+from penstock.state.key_index import KeyIndex, estimate_distinct
 from penstock.state.keys import KeyBatch, KeyCodec
 from penstock.state.memory_columns import FixedColumn, ObjectColumn, new_column
 from penstock.state.prefix_lists import PrefixLists
@@ -108,6 +108,53 @@ class MemoryStore(StateStore):
             for rows in log.dump():
                 yield name, rows
 
+    def forget_image(self) -> None:
+        """Let go of what tables and logs were loaded from, once all of them are open.
+
+        Raises:
+            SchemaError: one was not opened again, so that its rows would be lost.
+        """
+        left = sorted(self._image.names() - self._tables.keys() - self._logs.keys())
+        if left:
+            raise SchemaError(
+                f"the state of operator {self._budget.owner!r} was written by another pipeline: nothing reads its "
+                f"{', '.join(left)} now. Give the operator another name to start it without state, or restore with "
+                "the pipeline that wrote it."
+            )
+        self._image = EMPTY
+
+    def changes(self) -> int | None:
+        """Return a number that grows whenever `contents` may change.
+
+        None: nobody knows; there are rows of logs, or values that are written behind the store's back.
+        """
+        if any(log.rows() for log in self._logs.values()):
+            return None
+        changes = 0
+        for table in self._tables.values():
+            if table.spec.lasting:
+                if not table.tells_changes():
+                    return None
+                changes += table.changes()
+        return changes
+
+    def rows_of_logs(self) -> Mapping[str, int] | None:
+        """Return how many rows each log has, numbered from 0 on; None if lasting tables hold something, or gaps are.
+
+        Then all there is to know of the store is the rows of its logs.
+        """
+        if any(table.spec.lasting for table in self._tables.values()):
+            return None
+        if any(log.has_gaps() for log in self._logs.values()):
+            return None
+        return {name: log.rows() for name, log in self._logs.items()}
+
+    def appended(self, before: Mapping[str, int]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield, as `contents` does, the rows that each log has got since `rows_of_logs` were ``before``."""
+        for name, log in self._logs.items():
+            for rows in log.dump_from(before[name]):
+                yield name, rows
+
     def release(self) -> None:
         """Give the memory back at once; nothing of the store may be used any more.
 
@@ -133,6 +180,8 @@ class MemoryTable(KeyedTable):
         self._account = account
         self._codec = KeyCodec(spec.key_types)
         self._columns = {name: new_column(column, account) for name, column in spec.columns.items()}
+        self._texts = [column for column in self._columns.values() if isinstance(column, MemoryTextCells)]
+        self._changes = 0
         self._objects = [column for column in self._columns.values() if isinstance(column, ObjectColumn)]
         self._unmeasured_rows = 0
         self._lists = PrefixLists(account, ordered=True) if spec.prefixed else None
@@ -151,7 +200,9 @@ class MemoryTable(KeyedTable):
         """
         if self._objects:
             self._measure(len(keys))
-        return Located(*self._index.locate(keys, prefix, create=True))
+        located = Located(*self._index.locate(keys, prefix, create=True))
+        self._changes += len(located.fresh) > 0
+        return located
 
     def find(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Slots:
         """Find the slot of every row's key; -1 where there is none."""
@@ -161,8 +212,13 @@ class MemoryTable(KeyedTable):
         """Make room for so many more keys at once, rather than by doubling again and again."""
         self._index.reserve(rows)
 
+    def expect(self, keys: KeyBatch) -> None:
+        """Make room at once for about as many keys as differ among these, none of which may be there."""
+        self.reserve(estimate_distinct(keys.hashes))
+
     def remove(self, slots: Slots) -> None:
         """Forget these slots (each at most once, all live)."""
+        self._changes += 1
         self._index.remove(slots)
         for column in self._columns.values():
             column.clear(slots)
@@ -226,6 +282,14 @@ class MemoryTable(KeyedTable):
             raise BugError(f"rows loaded into table {self.spec.name!r} have keys that are there.")
         for column, cells in zip(self._columns.values(), columns[key_count:], strict=True):
             column.load(located.slots, cells)
+
+    def tells_changes(self) -> bool:
+        """Return whether `changes` counts them all: arrays, bags and objects are written behind its back."""
+        return len(self._texts) == len(self._columns) or len(self._index) == 0
+
+    def changes(self) -> int:
+        """Return how often keys came or went, or texts were written."""
+        return self._changes + sum(column.changes for column in self._texts)
 
     def statistics(self) -> TableStatistics:
         """Return what the table holds now."""

@@ -39,6 +39,8 @@ _WRITE_BATCH_BYTES = 1 << 20
 _RECORD_BYTES = 16
 _SMALLEST_BLOB_BYTES = 4 << 10
 _MEMTABLES = 2
+# The shares of blob files at which collecting their garbage begins and ends.
+_MUCH_GARBAGE, _KEPT_GARBAGE = 0.5, 0.4
 _OPEN_FILES = 256
 _TICKERS = ("rocksdb.memtable.hit", "rocksdb.block.cache.hit", "rocksdb.block.cache.miss")
 
@@ -76,6 +78,7 @@ class RocksDbStore(PageStore):
         self._memory_bytes = memory_bytes
         self._unflushed_bytes = 0
         self._gets = 0
+        self._collecting = False
         self._cache = Cache(memory_bytes)
         self._memtables = WriteBufferManager.new_write_buffer_manager_with_cache(
             _memtable_bytes(memory_bytes) * _MEMTABLES, False, self._cache
@@ -178,7 +181,17 @@ class RocksDbStore(PageStore):
         if self._unflushed_bytes + batch_bytes > _memtable_bytes(self._memory_bytes):
             self._unflushed_bytes = 0
             self._db.flush(wait=bool(self._db.property_int_value("rocksdb.num-immutable-mem-table")))
+            self._collect_garbage()
         self._unflushed_bytes += batch_bytes
+
+    def _collect_garbage(self) -> None:
+        """Let compactions move what lives in the oldest blob files as long as too much of all of them is garbage."""
+        garbage = self._db.property_int_value("rocksdb.live-blob-file-garbage-size") or 0
+        files = self._db.property_int_value("rocksdb.live-blob-file-size") or 0
+        collecting = garbage > files * (_KEPT_GARBAGE if self._collecting else _MUCH_GARBAGE)
+        if collecting != self._collecting:
+            self._db.set_options({"enable_blob_garbage_collection": str(collecting).lower()})
+            self._collecting = collecting
 
     def _scan_chunk(self, start: bytes, end: bytes) -> tuple[list[Page], bytes | None]:
         """Return about 1 MB of pages from ``start`` on, and the key to go on from (None: there are no more).
@@ -241,14 +254,17 @@ def _options(cache: Cache, memtables: WriteBufferManager, memory_bytes: int, new
     #   in blob files  449  272  260    956  1,061  1.9  1.2    with lz4  307  195  183  1,132  1,235  1.4  1.1
     # What compaction writes must be uploaded with the next checkpoint, and state is rewritten as often as it is read:
     # hence blob files. Whoever makes the pages knows better which of their columns are worth compressing.
+    # Files are collected when half of them is garbage, see `_collect_garbage`. If they always were, every compaction
+    # would move what lives in the oldest quarter of them: 9.8 GB were written of 2.2 GB put by sweeps over buckets of
+    # 5 MB, whose files are wholly garbage by themselves soon after.
     options.set_compression_type(DBCompressionType.none())
     options.set_enable_blob_files(True)
     options.set_min_blob_size(_SMALLEST_BLOB_BYTES)
     options.set_blob_compression_type(DBCompressionType.none())
     options.set_blob_file_size(64 << 20)
-    options.set_enable_blob_gc(True)
+    options.set_enable_blob_gc(False)
     options.set_blob_gc_age_cutoff(0.25)
-    options.set_blob_gc_force_threshold(0.5)
+    options.set_blob_gc_force_threshold(_KEPT_GARBAGE)
     return options
 
 

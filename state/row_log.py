@@ -24,6 +24,8 @@ _TIERS_ROWS = (64, 512, 4_096)
 # Removals leave small chunks anywhere; with too many of them neighbours are merged up to this size.
 _MERGED_ROWS = 65_536
 _SPARE_CHUNKS = 64
+# Neighbours up to this size are dumped as one: a batch of its own takes longer to read than so many rows.
+_DUMPED_ROWS = 16_384
 # Removing so few ranges of ids cuts chunks instead of marking rows.
 _FEW_RANGES = 16
 # A batch that keeps this much more memory alive than it needs (a slice of a larger one) is copied.
@@ -49,6 +51,9 @@ class _Chunk:
         ids = 0 if self.ids is None else self.ids.ctypes.data
         alive = 0 if self.alive is None else self.alive.ctypes.data
         return [self.first, self.rows.num_rows, ids, alive, *column_addresses(self.rows)]
+
+    def last(self) -> int:
+        return self.first + self.rows.num_rows - 1 if self.ids is None else int(self.ids[-1])
 
     def live_ids(self) -> Ids:
         ids = self.ids
@@ -136,7 +141,7 @@ class MemoryRowLog(RowLog):
             else:
                 self._account.charge(-chunk.bytes)
         if len(kept) > 2 * (self._live // _MERGED_ROWS) + _SPARE_CHUNKS:
-            kept = [self._merged(run) if len(run) > 1 else run[0] for run in _runs(kept)]
+            kept = [self._merged(run) if len(run) > 1 else run[0] for run in _runs(kept, _MERGED_ROWS)]
         self._replace(0, kept)
 
     def live(self) -> Ids:
@@ -145,24 +150,41 @@ class MemoryRowLog(RowLog):
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def dump(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows with their ids and positions, a chunk at a time."""
-        schema = pa.schema([pa.field(ID, pa.int64()), pa.field(POSITION, pa.uint32()), *self.schema])
+        """Yield all rows with their ids and positions, neighbouring small chunks as one."""
         if not self._chunks:
+            schema = self._dumped()
             yield pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-        for chunk in self._chunks:
-            rows = chunk.live_rows()
-            columns = [pa.array(chunk.live_ids()), pa.array(self._positions(chunk, rows)), *rows.columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield from self.dump_from(0)
+
+    def dump_from(self, first: int) -> Iterator[pa.RecordBatch]:
+        """Yield, as `dump` does, the rows from this id on; nothing if there are none."""
+        schema = self._dumped()
+        for run in _runs([chunk for chunk in self._chunks if chunk.last() >= first], _DUMPED_ROWS):
+            rows, ids, positions = _together(run)
+            start = int(np.searchsorted(ids, first))
+            rows = rows.slice(start)
+            if rows.num_rows:
+                if self._locate is not None:
+                    located = self._locate(rows)
+                else:
+                    located = np.zeros(rows.num_rows, np.uint32) if positions is None else positions[start:]
+                columns = [pa.array(ids[start:]), pa.array(located), *rows.columns]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def rows(self) -> int:
+        """Return how many rows are kept."""
+        return self._live
+
+    def has_gaps(self) -> bool:
+        """Return whether the ids of the rows are not 0 and on, each once."""
+        return self._live != self._next
 
     def bytes_used(self) -> int:
         """Return the bytes held."""
         return self._account.used_bytes
 
-    def _positions(self, chunk: _Chunk, rows: pa.RecordBatch) -> Positions:
-        if self._locate is not None:
-            return self._locate(rows)
-        known = chunk.live_positions()
-        return np.zeros(rows.num_rows, np.uint32) if known is None else known
+    def _dumped(self) -> pa.Schema:
+        return pa.schema([pa.field(ID, pa.int64()), pa.field(POSITION, pa.uint32()), *self.schema])
 
     def _cut(self, ids: Ids) -> bool:
         """Remove ids that are a few ascending ranges by cutting whole chunks; return whether that could be done."""
@@ -208,10 +230,7 @@ class MemoryRowLog(RowLog):
 
     def _merged(self, chunks: list[_Chunk]) -> _Chunk:
         """Return the live rows of neighbouring chunks as one, charged for instead of them."""
-        rows = pa.concat_batches([chunk.live_rows() for chunk in chunks])
-        ids = np.concatenate([chunk.live_ids() for chunk in chunks])
-        known = [part for chunk in chunks if (part := chunk.live_positions()) is not None]
-        positions = np.concatenate(known) if known else None
+        rows, ids, positions = _together(chunks)
         merged = _Chunk(rows, int(ids[0]), None if _consecutive(ids) else ids, positions=positions)
         self._account.charge(merged.bytes - sum(chunk.bytes for chunk in chunks))
         return merged
@@ -260,18 +279,33 @@ def _forget(chunk: _Chunk, rows: Ids) -> None:
         raise BugError("a row was removed twice in one call.")
 
 
-def _runs(chunks: list[_Chunk]) -> list[list[_Chunk]]:
-    """Split chunks into runs of neighbours that together are not too large."""
+def _runs(chunks: list[_Chunk], most_rows: int) -> list[list[_Chunk]]:
+    """Split chunks into runs of neighbours that together have so many rows at most, or of one."""
     runs: list[list[_Chunk]] = []
-    size = _MERGED_ROWS
+    size = most_rows
     for chunk in chunks:
         live = chunk.live_count()
-        if size + live > _MERGED_ROWS:
+        if size + live > most_rows:
             runs.append([])
             size = 0
         runs[-1].append(chunk)
         size += live
     return runs
+
+
+def _together(chunks: list[_Chunk]) -> tuple[pa.RecordBatch, Ids, Positions | None]:
+    """Return the live rows of neighbouring chunks, their ids, and their positions if some are known.
+
+    Rows that belong to no key have the position 0 once they were loaded, and none before.
+    """
+    live = [chunk.live_rows() for chunk in chunks]
+    rows = live[0] if len(live) == 1 else pa.concat_batches(live)
+    known = [chunk.live_positions() for chunk in chunks]
+    positions = None
+    if any(part is not None for part in known):
+        blank = [np.zeros(part.num_rows, np.uint32) for part in live]
+        positions = np.concatenate([zero if part is None else part for part, zero in zip(known, blank, strict=True)])
+    return rows, np.concatenate([chunk.live_ids() for chunk in chunks]), positions
 
 
 def _unshared(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock.model.errors import BugError, RetryableError, StateCorruptionError, StateIoError
 from penstock.model.failpoints import failpoint
+from penstock.state.durable_files import DurableFiles
 from penstock.state.page_segments import (
     DamagedBytesError,
     Extent,
@@ -27,7 +28,6 @@ from penstock.state.page_store import (
     PageStoreStatistics,
     check_memory,
 )
-from penstock.state.simulated_files import SimulatedFiles
 
 _LIST = "SEGMENTS"
 _MOST_SEGMENTS = 6
@@ -35,29 +35,30 @@ _SCAN_PAGES = 16
 
 
 class SimulatedPageStores(PageStores):
-    """Page stores on a simulated disk; directories are relative paths on it.
+    """Page stores on a simulated disk, or on other durable files; directories are paths on them, behind ``root``.
 
     The disk decides about faults: it is full at its capacity, flips bits at its rate, and its `crash` loses what was
     not synced. After a crash drop the stores and restore.
     """
 
-    def __init__(self, files: SimulatedFiles) -> None:
-        """Keep the disk's files."""
+    def __init__(self, files: DurableFiles, root: Path = Path()) -> None:
+        """Keep the files; ``root`` is what their paths are relative to."""
         self._files = files
+        self._root = root
 
     def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "SimulatedPageStore":
         """Open an empty store whose files lie in ``directory``."""
         check_memory(memory_bytes)
-        if self._files.exists(f"{directory.as_posix()}/{_LIST}"):
+        if self._files.exists(f"{directory.relative_to(self._root).as_posix()}/{_LIST}"):
             raise BugError(f"a new page store was to be made in {directory}, which holds one already.")
-        store = SimulatedPageStore(self._files, directory, memory_bytes)
+        store = SimulatedPageStore(self._files, self._root, directory, memory_bytes)
         store.write_list({})
         return store
 
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "SimulatedPageStore":
         """Open the files of a snapshot, or of a store whose process died."""
         check_memory(memory_bytes)
-        store = SimulatedPageStore(self._files, directory, memory_bytes)
+        store = SimulatedPageStore(self._files, self._root, directory, memory_bytes)
         store.read_list()
         return store
 
@@ -65,9 +66,10 @@ class SimulatedPageStores(PageStores):
 class SimulatedPageStore(PageStore):
     """One store: pages not yet flushed in a dictionary, the others in segments, and where each of them lies."""
 
-    def __init__(self, files: SimulatedFiles, directory: Path, memory_bytes: int) -> None:
+    def __init__(self, files: DurableFiles, root: Path, directory: Path, memory_bytes: int) -> None:
         self._files = files
-        self._directory = directory.as_posix()
+        self._root = root
+        self._directory = directory.relative_to(root).as_posix()
         self._memory_bytes = memory_bytes
         self._unflushed: dict[bytes, bytes | None] = {}
         self._unflushed_bytes = 0
@@ -126,7 +128,7 @@ class SimulatedPageStore(PageStore):
         """Flush, and copy the files; the list comes last."""
         self.flush()
         failpoint("pages.snapshot.flushed")
-        target = directory.as_posix()
+        target = directory.relative_to(self._root).as_posix()
         if self._files.list(target):
             raise BugError(f"a snapshot was to be made in {directory}, which exists.")
         names = sorted([*map(_segment_name, self._lengths), _LIST])

@@ -82,7 +82,7 @@ class TableSpec:
     When state is split by key group a row goes where its key belongs, without the first ``beside`` key columns, which
     are none of the operator's, or by those key columns alone that ``placed_by`` numbers; or where the row belongs that
     the column ``follows`` refers to. A table that is not ``lasting`` holds nothing from one call of its operator to
-    the next.
+    the next, or what the operator makes anew when it opens: it is not dumped.
     """
 
     name: str
@@ -213,6 +213,10 @@ class KeyedTable(ABC):
         """
 
     @abstractmethod
+    def expect(self, keys: KeyBatch) -> None:
+        """Make room at once for about as many keys as differ among these, none of which may be there."""
+
+    @abstractmethod
     def statistics(self) -> TableStatistics:
         """Return what the table holds now."""
 
@@ -312,6 +316,13 @@ class StateStore(ABC):
     @abstractmethod
     def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield every lasting table's and log's name with its rows, as their ``dump`` does."""
+
+    def forget_image(self) -> None:
+        """Let go of what tables and logs were loaded from, once all of them are open. The default has nothing.
+
+        Raises:
+            SchemaError: one was not opened again, so that its rows would be lost.
+        """
 
     def accesses(self) -> Accesses | None:
         """Return how often state was asked for; None: it is all in memory, nothing is counted."""

@@ -23,6 +23,8 @@ class MemoryTextCells(TextCells):
         if not is_bytes(type_):
             raise SchemaError(f"a text column cannot hold {type_}: it is for strings and binaries.")
         self.type = type_
+        self.changes = 0
+        """How often cells were written."""
         self._account = account
         self._arena = ByteArena(account)
         self._starts = np.zeros(0, np.int64)
@@ -44,6 +46,7 @@ class MemoryTextCells(TextCells):
         """
         if len(slots) == 0:
             return
+        self.changes += 1
         column = read_column(values, self.type)
         assert isinstance(column, ByteColumn)
         self._make_room(int(column.offsets[-1] - column.offsets[0]))
@@ -63,6 +66,7 @@ class MemoryTextCells(TextCells):
 
     def clear(self, slots: Slots) -> None:
         """Make these cells, each named once, null again."""
+        self.changes += 1
         self._arena.discard(int(np.maximum(self._lengths[slots], 0).sum()))
         self._lengths[slots] = _NULL
         if self._arena.worth_packing:

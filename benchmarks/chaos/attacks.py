@@ -19,8 +19,8 @@ from penstock.model.failpoint_names import MEANINGS
 PIPELINE = Path(__file__).with_name("pipeline.py")
 INTERVAL = "20ms"
 BATCH_ROWS = 1_024
-NOT_PASSED = ("savepoint.", "pages.flush.segment", "sink.rollback.remove")
-"""Points of savepoints, of the simulator, and of damaged checkpoints, which `Attacker.damage` comes by."""
+NOT_PASSED = ("kafka.", "savepoint.", "pages.flush.segment", "sink.rollback.remove")
+"""Points of Kafka, of savepoints, of the simulator, and of damaged checkpoints, which `Attacker.damage` comes by."""
 SMALL_STATE = 200_000
 """Bytes of an instance's state in memory that make the pipeline write pages all the time."""
 

@@ -3,9 +3,11 @@
 The microworkloads are those of Justin's evaluation: reads, writes and updates of 1 KB values under uniform keys.
 """
 
+import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,16 +17,23 @@ import penstock as ps
 from penstock.job import Job
 
 VALUE_BYTES = 1_000
+_WARMING_KEYS = 1_000
+_calls = itertools.count()
 BATCH_ROWS = 131_072
 
 
 @dataclass
 class Counted:
-    """What came out: rows, and the sum of a column over them. ``began_s``: when what is measured began, if later."""
+    """What came out: rows, and the sum of a column over them. ``began_s``: when what is measured began, if later.
+
+    ``filled`` counts the keys that were written before; once all of them are, ``ready`` is set.
+    """
 
     rows: int = 0
     total: int = 0
+    filled: int = 0
     began_s: float | None = None
+    ready: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True)
@@ -82,16 +91,23 @@ def sessions(keys: int, rows: int) -> Workload:
 
 
 def micro(kind: str, keys: int, rows: int) -> Workload:
-    """Justin's Read, Write or Update: 1 KB values, all keys written once before (not for Write)."""
+    """Justin's Read, Write or Update: 1 KB values, all keys written once before (for Write only a few)."""
     processes: Mapping[str, type[ps.BatchProcess]] = {"read": _Read, "write": _Write, "update": _Update}
-    before = 0 if kind == "write" else keys
+    before = _WARMING_KEYS if kind == "write" else keys
 
     def build(job: Job, counted: Counted) -> None:
+        def sink(batch: pa.RecordBatch) -> None:
+            counted.total += int(batch.column("keys").to_numpy().sum())
+            counted.filled += int(batch.column("filled").to_numpy().sum())
+            if counted.filled >= before:
+                counted.ready.set()
+
         source = ps.read_iterable(
             _filled(keys, rows, before, counted), schema=pa.schema({"k": pa.int64(), "fill": pa.bool_()}), job=job
         ).name("operations")
-        done = source.key_by("k").process(processes[kind], {"keys": "int64"}, order="arrival").name("state")
-        done.for_each_batch(_counting(counted, "keys")).name("out")
+        told = {"keys": "int64", "filled": "int64"}
+        done = source.key_by("k").process(processes[kind], told, order="arrival").name("state")
+        done.for_each_batch(sink).name("out")
 
     # A key of a batch is reached once, however many of its rows ask for it.
     return Workload(kind, rows, build, lambda counted: 0 < counted.total <= rows)
@@ -104,34 +120,37 @@ class _Micro(ps.BatchProcess):
         count = len(context.keys["k"])
         if batch.column("fill")[0].as_py():
             self.value.scatter(_values(count))
-            return {"keys": np.zeros(0, np.int64)}
-        return {"keys": self.operate(count)}
+            return {"keys": np.array([0]), "filled": np.array([count])}
+        return {"keys": np.array([self.operate(count)]), "filled": np.array([0])}
 
-    def operate(self, keys: int) -> Any:
+    def operate(self, keys: int) -> int:
         raise NotImplementedError
 
 
 class _Read(_Micro):
-    def operate(self, keys: int) -> Any:
+    def operate(self, keys: int) -> int:
         read = self.value.gather()
-        return np.array([len(read) - read.null_count])
+        return int(len(read) - read.null_count)
 
 
 class _Write(_Micro):
-    def operate(self, keys: int) -> Any:
+    def operate(self, keys: int) -> int:
         self.value.scatter(_values(keys))
-        return np.array([keys])
+        return keys
 
 
 class _Update(_Micro):
-    def operate(self, keys: int) -> Any:
+    def operate(self, keys: int) -> int:
         read = self.value.gather()
         self.value.scatter(_values(keys))
-        return np.array([len(read) - read.null_count])
+        return int(len(read) - read.null_count)
 
 
 def _values(count: int) -> pa.Array:
-    data = np.full(count * VALUE_BYTES, 7, np.uint8)
+    # No two are alike, as values are not: whoever compared them would not write what did not change.
+    data = np.full((count, VALUE_BYTES // 8), 7, np.int64)
+    data[:, 0] = next(_calls)
+    data[:, 1] = np.arange(count)
     offsets = np.arange(count + 1, dtype=np.int32) * VALUE_BYTES
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -173,6 +192,8 @@ def _filled(keys: int, rows: int, before: int, counted: Counted) -> Callable[[],
     def make() -> Iterator[pa.RecordBatch]:
         for first, size in _sizes(before):
             yield pa.record_batch({"k": np.arange(first, first + size), "fill": np.ones(size, np.bool_)})
+        # Rows that wait are of no batch yet: those to be measured must neither join them nor pay for them.
+        counted.ready.wait()
         counted.began_s = time.perf_counter()
         for batch in _keys(keys, rows)():
             yield batch.append_column("fill", pa.array(np.zeros(batch.num_rows, np.bool_)))

@@ -1,4 +1,4 @@
-"""Where records go that could not be read or processed: JSON lines in the job's directory.
+"""Where records go that could not be read or processed: JSON lines in the job's directory, or where routes lead.
 
 Implements the operators' `DeadLetters` contract (engine.md section 10); made by the executor, one for a whole job. An
 operator whose dead letters are read as a stream has a `DeadLetterOutput` in between.
@@ -11,23 +11,24 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from penstock.engine.connectors.letter_routes import LetterRoutes, split_error
 from penstock.engine.connectors.row_text import encode_lines, encode_rows
 from penstock.model.config import check_on_error
 from penstock.model.connectors import RawRecord
 from penstock.model.dead_letters import LETTER_FIELDS
-from penstock.model.errors import BadRecordError
+from penstock.model.errors import BadRecordError, PenstockError
 from penstock.model.job_graph import JobGraph
 
 FILE_NAME = "dead_letters.jsonl"
 
-_TRACEBACK = "Traceback (most recent call last):"
 _SHOWN = 200
 
 
 class DeadLetterWriter:
     """Follows each operator's policy: ``fail`` raises, ``dead_letter`` writes, ``skip`` counts only.
 
-    All are counted in `counts`. The file is made with the first letter and is complete after every call.
+    All are counted in `counts`. The file is made with the first letter and is complete after every call. Letters that
+    have a route take it instead, whether or not something reads them as a stream.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class DeadLetterWriter:
         policies: Mapping[str, str] | None = None,
         *,
         default: str = "dead_letter",
+        routes: LetterRoutes | None = None,
     ) -> None:
         """``policies`` are by operator name.
 
@@ -46,19 +48,26 @@ class DeadLetterWriter:
         self._policies = {name: check_on_error(policy, name) for name, policy in (policies or {}).items()}
         self._default = check_on_error(default, "the job")
         self._file: BinaryIO | None = None
+        self._routes = routes
         self.counts: dict[str, int] = {}
         """Records rejected so far, by operator."""
 
     @classmethod
-    def for_graph(cls, graph: JobGraph, directory: Path) -> "DeadLetterWriter":
+    def for_graph(cls, graph: JobGraph, directory: Path, routes: LetterRoutes | None = None) -> "DeadLetterWriter":
         """Take the policies from the operators' specs."""
         specs = {node.name: getattr(node.spec, "on_error", None) for node in graph.operators.values()}
-        return cls(directory, {name: policy for name, policy in specs.items() if policy is not None})
+        policies = {name: policy for name, policy in specs.items() if policy is not None}
+        return cls(directory, policies, routes=routes)
 
     @property
     def path(self) -> Path:
         """The file of dead letters; it exists once there is one."""
         return self._path
+
+    @property
+    def failure(self) -> PenstockError | None:
+        """Why letters cannot be written where their routes lead: the job, or this attempt, must end."""
+        return None if self._routes is None else self._routes.failure
 
     def reject(self, operator: str, rows: pa.RecordBatch, errors: Sequence[str]) -> None:
         """Take rows an operator could not process, one error text (or traceback) per row.
@@ -66,7 +75,7 @@ class DeadLetterWriter:
         Raises:
             BadRecordError: the operator's policy is ``fail``.
         """
-        self._write(self.letters(operator, rows, errors))
+        self._write(operator, self.letters(operator, rows, errors))
 
     def reject_raw(self, operator: str, records: Sequence[RawRecord]) -> None:
         """Take records a source could not decode.
@@ -74,7 +83,7 @@ class DeadLetterWriter:
         Raises:
             BadRecordError: the operator's policy is ``fail``.
         """
-        self._write(self.raw_letters(operator, records))
+        self._write(operator, self.raw_letters(operator, records))
 
     def letters(self, operator: str, rows: pa.RecordBatch, errors: Sequence[str]) -> pa.RecordBatch | None:
         """Count rows as `reject` does, and return their letters instead of writing them; None if none are wanted.
@@ -84,7 +93,10 @@ class DeadLetterWriter:
         """
         if not rows.num_rows or not self._wanted(operator, rows.num_rows, lambda: _first_row(rows, errors)):
             return None
-        return _letters(operator, encode_rows(rows), [""] * rows.num_rows, errors)
+        raws = encode_rows(rows)
+        if self._routes is not None:
+            self._routes.send(operator, [RawRecord(raw, "", error) for raw, error in zip(raws, errors, strict=True)])
+        return _letters(operator, raws, [""] * rows.num_rows, errors)
 
     def raw_letters(self, operator: str, records: Sequence[RawRecord]) -> pa.RecordBatch | None:
         """Count records as `reject_raw` does, and return their letters; None if none are wanted.
@@ -94,11 +106,37 @@ class DeadLetterWriter:
         """
         if not records or not self._wanted(operator, len(records), lambda: records[0]):
             return None
+        if self._routes is not None:
+            self._routes.send(operator, records)
         raws = [record.raw for record in records]
         return _letters(operator, raws, [r.position for r in records], [r.error for r in records])
 
+    def flush(self) -> None:
+        """Return when letters that have a route are safe; from any thread.
+
+        Raises:
+            PenstockError: one is not.
+        """
+        if self._routes is not None:
+            self._routes.flush()
+
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and flush what has a route.
+
+        Raises:
+            PenstockError: a letter was not written.
+        """
+        self._close_file()
+        if self._routes is not None:
+            self._routes.close()
+
+    def abort(self) -> None:
+        """The job failed: close the file, and do for the others what can be done soon."""
+        self._close_file()
+        if self._routes is not None:
+            self._routes.abort()
+
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -111,8 +149,8 @@ class DeadLetterWriter:
             raise BadRecordError(_sentence(operator, first()))
         return policy == "dead_letter"
 
-    def _write(self, letters: pa.RecordBatch | None) -> None:
-        if letters is None:
+    def _write(self, operator: str, letters: pa.RecordBatch | None) -> None:
+        if letters is None or (self._routes is not None and self._routes.leads(operator)):
             return
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +160,7 @@ class DeadLetterWriter:
 
 
 def _letters(operator: str, raws: Sequence[bytes], positions: Sequence[str], errors: Sequence[str]) -> pa.RecordBatch:
-    split = [_split_error(error) for error in errors]
+    split = [split_error(error) for error in errors]
     columns = [
         [operator] * len(raws),
         list(positions),
@@ -135,16 +173,6 @@ def _letters(operator: str, raws: Sequence[bytes], positions: Sequence[str], err
         [pa.array(values, field.type) for values, field in zip(columns, LETTER_FIELDS, strict=True)],
         schema=LETTER_FIELDS,
     )
-
-
-def _split_error(error: str) -> tuple[str, str | None]:
-    """Return the message and, if the text is a traceback, all of it; valid UTF-8 whatever the user's code raised."""
-    text = error.encode("utf-8", "backslashreplace").decode()
-    if not text.startswith(_TRACEBACK):
-        return text, None
-    lines = text.rstrip().splitlines()
-    last = next((at for at in range(len(lines) - 1, 0, -1) if not lines[at].startswith((" ", "\t"))), len(lines) - 1)
-    return "\n".join(lines[last:]), text
 
 
 def _decoded(raw: bytes) -> str | None:
@@ -162,7 +190,7 @@ def _sentence(operator: str, record: RawRecord) -> str:
     where = f" at {record.position}" if record.position else ""
     text = record.raw[:_SHOWN].decode("utf-8", "backslashreplace")
     shown = text if len(record.raw) <= _SHOWN else f"{text}..."
-    error, _ = _split_error(record.error)
+    error, _ = split_error(record.error)
     return (
         f"{operator!r} met a bad record{where}: {error}; the record is {shown}; "
         "correct the input, or choose on_error='dead_letter' or 'skip'"

@@ -15,7 +15,7 @@ from penstock.engine.connectors.committed_files import CommittedFolder
 from penstock.engine.connectors.file_encoders import CsvEncoder, Encoder, JsonLinesEncoder, ParquetEncoder
 from penstock.engine.connectors.finished_files import FinishedFile, output_path, remove_other_parts
 from penstock.engine.connectors.staged_files import StagedFile, to_receipt
-from penstock.model.connectors import Sink, Writer
+from penstock.model.connectors import Sink, SinkContext, Writer
 from penstock.model.errors import BugError, UserError
 
 
@@ -62,8 +62,8 @@ class FileSink(Sink, ABC):
                 f"directory, such as {str(self._path.with_suffix(''))!r}"
             )
 
-    def with_checkpoints(self) -> Self:
-        """Return a sink that writes a file per checkpoint into its directory."""
+    def with_checkpoints(self, context: SinkContext | None = None) -> Self:
+        """Return a sink that writes a file per checkpoint into its directory; it keeps all it needs there."""
         self.check_transactional()
         copy = type(self)(self._path)
         copy._folder = CommittedFolder(self._path, self.suffix)

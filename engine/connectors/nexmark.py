@@ -16,7 +16,7 @@ from penstock.engine.connectors.nexmark_fields import COLUMNS, Events
 from penstock.engine.kernels.nexmark import Ints, event_numbers
 from penstock.model.errors import OptionError, SchemaError
 
-__all__ = ["KINDS", "SCHEMAS", "NexmarkConfig", "generate", "rows_before", "rows_of_kind"]
+__all__ = ["KINDS", "SCHEMAS", "NexmarkConfig", "generate", "kinds_between", "rows_before", "rows_of_kind"]
 
 KINDS = ("person", "auction", "bid")
 
@@ -78,6 +78,13 @@ def rows_before(config: NexmarkConfig, kind: str, events: int) -> int:
     positions = np.arange(rest, dtype=np.int64)
     in_rest = _is_kind(_numbers_at(positions, config.out_of_order_group), _places(config, kind))
     return blocks * order.size + int(np.count_nonzero(in_rest))
+
+
+def kinds_between(config: NexmarkConfig, first: int, end: int) -> Ints:
+    """The kinds of the events from place ``first`` to before ``end`` of the stream, as indices into `KINDS`."""
+    places = _numbers_at(np.arange(first, end, dtype=np.int64), config.out_of_order_group) % config.total_proportion
+    limits = np.cumsum([config.person_proportion, config.auction_proportion])
+    return np.searchsorted(limits, places, side="right").astype(np.int64)
 
 
 def generate(

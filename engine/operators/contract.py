@@ -189,6 +189,10 @@ class Operator(ABC):
         """Return whether `process` may be called. As long as not, the chain waits and calls `on_timer` when due."""
         return True
 
+    def takes_barrier(self) -> bool:
+        """Return whether `on_barrier` may be called: a barrier is there. As long as not, it waits as for `has_room`."""
+        return True
+
     def unanswered(self) -> bool:
         """Return whether rows wait for something outside: the end, and idleness, wait behind them.
 

@@ -1,6 +1,6 @@
 """One bucket of a paged operator: the state of a range of keys, in memory with its operator, or in the page store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.engine.elements import START_OF_TIME_US
@@ -32,6 +32,10 @@ class Bucket:
 
     ``paged_bytes`` is the
     size of what is stored, ``needed_bytes`` what it last took in memory. Up to ``whole_bytes`` cutting it is of no use.
+
+    ``segments`` are the lengths of the images that are stored. ``log_rows``: they hold nothing but so many rows of each
+    log, numbered from 0 on, so that rows that are appended can be stored behind them; None: more than that.
+    ``stored_changes`` is what `MemoryStore.changes` was of them.
     """
 
     span: Span
@@ -40,6 +44,9 @@ class Bucket:
     dirty: bool = False
     used: int = 0
     paged_bytes: int = 0
+    segments: tuple[int, ...] = ()
+    log_rows: Mapping[str, int] | None = None
+    stored_changes: int | None = None
     needed_bytes: int = 0
     whole_bytes: int = 0
     watermark_us: int = START_OF_TIME_US

@@ -1,14 +1,15 @@
-"""A bucket's state as pages of a page store, and back: an image file (`part_files`) cut into pages of 64 KB.
+"""A bucket's state as pages of a page store, and back: image files (`part_files`) cut into pages of 64 KB.
 
 Keys are the bucket's first position and the page's number, both big endian, so that buckets follow each other by key
-group and a bucket's pages lie together.
+group and a bucket's pages lie together. The first image is followed by others with what was appended to its logs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.ring import Span
@@ -21,12 +22,17 @@ PAGE_BYTES = 64 << 10
 
 
 class BucketHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the first page of a bucket says of it; ``image_bytes`` is the length of its image."""
+    """What the first page of a bucket says of it; ``segments`` are the lengths of its images, in order."""
 
     low: int
     high: int
-    image_bytes: int
+    segments: tuple[int, ...]
     notes: dict[str, Any]
+
+    @property
+    def image_bytes(self) -> int:
+        """The length of all its images."""
+        return sum(self.segments)
 
     @property
     def span(self) -> Span:
@@ -42,17 +48,22 @@ class BucketImage:
     notes: Notes
 
 
-def write_bucket(pages: PageStore, span: Span, part: Part | None, notes: Notes, before_bytes: int = 0) -> int:
-    """Store a bucket in the place of what was stored of it, an image of ``before_bytes``; return the image's bytes."""
-    data = b"" if part is None else encode_part(part)
-    header = BucketHeader(span.low, span.high, len(data), dict(notes))
-    view = memoryview(data)
-    cut = [bytes(view[at : at + PAGE_BYTES]) for at in range(0, len(data), PAGE_BYTES)]
-    keyed = [(_key(span.low, 1 + number), page) for number, page in enumerate(cut)]
-    if len(data) < before_bytes:
-        pages.delete_range(_key(span.low, 1 + len(cut)), _key(span.low + 1, 0))
-    pages.put_many([(_key(span.low, 0), msgspec.msgpack.encode(header)), *keyed])
-    return len(data)
+def write_image(
+    pages: PageStore, span: Span, part: Part | None, notes: Notes, before: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Store a bucket in the place of images of the lengths ``before``; return the lengths of those that are stored."""
+    data = None if part is None else encode_part(part)
+    if _pages_of(before) > (0 if data is None else _page_count(data.size)):
+        pages.delete_range(_key(span.low, 1), _key(span.low + 1, 0))
+    return _put(pages, span, (), data, notes)
+
+
+def append_image(pages: PageStore, span: Span, appended: Part, notes: Notes, before: Sequence[int]) -> tuple[int, ...]:
+    """Store what was appended to the logs of a bucket of which images of the lengths ``before`` are stored.
+
+    Returns the lengths of all its images.
+    """
+    return _put(pages, span, before, encode_part(appended) if appended.batches else None, notes)
 
 
 def read_bucket(pages: PageStore, low: int) -> BucketImage:
@@ -65,14 +76,16 @@ def read_bucket(pages: PageStore, low: int) -> BucketImage:
     if not found:
         raise StateCorruptionError(f"the bucket at position {low} is not in its page store.")
     header = _header(found[0][1])
-    data = b"".join(page for _, page in found[1:])
-    if len(data) != header.image_bytes:
-        raise StateCorruptionError(f"the bucket at position {low} has {len(data)} bytes of {header.image_bytes}.")
-    try:
-        part = decode_part(data, f"the bucket at position {low}") if data else None
-    except CheckpointError as error:
-        raise StateCorruptionError(str(error)) from error
-    return BucketImage(part, header.notes)
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    at = 1
+    for length in header.segments:
+        end = at + _page_count(length)
+        for name, rows in _decoded(b"".join(page for _, page in found[at:end]), length, low).items():
+            batches.setdefault(name, []).extend(rows)
+        at = end
+    if at != len(found):
+        raise StateCorruptionError(f"the bucket at position {low} has {len(found)} pages of {at}.")
+    return BucketImage(Part(batches) if batches else None, header.notes)
 
 
 def headers(pages: PageStore) -> Iterator[BucketHeader]:
@@ -90,6 +103,38 @@ def headers(pages: PageStore) -> Iterator[BucketHeader]:
 def drop_bucket(pages: PageStore, low: int) -> None:
     """Forget a bucket."""
     pages.delete_range(_key(low, 0), _key(low + 1, 0))
+
+
+def _put(pages: PageStore, span: Span, before: Sequence[int], data: pa.Buffer | None, notes: Notes) -> tuple[int, ...]:
+    """Store an image behind those before, and the header."""
+    lengths = tuple(before) if data is None else (*before, data.size)
+    header = BucketHeader(span.low, span.high, lengths, dict(notes))
+    keyed = [(_key(span.low, 0), msgspec.msgpack.encode(header))]
+    if data is not None:
+        first, view = 1 + _pages_of(before), memoryview(data)
+        for number in range(_page_count(data.size)):
+            page = bytes(view[number * PAGE_BYTES : (number + 1) * PAGE_BYTES])
+            keyed.append((_key(span.low, first + number), page))
+    pages.put_many(keyed)
+    return lengths
+
+
+def _decoded(data: bytes, length: int, low: int) -> Mapping[str, Sequence[pa.RecordBatch]]:
+    if len(data) != length:
+        raise StateCorruptionError(f"the bucket at position {low} has {len(data)} bytes of {length}.")
+    try:
+        return decode_part(data, f"the bucket at position {low}").batches
+    except CheckpointError as error:
+        raise StateCorruptionError(str(error)) from error
+
+
+def _pages_of(lengths: Sequence[int]) -> int:
+    """Return how many pages images take: each begins with a page of its own."""
+    return sum(_page_count(length) for length in lengths)
+
+
+def _page_count(length: int) -> int:
+    return -(-length // PAGE_BYTES)
 
 
 def _header(page: bytes) -> BucketHeader:

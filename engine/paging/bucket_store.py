@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.engine.elements import START_OF_TIME_US
 from penstock.engine.operators.contract import Notes, Operator, OperatorContext
 from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource, Held
-from penstock.engine.paging.bucket_pages import drop_bucket, read_bucket, write_bucket
+from penstock.engine.paging.bucket_pages import drop_bucket, read_bucket
+from penstock.engine.paging.bucket_writing import part_of, write_bucket
 from penstock.engine.paging.options import PagingOptions
-from penstock.engine.paging.ring import Span
+from penstock.engine.paging.ring import Span, lows_of
 from penstock.model.errors import BugError, CheckpointError
-from penstock.state.image import Part, StoreImage
+from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
 from penstock.state.page_store import PageStore
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
@@ -47,7 +50,6 @@ class BucketStores(StateStore):
         self._resident: dict[int, Bucket] = {}
         self._page_memory_bytes = 0
         self._frozen = False
-        self._thawed = threading.Condition()
         self._writing = threading.Lock()
         self._closed = False
         self._uses = 0
@@ -100,12 +102,6 @@ class BucketStores(StateStore):
         """Return whether a checkpoint is still written: until then nothing may be used, nor stored."""
         return self._frozen
 
-    def await_thaw(self) -> None:
-        """Wait for a checkpoint that was given up while it read buckets; the next one must not begin before."""
-        with self._thawed:
-            while self._frozen:
-                self._thawed.wait()
-
     def freeze(self) -> list[Bucket]:
         """Let nobody use a bucket or store one, until `thaw`; return those in memory that are not stored."""
         self._frozen = True
@@ -125,9 +121,7 @@ class BucketStores(StateStore):
 
     def thaw(self) -> None:
         """Let buckets be used again; from any thread."""
-        with self._thawed:
-            self._frozen = False
-            self._thawed.notify_all()
+        self._frozen = False
         self._context.wake()
 
     def load(self, bucket: Bucket) -> None:
@@ -136,6 +130,8 @@ class BucketStores(StateStore):
         if bucket.stored:
             image = read_bucket(self.pages, bucket.span.low)
             self._hold(bucket, StoreImage([] if image.part is None else [image.part]), (image.notes,))
+            assert bucket.held is not None
+            bucket.stored_changes = bucket.held.store.changes()
         else:
             self._hold(bucket, StoreImage(), ())
         self._load_ns += self._context.clock.monotonic_ns() - began_ns
@@ -152,32 +148,31 @@ class BucketStores(StateStore):
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
-        held = bucket.held
-        assert held is not None
-        part = part_of(held.store)
-        bucket.paged_bytes = write_bucket(self.pages, bucket.span, part, bucket.notes(), bucket.paged_bytes)
-        bucket.stored, bucket.dirty = True, False
+        write_bucket(self.pages, bucket, bucket.notes())
 
     def is_too_large(self, bucket: Bucket) -> bool:
         """Return whether a bucket in memory is to be cut."""
         largest_bytes = max(self.options.largest_bytes(len(self.buckets)), bucket.whole_bytes)
         return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
 
-    def split(self, bucket: Bucket) -> None:
-        """Cut a bucket in memory, which has nothing pending, into several."""
+    def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
+        """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
         held = bucket.held
         assert held is not None and not self._frozen
         before_bytes = bucket.bytes
-        spans = bucket.span.cut(min(64, max(2, -(-2 * before_bytes // self.options.largest_bytes(2)))))
+        expected_bytes = 2 * before_bytes + added_bytes
+        spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self.options.largest_bytes(2)))))
         part, notes = part_of(held.store), bucket.notes()
         self._release(bucket, held)
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)
         self.buckets.remove(bucket)
+        pieces = []
         for span in spans:
             piece = Bucket(span, dirty=True, used=bucket.used)
             self._hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
             self.buckets.append(piece)
+            pieces.append(piece)
             if piece.bytes > before_bytes * 3 // 4:
                 # Most of it is one key's, or what every bucket takes.
                 piece.whole_bytes = 2 * piece.bytes
@@ -186,6 +181,7 @@ class BucketStores(StateStore):
             if self.options.held_bytes is not None and self.held_bytes() > self.options.held_bytes:
                 self.evict(piece)
         self.buckets.sort(key=lambda item: item.span)
+        return pieces
 
     def to_evict(self, needed_bytes: int) -> Iterator[Bucket]:
         """Yield buckets, the longest unused first, as long as there is not so much room besides them."""
@@ -201,6 +197,14 @@ class BucketStores(StateStore):
                 return
             used -= bucket.bytes
             yield bucket
+
+    def places(self, port: int, rows: pa.RecordBatch, buckets: Sequence[Bucket]) -> NDArray[np.int64]:
+        """Return which of these buckets, sorted, each row of an input belongs to."""
+        positions = self._context.locate[port](rows)
+        places = np.searchsorted(lows_of([bucket.span for bucket in buckets]), positions, side="right") - 1
+        if places.min(initial=0) < 0:
+            raise BugError(f"operator {self._owner!r} got rows of keys that another instance owns; please report it.")
+        return places
 
     def count_access(self, bucket: Bucket, rows: int) -> None:
         """Note that so many rows are about to reach a bucket."""
@@ -267,6 +271,8 @@ class BucketStores(StateStore):
         store = MemoryStore(self._owner, None, image)
         operator = self._make()
         operator.open(replace(self._context, state=store, restored=tuple(notes)))
+        # It takes as much memory as the bucket itself.
+        store.forget_image()
         for item in notes:
             bucket.watermark_us = max(bucket.watermark_us, int(item.get(SWEPT, START_OF_TIME_US) or 0))
         bucket.held = Held(operator, store)
@@ -283,14 +289,6 @@ class BucketStores(StateStore):
         begin = max(ends, default=span.low)
         if begin < until:
             self.buckets.append(Bucket(Span(begin, until)))
-
-
-def part_of(store: StateStore) -> Part | None:
-    """Return what a store holds, None if nothing was ever opened in it."""
-    batches: dict[str, list[pa.RecordBatch]] = {}
-    for name, rows in store.contents():
-        batches.setdefault(name, []).append(rows)
-    return Part(batches) if batches else None
 
 
 def _own(notes: Notes) -> Notes:

@@ -5,21 +5,26 @@ cut into several; those that do not fit the budget lie in the page store, and in
 them serves many rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-
-import numpy as np
+from typing import cast
 
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch, Watermark
 from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
 from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource
 from penstock.engine.paging.bucket_store import BucketStores, part_of
+from penstock.engine.paging.growth import Growth
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.pages_cut import PagedCut, PagesCut
-from penstock.engine.paging.ring import lows_of, owned_spans
+from penstock.engine.paging.ring import owned_spans
+from penstock.engine.paging.sweep import Sweep, Turn
 from penstock.engine.paging.waiting import WaitingInput
 from penstock.model.errors import BugError
 from penstock.state.page_store import PageStore
+
+SLICE_NS = 10_000_000
+"""After how long a sweep lets the worker loop go on: between two buckets, or before one that was fetched."""
 
 INLINE_BYTES = 8 << 20
 """State up to this is copied at the barrier, which takes a few milliseconds; more is stored by another thread."""
@@ -58,30 +63,42 @@ class PagedOperator(Operator):
         for span in owned_spans(context.key_groups, context.instance):
             self._stores.begin(span, self._sources)
         self._sources = ()
+        self._growth = Growth()
         self._waiting = WaitingInput(0)
         self._waiting_since_ns = 0
+        # What is left of the sweep under way. What comes meanwhile is behind everything that waits.
+        self._unswept = Sweep()
+        self._fetched: Bucket | None = None
+        self._next_us: int | None = None
+        self._hurried = False
         self._swept_us = context.earliest(SWEPT, START_OF_TIME_US)
         self._passed_us = context.earliest(PASSED, START_OF_TIME_US)
         self._released_us: int | None = None
         # Idleness may wait behind rows that a barrier has worked off; `released_watermark` is when it goes on.
         self._asked_at_once = False
-        self._forward = True
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Work rows off, or let them wait."""
-        stores = self._stores
-        if self._is_simple():
+        stores, rest = self._stores, batch
+        while self._is_simple():
             bucket = stores.buckets[0]
             yield from self._advance(bucket, self._swept_us)
-            stores.count_access(bucket, batch.rows.num_rows)
-            bucket.touch()
-            yield from bucket.operator.process(port, batch)
-            yield from self._fit(bucket)
-            return
-        self._enqueue(port, batch)
+            piece, left = self._growth.cut(rest, stores.options)
+            stores.count_access(bucket, piece.rows.num_rows)
+            yield from self._feed(bucket, port, piece)
+            left_rows = 0 if left is None else left.rows.num_rows
+            yield from self._fit(bucket, added_bytes=self._growth.bytes_of(left_rows))
+            if left is None:
+                return
+            rest = left
+        if self._unswept:
+            # Whoever calls did not ask for room.
+            yield from self._sweep()
+        self._enqueue(port, rest)
         if stores.frozen():
             return
-        if stores.direct() or self._is_full():
+        # Only a batch that is too large for all that may wait is worked off at once: there is room until it is full.
+        if stores.direct() or self._waiting.bytes >= 2 * stores.options.waiting_bytes:
             yield from self._sweep()
         yield from self._make_room(0)
 
@@ -95,9 +112,12 @@ class PagedOperator(Operator):
             self._passed_us = max(self._passed_us, bucket.operator.output_watermark(time_us))
             yield from self._fit(bucket)
             return
+        if self._unswept:
+            self._next_us = time_us
+            return
         self._start_waiting()
         self._waiting.add_watermark(time_us)
-        if stores.direct() or (time_us == END_OF_TIME_US and not stores.frozen()):
+        if stores.direct():
             yield from self._sweep()
 
     def output_watermark(self, time_us: int) -> int:
@@ -112,18 +132,26 @@ class PagedOperator(Operator):
         return released
 
     def has_room(self) -> bool:
-        """Return whether more input may wait."""
-        return self._waiting.bytes < 2 * self._stores.options.waiting_bytes or not self._stores.frozen()
+        """Return whether more input may wait; a checkpoint that is written lets twice as much."""
+        most_bytes = self._stores.options.waiting_bytes * (2 if self._stores.frozen() else 1)
+        return not self._unswept and self._waiting.bytes < most_bytes
+
+    def takes_barrier(self) -> bool:
+        """Return whether everything is worked off, and the checkpoint before is written or given up."""
+        self._hurried = self._stores.frozen() or bool(self._waiting) or self.has_pending()
+        return not self._hurried
 
     def timer_ns(self) -> int | None:
         """Return when a bucket's timer is due, or when what waits has waited long enough."""
         if self._released_us is not None or self._asked_at_once:
             return self._waiting_since_ns
         stores = self._stores
-        if not self._timed and not self._waiting:
+        if not self._timed and not self._waiting and not self._hurried:
             return None
         if stores.frozen():
             return None
+        if self._unswept or self._hurried:
+            return self._waiting_since_ns
         timers = []
         if self._timed:
             timers += [timer for bucket in stores.buckets if (timer := bucket.timer_ns()) is not None]
@@ -143,13 +171,17 @@ class PagedOperator(Operator):
         return bool(self._waiting)
 
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Run the due timers of the buckets, and work off what waits. A checkpoint that is still written goes first."""
+        """Work off a slice of what waits, then run the due timers of the buckets.
+
+        A checkpoint that is still written goes first.
+        """
         stores = self._stores
         if stores.frozen():
             return
-        yield from self._sweep()
-        if not self._timed and not self._keeping:
+        yield from self._sweep(SLICE_NS)
+        if self._waiting or (not self._timed and not self._keeping):
             return
+        began_ns = self._clock.monotonic_ns()
         for bucket in list(stores.buckets):
             due_ns = bucket.timer_ns()
             pending = bucket.is_resident and bucket.operator.has_pending()
@@ -159,11 +191,19 @@ class PagedOperator(Operator):
                 bucket.touch()
                 yield from bucket.operator.on_timer(now_ns)
                 yield from self._fit(bucket)
+                if self._clock.monotonic_ns() - began_ns >= SLICE_NS:
+                    # The others are still due.
+                    return
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Work everything off: rows that wait are before the barrier."""
+        """Bring what is in memory to the barrier.
+
+        Rows that wait are before it: those that are left if nobody asked `takes_barrier` are worked off.
+        """
         stores = self._stores
-        stores.await_thaw()
+        if stores.frozen():
+            raise BugError(f"operator {self.context.name!r} got a barrier while a checkpoint is written.")
+        self._hurried = False
         self._asked_at_once = bool(self._waiting)
         yield from self._sweep()
         for bucket in stores.buckets:
@@ -218,56 +258,95 @@ class PagedOperator(Operator):
 
     def _enqueue(self, port: int, batch: Batch) -> None:
         self._start_waiting()
-        locate = self.context.locate[port]
-        spans = [bucket.span for bucket in self._stores.buckets]
-        buckets = np.searchsorted(lows_of(spans), locate(batch.rows), side="right") - 1
-        if buckets.min(initial=0) < 0:
-            raise BugError(
-                f"operator {self.context.name!r} got rows of keys that another instance owns; please report it."
-            )
-        self._waiting.add(port, batch, buckets)
+        self._waiting.add(port, batch, self._stores.places(port, batch.rows, self._stores.buckets))
+
+    def _feed(self, bucket: Bucket, port: int, piece: Batch) -> Iterator[Emission]:
+        """Let a bucket in memory work rows off, and note what they add to it."""
+        before_bytes = bucket.bytes
+        bucket.touch()
+        yield from bucket.operator.process(port, piece)
+        if piece.rows.num_rows:
+            self._growth.note(piece.rows.num_rows, bucket.bytes - before_bytes)
 
     def _start_waiting(self) -> None:
         if not self._waiting:
             self._waiting = WaitingInput(len(self._stores.buckets))
             self._waiting_since_ns = self._clock.monotonic_ns()
 
-    def _sweep(self) -> Iterator[Emission]:
-        """Let every bucket work its share off, those in memory first.
+    def _sweep(self, slice_ns: int | None = None) -> Iterator[Emission]:
+        """Let every bucket work its share off, those in memory first; after ``slice_ns`` the rest is for later.
 
         Only a bucket that has done so may be cut: the shares of the others are by their places.
         """
-        waiting = self._waiting
-        if not waiting:
-            return
-        counts = waiting.counts()
-        buckets = list(self._stores.buckets)
-        order = range(len(buckets)) if self._forward else range(len(buckets) - 1, -1, -1)
-        self._forward = not self._forward
-        for index in sorted(order, key=lambda place: not buckets[place].is_resident):
-            bucket = buckets[index]
-            due_us = bucket.due_us()
-            says = waiting.watermark_us is not None and due_us is not None and due_us <= waiting.watermark_us
-            if not counts[index] and not says:
-                continue
-            self._stores.count_access(bucket, int(counts[index]))
-            yield from self._load(bucket, waiting.bytes)
-            yield from self._work_off(bucket, index, waiting)
-            yield from self._fit(bucket, waiting.bytes)
+        began_ns = self._clock.monotonic_ns()
+        # A watermark that came in the middle of a sweep takes one more.
+        while waiting := self._waiting:
+            if not self._unswept:
+                self._unswept.begin(self._stores.buckets, waiting.counts().tolist())
+            while self._unswept:
+                turn = self._unswept.first
+                bucket = turn.bucket
+                due_us = bucket.due_us()
+                says = waiting.watermark_us is not None and due_us is not None and due_us <= waiting.watermark_us
+                if turn.rows or says:
+                    if self._fetched is not bucket:
+                        self._stores.count_access(bucket, turn.rows)
+                    if not bucket.is_resident:
+                        yield from self._load(bucket, waiting.bytes)
+                        if slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
+                            self._fetched = bucket
+                            return
+                    self._fetched = None
+                    yield from self._work_off(turn, waiting)
+                    yield from self._fit(bucket, waiting.bytes)
+                self._unswept.end_turn()
+                if self._unswept and slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
+                    return
+            self._end_sweep(waiting)
+
+    def _end_sweep(self, waiting: WaitingInput) -> None:
         if waiting.watermark_us is not None:
             self._swept_us = waiting.watermark_us
             self._passed_us = max(self._passed_us, self._output_of(waiting.watermark_us))
             self._released_us = self._passed_us
         waiting.clear()
+        if self._next_us is not None:
+            self._start_waiting()
+            self._waiting.add_watermark(self._next_us)
+            self._next_us = None
 
-    def _work_off(self, bucket: Bucket, index: int, waiting: WaitingInput) -> Iterator[Emission]:
+    def _work_off(self, turn: Turn, waiting: WaitingInput) -> Iterator[Emission]:
+        """Let a bucket in memory work its share off; if it is cut before it has, its pieces are next with the rest."""
+        bucket, rows = turn.bucket, turn.rows
         yield from self._advance(bucket, self._swept_us)
-        for item in waiting.shares(index, minds_watermarks=self._minds_watermarks):
+        shares = waiting.shares(turn.place, minds_watermarks=self._minds_watermarks)
+        for item in shares:
             if isinstance(item, Watermark):
                 yield from self._advance(bucket, item.time_us)
+                continue
+            port, left = item[0], cast(Batch | None, item[1])
+            while left is not None:
+                piece, left = self._growth.cut(left, self._stores.options)
+                yield from self._feed(bucket, port, piece)
+                rows -= piece.rows.num_rows
+                if rows and self._stores.is_too_large(bucket):
+                    rest = shares if left is None else itertools.chain([(port, left)], shares)
+                    pieces = yield from self._split(bucket, self._growth.bytes_of(rows))
+                    self._share_out(rest, pieces, waiting)
+                    return
+
+    def _share_out(
+        self, items: Iterable[tuple[int, Batch] | Watermark], pieces: Sequence[Bucket], waiting: WaitingInput
+    ) -> None:
+        """Let the pieces of the bucket under the sweep have what it has not worked off."""
+        parts = WaitingInput(len(pieces))
+        for item in items:
+            if isinstance(item, Watermark):
+                parts.add_watermark(item.time_us)
             else:
-                bucket.touch()
-                yield from bucket.operator.process(*item)
+                port, batch = item
+                parts.add(port, batch, self._stores.places(port, batch.rows, pieces))
+        self._unswept.insert(waiting.add_parts(parts), pieces, parts.counts().tolist())
 
     def _advance(self, bucket: Bucket, time_us: int) -> Iterable[Emission]:
         if time_us <= bucket.watermark_us:
@@ -289,12 +368,16 @@ class PagedOperator(Operator):
             yield from self._make_room(max(bucket.paged_bytes, bucket.needed_bytes) + waiting_bytes)
             self._stores.load(bucket)
 
-    def _fit(self, used: Bucket, waiting_bytes: int = 0) -> Iterator[Emission]:
+    def _fit(self, used: Bucket, waiting_bytes: int = 0, added_bytes: int = 0) -> Iterator[Emission]:
         """Cut the bucket that was used if it has grown too large, and let go of what does not fit."""
         if self._stores.is_too_large(used):
-            yield from used.operator.on_barrier(0)
-            self._stores.split(used)
+            yield from self._split(used, added_bytes)
         yield from self._make_room(waiting_bytes)
+
+    def _split(self, bucket: Bucket, added_bytes: int = 0) -> Generator[Emission, None, list[Bucket]]:
+        """Cut a bucket in memory into several that ``added_bytes`` more fit into; return these, sorted."""
+        yield from bucket.operator.on_barrier(0)
+        return self._stores.split(bucket, added_bytes)
 
     def _make_room(self, needed_bytes: int) -> Iterator[Emission]:
         for bucket in self._stores.to_evict(needed_bytes):

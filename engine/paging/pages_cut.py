@@ -6,48 +6,51 @@ from pathlib import Path
 
 from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.bucket import Bucket
-from penstock.engine.paging.bucket_pages import write_bucket
-from penstock.engine.paging.bucket_store import BucketStores, part_of
+from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
 from penstock.state.image import Part
 
 
 class PagesCut:
-    """Buckets frozen at a barrier; `write` stores them, and `release` lets them be used again."""
+    """Buckets frozen at a barrier until `write` has stored them, or `release` gives them up."""
 
     def __init__(self, stores: BucketStores) -> None:
         """Freeze all buckets, and note which are not stored."""
         self._stores = stores
         self._unstored: Sequence[Bucket] = stores.freeze()
         self._released = False
+        self._written = False
         self._notes = [bucket.notes() for bucket in self._unstored]
 
     def write(self, directory: Path) -> list[Path]:
         """Store the frozen buckets and make ``directory``, which must not exist, a copy of the page store.
 
-        Runs beside the worker loop. Returns the files in the directory.
+        Runs beside the worker loop, and releases the cut. Returns the files in the directory. A cut of an instance that
+        has ended may be written again, for every later checkpoint.
 
         Raises:
             CheckpointError: the operator was closed, or the cut released, before.
         """
         with self._stores.writing() as pages:
-            if self._released:
+            if self._released and not self._written:
                 raise CheckpointError("a checkpoint was given up before its pages were written.")
             for bucket, notes in zip(self._unstored, self._notes, strict=True):
                 assert bucket.held is not None
                 failpoint("pages.bucket.before_write")
-                part = part_of(bucket.held.store)
-                bucket.paged_bytes = write_bucket(pages, bucket.span, part, notes, bucket.paged_bytes)
-                bucket.stored, bucket.dirty = True, False
+                write_bucket(pages, bucket, notes)
             names = pages.snapshot(directory)
+            self._written = True
+        # The copy is of its own: what is uploaded of it keeps nobody waiting.
+        self.release()
         failpoint("pages.cut.written")
         return [directory / name for name in names]
 
     def release(self) -> None:
         """Let the buckets be used again; a second call does nothing."""
         if not self._released:
-            self._released, self._unstored = True, ()
+            self._released, self._unstored, self._notes = True, (), []
             self._stores.thaw()
 
 

@@ -34,6 +34,8 @@ class Paging:
             folder = blake2b(name.encode(), digest_size=8).hexdigest()
             directory = self._directory / f"{folder}-{instance}"
             directory.parent.mkdir(parents=True, exist_ok=True)
+            # An instance that was restarted leaves the files of the one before behind.
+            shutil.rmtree(directory, ignore_errors=True)
             pages = self._stores.create(directory, memory_bytes)
             return WriteBehind(pages) if self._threads else pages
 

@@ -38,6 +38,7 @@ class WaitingInput:
         self.watermark_us: int | None = None
         """The last watermark that waits."""
         self._entries: list[_Rows | int] = []
+        self._parts: list[tuple[WaitingInput, int]] = []
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -58,6 +59,13 @@ class WaitingInput:
         self._entries.append(time_us)
         self.watermark_us = time_us
 
+    def add_parts(self, parts: "WaitingInput") -> int:
+        """Let what a bucket had left when it was cut wait for its pieces; return the place of the first of these."""
+        first = self.buckets + len(self._parts)
+        self._parts += [(parts, place) for place in range(parts.buckets)]
+        self.bytes += parts.bytes
+        return first
+
     def counts(self) -> Ints:
         """Return how many rows wait for each bucket."""
         counts = np.zeros(self.buckets, np.int64)
@@ -72,6 +80,10 @@ class WaitingInput:
         Of watermarks that nothing of the bucket's lies between only the last comes. Where the operator does not mind
         them, batches of one port that follow each other come joined, and the watermark behind all rows.
         """
+        if bucket >= self.buckets:
+            parts, place = self._parts[bucket - self.buckets]
+            yield from parts.shares(place, minds_watermarks=minds_watermarks)
+            return
         run: list[_Rows] = []
         held_us: int | None = None
         for entry in self._entries:
@@ -95,6 +107,7 @@ class WaitingInput:
     def clear(self) -> None:
         """Let everything go: all buckets have worked it off."""
         self._entries.clear()
+        self._parts.clear()
         self.bytes = self.rows = 0
         self.watermark_us = None
 

@@ -5,20 +5,21 @@ acknowledgement arrives, background work proceeds, or the coordinator looks.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
+from penstock.engine.attempt import Progress, Struck
 from penstock.engine.build import Build, build
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.cuts import InstanceCut
 from penstock.engine.elements import Barrier, Batch, EndOfStream, Watermark
-from penstock.engine.embedded import Progress
 from penstock.engine.instance import Instance, OnCut
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
 from penstock.engine.operators.contract import Clock
+from penstock.engine.regions import struck_by
 from penstock.engine.restored import Restored
 from penstock.engine.simulation.calls import CallsAtOnce
 from penstock.engine.simulation.faults import PowerLossError
@@ -27,6 +28,7 @@ from penstock.engine.simulation.world import StuckError, World
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.worker import Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
+from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import TaskId
 
@@ -34,7 +36,7 @@ MOST_WORKERS = 4
 
 
 class SimulatedAttempt:
-    """Runs the instances of one build, each on the worker that the seed chose."""
+    """An `Attempt` whose instances run each on the worker that the seed chose."""
 
     def __init__(
         self,
@@ -56,74 +58,88 @@ class SimulatedAttempt:
         self._world = world
         self._clock = clock
         self._graph = graph
+        self._options = options
+        self._paging = None if world.paging is None else world.paging()
         self._checkpoints = checkpoints
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
-        self._place = self._placed(graph)
-        silent = DeadLetterWriter(directory, default="skip")
-        self.build: Build = build(
-            graph,
-            options,
-            clock,
-            world.state,
-            silent,
-            wake=self.wake,
-            async_calls=CallsAtOnce,
-            restored=restored,
-            channel=self._channel,
-            paging=None if world.paging is None else world.paging(),
-        )
-        if restored is not None:
-            restored.close()
-        checkpoints.started(self.build, attempt, restored)
+        self._count = world.dice.between(1, MOST_WORKERS)
+        self._place: dict[tuple[TaskId, int], int] = {}
+        self._letters = DeadLetterWriter(directory, default="skip")
         self._acknowledged: list[deque[Callable[[], None]]] = [deque() for _ in range(self._count)]
-        self._workers = [self._worker(number) for number in range(self._count)]
-        self._instances = {instance.name: instance for instance in self.build.instances}
-        world.watermarks.restored(None if restored is None else restored.epoch)
+        self._workers = [Worker((), clock) for _ in range(self._count)]
+        self._tasks: dict[str, TaskId] = {}
+        self._instances: dict[str, Instance] = {}
         # Workers for whom nothing has happened since they found nothing to do, and until when they wait.
         self._waiting: dict[int, int | None] = {}
         self._started_ns = clock.monotonic_ns()
-        epoch = "nothing" if restored is None else f"epoch {restored.epoch}"
-        instances = len(self.build.instances)
-        world.history.event(
-            f"attempt {attempt} begins from {epoch}: {instances} instances on {self._count} workers, "
-            f"parallelism {max(task.parallelism for task in graph.tasks)}"
-        )
+        self.build: Build = self._built(None, restored)
+        self._begin(self.build, restored, attempt)
 
-    def run(self, progress: Progress | None = None) -> None:
-        """Turn until the last checkpoint is committed, then close everything and check the ledger.
+    def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
+        """Turn until ``until`` says so, something raises, or the last checkpoint is committed.
 
         Raises:
             PowerLossError: the process is gone.
-            PenstockError: the attempt failed.
         """
         try:
-            while self.turn():
-                pass
-            for head in self.build.heads():
-                head.close()
-            for operator in self.build.operators():
-                operator.close() if self.drained else operator.abort()
-            check_ledger(read_ledger(self.build), ended=self.drained)
-        except PowerLossError:
-            raise
-        except BaseException as error:
-            self._world.history.event(f"attempt fails: {type(error).__name__}: {error}")
-            for release in (*(h.close for h in self.build.heads()), *(o.abort for o in self.build.operators())):
-                release()
-            raise
+            while not until():
+                goes_on = self.turn(until_ns)
+                failure = self._checkpoints.take_failure()
+                if failure is not None:
+                    return Struck(failure.error, struck_by(self._graph, failure.sink))
+                if not goes_on:
+                    break
+        except WorkerLostError as error:
+            return Struck(error, self._lost())
+        except Exception as error:
+            at = next((worker.at for worker in self._workers if worker.at is not None), None)
+            return Struck(error, None if at is None else frozenset({self._tasks[at.name]}))
+        return None
 
-    def turn(self) -> bool:
-        """Let one thing happen; return False when the last checkpoint is committed.
+    def is_up(self) -> bool:
+        """Return whether there is an instance that was neither taken down nor finished."""
+        return bool(self._instances)
+
+    def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
+        """Abort the instances of these tasks, and forget what is under way to them; a power loss aborts nothing."""
+        if isinstance(error, PowerLossError):
+            return
+        gone = [item for name, item in self._instances.items() if tasks is None or self._tasks[name] in tasks]
+        self._world.history.event(
+            f"{len(gone)} of {len(self._instances)} instances fail: {type(error).__name__}: {error}"
+        )
+        self._remove(gone)
+        for instance in gone:
+            if instance.head is not None:
+                instance.head.close()
+            for node in instance.nodes:
+                node.operator.abort()
+        self._checkpoints.failed(str(error), gone)
+
+    def restore(self, tasks: frozenset[TaskId], restored: Restored | None, attempt: int) -> None:
+        """Build regions anew, on other workers."""
+        region = self._built(tasks, restored)
+        self.build.replace(region)
+        self._begin(region, restored, attempt)
+
+    def finish(self) -> None:
+        """Close everything and check the ledger."""
+        for head in self.build.heads():
+            head.close()
+        for operator in self.build.operators():
+            operator.close() if self.drained else operator.abort()
+        self._remove(list(self._instances.values()))
+        check_ledger(read_ledger(self.build), ended=self.drained)
+
+    def turn(self, until_ns: int | None = None) -> bool:
+        """Let one thing happen, or time pass up to ``until_ns``; return False when the last checkpoint is committed.
 
         Raises:
             StuckError: nothing can happen any more.
         """
         self._world.turn()
         self._network.maybe_cut(4.0 / self._world.turns)
-        if not self._step():
-            return False
-        if self._checkpoints.failure is not None:
-            raise self._checkpoints.failure
+        self._step(until_ns)
         if self._checkpoints.stopped is not None:
             self.drained = self._checkpoints.stopped.ended
             return False
@@ -138,7 +154,7 @@ class SimulatedAttempt:
 
     def wake(self) -> None:
         """Let every worker look again."""
-        for worker in getattr(self, "_workers", ()):
+        for worker in self._workers:
             worker.wake()
 
     def metrics(self) -> JobMetrics:
@@ -146,7 +162,7 @@ class SimulatedAttempt:
         now_ns = self._clock.monotonic_ns()
         return read_metrics(self.name, self.build, self._started_ns, now_ns, self._clock.wall_us())
 
-    def _step(self) -> bool:
+    def _step(self, until_ns: int | None) -> None:
         world, now_ns = self._world, self._clock.monotonic_ns()
         choices: list[Callable[[], None]] = [
             partial(self._work, number)
@@ -164,8 +180,7 @@ class SimulatedAttempt:
         if choices:
             world.dice.choose(choices)()
         else:
-            self._sleep(now_ns)
-        return True
+            self._sleep(now_ns, until_ns)
 
     def _work(self, number: int) -> None:
         worker = self._workers[number]
@@ -205,8 +220,9 @@ class SimulatedAttempt:
             self._world.history.event(f"a checkpoint is given up: {after.last_abort}")
         self._waiting.clear()
 
-    def _sleep(self, now_ns: int) -> None:
+    def _sleep(self, now_ns: int, until_ns: int | None) -> None:
         times = [
+            until_ns,
             self._network.next_ns(),
             self._world.background.due_ns(),
             self._checkpoints.due_ns(),
@@ -217,10 +233,63 @@ class SimulatedAttempt:
             raise StuckError("nothing can happen any more, and the job has not ended")
         self._world.sleep_until(next_ns)
 
-    def _placed(self, graph: ExecutionGraph) -> dict[tuple[TaskId, int], int]:
-        dice = self._world.dice
-        self._count = dice.between(1, MOST_WORKERS)
-        return {(task.id, index): dice.below(self._count) for task in graph.tasks for index in range(task.parallelism)}
+    def _built(self, tasks: frozenset[TaskId] | None, restored: Restored | None) -> Build:
+        for task in self._graph.tasks:
+            if tasks is None or task.id in tasks:
+                for index in range(task.parallelism):
+                    self._place[task.id, index] = self._world.dice.below(self._count)
+        made = build(
+            self._graph,
+            self._options,
+            self._clock,
+            self._world.state,
+            self._letters,
+            wake=self.wake,
+            async_calls=CallsAtOnce,
+            restored=restored,
+            channel=self._channel,
+            paging=self._paging,
+            tasks=tasks,
+        )
+        if restored is not None:
+            restored.close()
+        return made
+
+    def _begin(self, part: Build, restored: Restored | None, attempt: int) -> None:
+        self._checkpoints.started(part, attempt, restored)
+        for task, instances in part.tasks.items():
+            for instance in instances:
+                number = self._place[task, instance.index]
+                self._tasks[instance.name] = task
+                self._instances[instance.name] = instance
+                self._delay_acknowledgements(instance, number)
+                self._workers[number].add((instance,))
+        self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
+        self._waiting.clear()
+        epoch = "nothing" if restored is None else f"epoch {restored.epoch}"
+        self._world.history.event(
+            f"attempt {attempt} begins from {epoch}: {len(part.instances)} instances on {self._count} workers, "
+            f"parallelism {max(task.parallelism for task in self._graph.tasks)}"
+        )
+
+    def _remove(self, gone: Collection[Instance]) -> None:
+        for instance in gone:
+            self._workers[self._number(instance.name)].remove((instance,))
+            del self._instances[instance.name]
+        self._network.drop([channel for item in gone for output in item.outputs for channel in output.channels])
+        self._waiting.clear()
+
+    def _lost(self) -> frozenset[TaskId]:
+        """Draw what is gone with a worker: all that it ran, or a single instance that it could do without."""
+        names = list(self._instances)
+        lost = self._world.dice.choose(names)
+        if self._world.dice.chance(0.5):
+            return frozenset({self._tasks[lost]})
+        number = self._number(lost)
+        return frozenset(self._tasks[name] for name in names if self._number(name) == number)
+
+    def _number(self, instance: str) -> int:
+        return self._place[self._tasks[instance], self._instances[instance].index]
 
     def _channel(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
         source = self._place[self._graph.task_of(edge.producer).id, producer]
@@ -228,17 +297,6 @@ class SimulatedAttempt:
         if source == target:
             return Channel(name, capacity_bytes)
         return self._network.link(name, capacity_bytes)
-
-    def _worker(self, number: int) -> Worker:
-        tasks = [(task.id, index) for task in self._graph.tasks for index in range(task.parallelism)]
-        mine = [
-            instance
-            for place, instance in zip(tasks, self.build.instances, strict=True)
-            if self._place[place] == number
-        ]
-        for instance in mine:
-            self._delay_acknowledgements(instance, number)
-        return Worker(mine, self._clock)
 
     def _delay_acknowledgements(self, instance: Instance, number: int) -> None:
         """Let the coordinator hear of a cut some turns later, in the order of each worker."""

@@ -97,11 +97,16 @@ class Fate:
             self.crashed_at[name] += 1
             self._lose_power(f"at failpoint {name}")
 
-    def at_turn(self) -> None:
-        """Maybe lose power or a worker, fill a disk or make room again."""
+    def at_turn(self, working: bool) -> None:
+        """Maybe lose power or a worker (if they are ``working``), fill a disk or make room again.
+
+        Raises:
+            PowerLossError: the process is gone.
+            WorkerLostError: a worker is.
+        """
         if self._may_crash() and self._dice.chance(self._eager() * 2.0 / self._turns):
             self._lose_power("between two turns")
-        if self._may_crash() and self._dice.chance(self._eager() * 2.0 / self._turns):
+        if working and self._may_crash() and self._dice.chance(self._eager() * 2.0 / self._turns):
             self.crashes += 1
             self.workers_lost += 1
             self._idle = True

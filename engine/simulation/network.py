@@ -1,7 +1,7 @@
 """The transport of the simulated executor: links that deliver late, out of step with each other, or not for a while."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from penstock.engine.elements import Batch, Element
@@ -79,6 +79,11 @@ class Network:
         made = Link(name, capacity_bytes, self)
         self.links.append(made)
         return made
+
+    def drop(self, channels: Collection[Channel]) -> None:
+        """Take away those of these channels that are links, with what is under way."""
+        gone = {id(channel) for channel in channels}
+        self.links = [link for link in self.links if id(link) not in gone]
 
     def arrival_ns(self) -> int:
         """Draw when an element that is sent now arrives."""

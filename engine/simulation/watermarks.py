@@ -1,6 +1,7 @@
 """An invariant that the simulator checks: no operator takes a watermark back by a restart."""
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from penstock.engine.chain import ChainNode
 from penstock.engine.elements import START_OF_TIME_US
@@ -23,13 +24,17 @@ class Watermarks:
         for node in instance.nodes:
             known[node.name] = min(known.get(node.name, node.watermark_us), node.watermark_us)
 
-    def restored(self, epoch: int | None) -> None:
-        """An attempt begins from an epoch (None: from nothing); what others knew of later ones is void."""
-        self._least = {} if epoch is None else dict(self._at_cut[epoch])
-        self._at_cut.clear()
-        if epoch is not None:
-            self._at_cut[epoch] = dict(self._least)
-        self._seen.clear()
+    def restored(self, epoch: int | None, instances: Collection[Instance]) -> None:
+        """Instances begin from an epoch (None: from nothing); what their operators knew of later ones is void."""
+        names = {node.name for instance in instances for node in instance.nodes}
+        kept = {} if epoch is None else self._at_cut[epoch]
+        for known in self._at_cut.values():
+            if known is not kept:
+                for name in names:
+                    known.pop(name, None)
+        self._least = {name: least for name, least in self._least.items() if name not in names}
+        self._least |= {name: least for name, least in kept.items() if name in names}
+        self._seen = {key: node for key, node in self._seen.items() if node.name not in names}
 
     def check(self, instance: Instance) -> None:
         """Compare the first watermark that each operator of an instance passes on.

@@ -63,21 +63,22 @@ class World:
             disk.remove_folder(folder)
         disk.sync_folder("")
 
-    def turn(self) -> None:
-        """Let a little time pass, and what goes wrong go wrong.
+    def turn(self, *, working: bool = True) -> None:
+        """Let a little time pass, and what goes wrong go wrong, also with workers if they are ``working``.
 
         Raises:
             StuckError: there were too many turns.
+            WorkerLostError: a worker is gone.
         """
         self.turned += 1
         if self.turned > self.most_turns:
             raise StuckError(f"the job has not ended after {self.turned:,} turns")
         self.clock.advance_ns(self.dice.below(LONGEST_TURN_NS))
-        self.fate.at_turn()
+        self.fate.at_turn(working)
 
     def pause(self, seconds: float) -> None:
         """Wait outside an attempt: background work goes on, or else time passes."""
-        self.turn()
+        self.turn(working=False)
         due_ns = self.background.due_ns()
         until_ns = self.clock.monotonic_ns() + round(seconds * 1e9)
         if due_ns is not None and due_ns <= until_ns:

@@ -16,9 +16,9 @@ from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.instance import Instance
 from penstock.engine.ledger import Ledger, check_ledger, read_ledger
 from penstock.engine.worker import Done, Waiting
-from penstock.model.config import LoopOptions
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from tests.engine.support import ManualClock
+from tests.random_settings import with_random
 
 SECOND = 1_000_000
 DELAY_US = 4 * SECOND
@@ -190,7 +190,7 @@ def run(
 
 def embed(job: ps.Job, setting: Setting, folder: Path, clock: ManualClock) -> EmbeddedJob:
     """Make a job ready to be stepped."""
-    options = LoopOptions(
+    options = with_random(
         batch_rows=setting.batch_rows, channel_bytes=setting.channel_bytes, linger_ms=setting.linger_ms, key_groups=16
     )
     return EmbeddedJob("interleaved", job.plan(setting.parallelism), options, folder, clock=clock)

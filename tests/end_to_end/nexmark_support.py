@@ -13,10 +13,10 @@ from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.engine.embedded import EmbeddedJob
 from penstock.job import Job, embed
-from penstock.model.config import LoopOptions
 from penstock.run_options import RunOptions
 from tests.benchmarks.data_sets import DATA_SETS
 from tests.benchmarks.oracle import expected
+from tests.random_settings import with_random
 
 DISORDER_GROUPS = {"midnight": 10_000, "day": 10}
 """Events that are shuffled among each other: one second of event time in both data sets, well within the delay."""
@@ -60,4 +60,4 @@ def prepare(
     stream = load(query)(Events(job, directory))
     sink = MemorySink()
     stream.write(sink, mode="changelog" if stream.updating else "append").name(query)
-    return embed(job, RunOptions(query, parallelism, folder, LoopOptions(batch_rows=batch_rows))), sink
+    return embed(job, RunOptions(query, parallelism, folder, with_random(batch_rows=batch_rows))), sink

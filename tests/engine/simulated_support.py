@@ -55,7 +55,15 @@ def joined(job):
     both.key_by(bucket=col("other") % 7).agg(n=count(), total=sum_("value")).name("counts").collect().name("out")
 
 
-PIPELINES = {"counted": counted, "tumbled": tumbled, "sessions": sessions, "joined": joined}
+def apart(job):
+    """Two pipelines that share no channel: one may fail, and the other runs on."""
+    windows = read(job, 6, "these", ROWS // 2).key_by("key").window(ps.tumbling("5s")).agg(n=count())
+    windows.name("windows").collect().name("out")
+    totals = read(job, 7, "those", ROWS // 2).key_by("key").agg(total=sum_("value"))
+    totals.name("totals").collect().name("beside")
+
+
+PIPELINES = {"counted": counted, "tumbled": tumbled, "sessions": sessions, "joined": joined, "apart": apart}
 
 
 def simulation(name, **options):

@@ -7,9 +7,12 @@ from penstock.engine import source_head
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.elements import START_OF_TIME_US, Barrier, Batch
 from penstock.engine.input_gate import InputGate
+from penstock.engine.regions import struck_by
+from penstock.engine.simulation.attempt import SimulatedAttempt
 from penstock.engine.snapshots import Snapshots
 from penstock.engine.transport.in_memory import Channel
 from penstock.state import simulated_files
+from penstock.state.checkpoint_manifest import pack_notes
 from tests.engine.simulated_support import simulation
 
 SEEDS = range(1, 201)
@@ -76,6 +79,16 @@ def drop_a_dirty_part(patch):
     patch.setattr(Snapshots, "_entry", without)
 
 
+def lose_the_notes(patch):
+    """Checkpoints have no notes: what operators know beside their tables is gone at a restart."""
+    entry = Snapshots._entry
+
+    def without(snapshots, epoch, cut):
+        return msgspec.structs.replace(entry(snapshots, epoch, cut), notes=pack_notes({}))
+
+    patch.setattr(Snapshots, "_entry", without)
+
+
 def publish_before_the_sync(patch):
     """Files are renamed without having been synced."""
     patch.setattr(simulated_files._OpenFile, "sync", lambda file: None)
@@ -100,6 +113,42 @@ def forget_the_last_epoch(patch):
     patch.setattr(CheckpointSession, "started", forgetful)
 
 
+def take_the_other_region_back_without_its_sinks(patch):
+    """A region that is restarted takes the other one with it, whose sink keeps what it has prepared since."""
+    take_down, restore = SimulatedAttempt.take_down, SimulatedAttempt.restore
+
+    def everything(attempt, tasks, error):
+        take_down(attempt, None, error)
+
+    def back(attempt, tasks, restored, number):
+        session, graph = attempt._checkpoints, attempt._graph
+        kept = {name: known for name, known in session._receipts.items() if not struck_by(graph, name) & tasks}
+        restore(attempt, frozenset(task.id for task in graph.tasks), restored, number)
+        session._receipts |= kept
+
+    patch.setattr(SimulatedAttempt, "take_down", everything)
+    patch.setattr(SimulatedAttempt, "restore", back)
+
+
+def go_on_from_the_aborted_epoch(patch):
+    """The sources of a restarted region go on where they were at the last barrier, whatever became of its epoch."""
+    cut, restore = CheckpointSession._cut, SimulatedAttempt.restore
+
+    def noting(session, attempt, what, *, ended):
+        for item in what.operators:
+            if item.positions is not None:
+                vars(session).setdefault("seen", {}).setdefault(item.operator, {}).update(item.positions)
+        cut(session, attempt, what, ended=ended)
+
+    def ahead(attempt, tasks, restored, number):
+        if restored is not None:
+            restored._positions |= vars(attempt._checkpoints).get("seen", {})
+        restore(attempt, tasks, restored, number)
+
+    patch.setattr(CheckpointSession, "_cut", noting)
+    patch.setattr(SimulatedAttempt, "restore", ahead)
+
+
 @pytest.mark.parametrize(
     ("plant", "pipeline"),
     [
@@ -107,9 +156,12 @@ def forget_the_last_epoch(patch):
         (rows_join_those_before_the_barrier, "tumbled"),
         (a_barrier_overtakes, "tumbled"),
         (drop_a_dirty_part, "counted"),
+        (lose_the_notes, "tumbled"),
         (publish_before_the_sync, "sessions"),
         (forget_what_held_the_watermark_back, "tumbled"),
         (forget_the_last_epoch, "sessions"),
+        (take_the_other_region_back_without_its_sinks, "apart"),
+        (go_on_from_the_aborted_epoch, "apart"),
     ],
 )
 def test_a_planted_bug_is_found(plant, pipeline, monkeypatch):

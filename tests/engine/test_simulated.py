@@ -63,6 +63,12 @@ def test_the_seeds_see_crashes_everywhere():
     assert sum(result.committed for result in everything) > 2 * len(everything)
 
 
+def test_regions_restart_while_the_rest_runs_on():
+    told = [line for result in results("apart") for line in result.story if "RESTARTED" in line]
+    assert sum("while the rest ran on" in line for line in told) > 10
+    assert any("RESTARTED: the job from" in line for line in told)
+
+
 def test_undisturbed_is_what_the_embedded_executor_puts_out():
     job = ps.Job()
     out = read(job, 2).key_by("key").window(ps.tumbling("5s")).agg(n=count(), total=sum_("value")).collect()

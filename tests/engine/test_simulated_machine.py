@@ -14,7 +14,7 @@ from penstock import count, sum_
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.checkpointing import CheckpointCoordinator
 from penstock.engine.planner import plan
-from penstock.engine.recovering import begin_from, recover_sinks
+from penstock.engine.restoring import begin_from, recover_sinks
 from penstock.engine.simulated import memory_state
 from penstock.engine.simulation.attempt import SimulatedAttempt
 from penstock.engine.simulation.faults import Faults
@@ -94,10 +94,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self):
+        assert self.attempt
         self.session.request()
 
     @rule(turns=st.integers(1, 200))
     def complete_a_checkpoint(self, turns):
+        assert self.attempt
         before = self.session.statistics().committed
         self.session.request()
         while self.session.statistics().committed == before and turns:
@@ -122,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         while not self.session.halted():
             self.session.turn()
             self.world.pause(0.01)
-        self.begin_attempt()
+        self.begun = None
 
     def teardown(self):
         if not hasattr(self, "source"):
@@ -149,7 +151,14 @@ class Machine(RuleBasedStateMachine):
             CheckpointCoordinator(options), self.world.repository, snapshots, self.world.background, self.world.clock
         )
         self.number = 0
-        self.begin_attempt()
+        self.begun = None
+
+    @property
+    def attempt(self):
+        """The attempt that runs; made when it is needed, for most of the time goes into making it."""
+        if self.begun is None:
+            self.begin_attempt()
+        return self.begun
 
     def begin_attempt(self):
         graph = plan(self.job.graph, self.parallelism)
@@ -166,7 +175,7 @@ class Machine(RuleBasedStateMachine):
             restored = begin_from(loaded, self.world.repository, graph, LOOP.key_groups, Path("unused"))
         recover_sinks(graph, restored)
         self.number += 1
-        self.attempt = SimulatedAttempt(
+        self.begun = SimulatedAttempt(
             self.world,
             "machine",
             graph,

@@ -1,5 +1,6 @@
 """The worker loop: turns, back-pressure, time accounting, barriers and ends."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,7 @@ from penstock.engine.accounting import Accounting, Activity
 from penstock.engine.elements import Barrier, EndOfStream, Idle, Watermark
 from penstock.engine.input_gate import GateInput, InputGate
 from penstock.engine.instance import Instance
+from penstock.engine.operators.contract import Emission
 from penstock.engine.watermark import WatermarkMerge
 from penstock.engine.worker import Done, Ran, Waiting, Worker
 from tests.engine.loop import Costly, channel, forward, instance, rows
@@ -208,3 +210,38 @@ def test_the_merged_watermark_never_goes_back(events: list[tuple[int, int | None
         before = merge.time_us
         if latest:
             assert before <= max(latest.values())
+
+
+def test_instances_come_and_go_while_others_work() -> None:
+    clock = ManualClock()
+    inbound = {name: channel(elements=[rows(1)] * 4) for name in ("a", "b", "new")}
+    made = {name: instance(name, Costly(clock, cost_ns=MS), clock, [inbound[name]]) for name in inbound}
+    worker = Worker([made["a"], made["b"]], clock)
+    assert isinstance(worker.step(), Ran)
+    worker.remove([made["a"]])
+    assert made["a"].accounting.activity is Activity.INPUT_WAIT
+    inbound["a"].put(rows(1))
+    worker.wake()
+    worker.add([made["new"]])
+    assert set(run(worker)) == {"b[0]", "new[0]"}
+    assert len(inbound["a"]) >= 4
+
+
+class Broken(Costly):
+    def on_watermark(self, time_us: int) -> list[Emission]:
+        raise ConnectionError
+
+
+def test_the_worker_says_which_instance_raised() -> None:
+    clock = ManualClock()
+    healthy = instance("healthy", Costly(clock), clock, [channel(elements=[rows(1)] * 3)])
+    broken = instance("broken", Broken(clock), clock, [channel(elements=[rows(1), Watermark(1), rows(1)])])
+    worker = Worker([healthy, broken], clock)
+    with pytest.raises(ConnectionError):
+        run(worker)
+    assert worker.at is broken
+    worker.remove([broken])
+    assert worker.at is None
+    run(worker)
+    assert worker.at is None
+    assert isinstance(worker.step(), Waiting)

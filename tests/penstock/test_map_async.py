@@ -43,6 +43,7 @@ def numbers(count: int, job: Job) -> ps.Stream:
     return ps.read_memory(pa.table({"x": range(count)}), job=job)
 
 
+@pytest.mark.fixed_settings("parallelism", "state_bytes")
 @pytest.mark.parametrize("ordered", [True, False])
 def test_many_calls_at_a_time_but_no_more_than_allowed(ordered: bool) -> None:
     service = Service()

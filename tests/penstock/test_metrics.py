@@ -61,6 +61,9 @@ def snapshots(draw: st.DrawFn) -> JobMetrics:
                 figure,
                 figure,
                 st.none() | names,
+                st.just(()),
+                counts,
+                st.none() | names,
             )
         ),
     )

@@ -32,6 +32,7 @@ def moved_rows(row: Row) -> Iterator[Row]:
     yield moved(row)
 
 
+@pytest.mark.fixed_settings("parallelism")
 @pytest.mark.parametrize(
     ("name", "move"),
     [

@@ -15,6 +15,9 @@ import penstock as ps
 from penstock import col
 from tests.penstock.front_door import NOON, ORDERS, SCHEMA, Row, Script, batch, line, noon, ordered, orders, rows
 
+pytestmark = pytest.mark.fixed_settings("parallelism", "batch_rows")
+"""What writers are given, and in what order, is what these tests look at."""
+
 
 @pytest.fixture(autouse=True)
 def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,7 @@ def test_map_batches_in_pandas() -> None:
     assert found == PEN_PRICES
 
 
+@pytest.mark.fixed_settings("parallelism", "batch_rows")
 def test_map_batches_with_another_schema_may_change_the_number_of_rows() -> None:
     stream = orders().map_batches(lambda batch: {"rows": [batch.num_rows]}, {"rows": int})
     assert rows(stream) == [{"rows": 6}]
@@ -180,6 +181,7 @@ def test_split_sends_every_row_to_one_output() -> None:
     }
 
 
+@pytest.mark.fixed_settings("parallelism")
 def test_late_rows_leave_through_a_side_output() -> None:
     job = ps.Job()
     late = {"item": "pen", "price": 1, "at": noon(2)}

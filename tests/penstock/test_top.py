@@ -105,14 +105,15 @@ def test_what_is_shown() -> None:
         state_bytes=5_000_000,
         sources=(SourceMetrics("rides", 1_000_000, None, 1_500_000),),
         states=(StateMetrics("[red]sum", 5_000_000, Accesses(4, 3, 2_000_000)),),
-        checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: the disk is full"),
+        checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
     )
     text = io.StringIO()
     Console(file=text, width=160, markup=False).print(top.view(metrics, Rates(None, metrics)))
     for said in (
         "rides  running 2.000 s  500.0 k/s  1,000,000 rows read  watermark -  state 5.0 MB  2 late",
         "checkpoints 2 committed, 1 given up  epoch 7  took 0.012 s  1.0 kB new, 9.0 kB kept  4 restarts",
-        "given up: epoch 6: the disk is full",
+        "given up: epoch 6: disk full",
+        "old ones stay: no",
         "1.500 s",
         "75.0%",
         "0.002 s",

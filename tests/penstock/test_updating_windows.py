@@ -56,6 +56,7 @@ def test_updates_come_to_what_is_final(
     assert rows(updating, batch_rows=1) == rows(final)
 
 
+@pytest.mark.fixed_settings("parallelism", "batch_rows", "state_bytes")
 @pytest.mark.parametrize(
     ("result", "shown"),
     [

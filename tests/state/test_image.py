@@ -146,3 +146,10 @@ def test_columns_that_are_new_are_null_and_changed_ones_refused():
     with pytest.raises(SchemaError, match="newest"):
         MemoryStore("op", image=image).table(TableSpec("heads", (pa.int64(),)))
     assert image.names() == {"heads", "notes", "rows"}
+
+
+def test_what_nobody_opens_again_is_refused() -> None:
+    store = MemoryStore("pairs", image=StoreImage([Part({"left": [], "right_rows": []})]))
+    store.log("left", pa.schema({"a": pa.int64()}))
+    with pytest.raises(SchemaError, match="'pairs' was written by another pipeline: nothing reads its right_rows now"):
+        store.forget_image()

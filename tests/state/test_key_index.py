@@ -6,7 +6,7 @@ import pytest
 
 from penstock.state.arrays import read_only, zeros
 from penstock.state.budget import Account, Budget
-from penstock.state.key_index import KeyIndex
+from penstock.state.key_index import KeyIndex, estimate_distinct
 from penstock.state.keys import KeyCodec
 from penstock.state.prefix_lists import PrefixLists
 
@@ -88,3 +88,12 @@ def test_read_only_is_the_same_memory():
     assert array.flags.writeable
     assert read_only(array[::2]).tolist() == [0, 2, 4]
     assert read_only(array[::2]).flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("rows", "distinct"), [(0, 0), (1, 1), (2, 1), (2, 2), (1_000, 1), (1_000, 1_000), (50_000, 9_000)]
+)
+def test_distinct_hashes_are_estimated(rows: int, distinct: int) -> None:
+    values = np.random.default_rng(1).integers(0, 1 << 63, max(distinct, 1), np.int64).view(np.uint64)
+    hashes = np.resize(values, rows)
+    assert 0.95 * distinct - 1 <= estimate_distinct(hashes) <= min(rows, 1.05 * distinct + 1)

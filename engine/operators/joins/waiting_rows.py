@@ -53,7 +53,8 @@ class WaitingRows:
 
     def newest(self, slots: Slots) -> Ints:
         """Return the number of the newest row of each slot for `chains`, negative where none waits."""
-        return np.maximum(chain_heads(read_only(slots), read_only(self._table.array("newest"))) - self._first, -1)
+        heads: Ints = chain_heads(read_only(slots), read_only(self._table.array("newest"))) - self._first
+        return np.maximum(heads, -1)
 
     def chains(self, heads: Ints, most: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield (position in ``heads``, number of a row), at most ``most`` at a time, in reused arrays."""

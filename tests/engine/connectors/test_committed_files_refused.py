@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, ParquetSink
-from penstock.model.connectors import FunctionSink
+from penstock.model.connectors import FunctionSink, SinkContext
 from penstock.model.errors import BugError, FatalError, RetryableError, UserError
 from penstock.model.failpoints import arm
+from penstock.state.kept_files import KeptFolder
+from penstock.state.local_files import LocalFiles
 from tests.engine.connectors.committing import SCHEMA, Job, rows, up_to
 
 # A process that dies closes nothing.
@@ -160,11 +162,12 @@ def test_runs_with_and_without_checkpoints_replace_each_other(tmp_path: Path) ->
         assert job.visible() == up_to(1)
 
 
-def test_other_sinks_flush_at_a_barrier() -> None:
+def test_other_sinks_flush_at_a_barrier(tmp_path: Path) -> None:
     got: list[int] = []
     sink = FunctionSink(lambda batch: got.extend(batch.column("a").to_pylist()))
     sink.check_transactional()
-    assert sink.with_checkpoints() is sink and not sink.transactional
+    context = SinkContext("job", "sink", 1, KeptFolder(LocalFiles(tmp_path), "sink"))
+    assert sink.with_checkpoints(context) is sink and not sink.transactional
     sink.recover(None, [])
     writer = sink.open(SCHEMA, 0, 1)
     writer.write(rows([1]))

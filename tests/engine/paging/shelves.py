@@ -37,7 +37,7 @@ class Shelves(PageStores):
         return self.create(Path(f"store-{next(self._numbers)}"), memory_bytes)
 
     def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
-        store = SimulatedPages(self.files, Path("created") / directory.name, memory_bytes)
+        store = SimulatedPages(self.files, Path(), Path("created") / directory.name, memory_bytes)
         store.write_list({})
         return store
 

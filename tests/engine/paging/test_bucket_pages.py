@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.paging.bucket_pages import PAGE_BYTES, drop_bucket, headers, read_bucket, write_bucket
+from penstock.engine.paging.bucket_pages import (
+    PAGE_BYTES,
+    append_image,
+    drop_bucket,
+    headers,
+    read_bucket,
+    write_image,
+)
 from penstock.engine.paging.ring import RING, Span
 from penstock.model.errors import StateCorruptionError
 from penstock.state.image import Part
@@ -43,11 +50,12 @@ def open_pages() -> PageStore:
 @given(notes_drawn, st.sampled_from([None, 0, 10, 8_000, 30_000]), st.sampled_from([None, 0, 30_000]))
 def test_a_bucket_comes_back(notes: dict[str, Any], rows: int | None, before: int | None) -> None:
     pages, span = open_pages(), Span(5, 9)
-    size = 0
+    lengths: tuple[int, ...] = ()
     if before is not None:
-        size = write_bucket(pages, span, part_of(before), {"old": 1})
+        lengths = write_image(pages, span, part_of(before), {"old": 1})
+        lengths = append_image(pages, span, part_of(before), {"old": 2}, lengths)
     part = None if rows is None else part_of(rows)
-    size = write_bucket(pages, span, part, notes, size)
+    lengths = write_image(pages, span, part, notes, lengths)
     found = read_bucket(pages, 5)
     assert found.notes == notes
     assert {name: type(value) for name, value in found.notes.items()} == {k: type(v) for k, v in notes.items()}
@@ -55,16 +63,33 @@ def test_a_bucket_comes_back(notes: dict[str, Any], rows: int | None, before: in
     if part is not None:
         assert found.part == part
     (header,) = headers(pages)
-    assert (header.span, header.image_bytes) == (span, size)
+    assert (header.span, header.segments, header.image_bytes) == (span, lengths, sum(lengths))
     drop_bucket(pages, 5)
     assert not list(headers(pages)) and not list(pages.scan(b"", b"\xff" * 10))
+
+
+@given(st.lists(st.sampled_from([None, 0, 10, 8_000, 30_000]), min_size=1, max_size=4))
+def test_what_is_appended_comes_back_behind_the_rest(rows: list[int | None]) -> None:
+    pages, span = open_pages(), Span(5, 9)
+    lengths = write_image(pages, span, part_of(5), {})
+    batches = {name: list(found) for name, found in part_of(5).batches.items()}
+    for number, count in enumerate(rows):
+        part = Part({}) if count is None else part_of(count)
+        lengths = append_image(pages, span, part, {"number": number}, lengths)
+        for name, found in part.batches.items():
+            batches[name].extend(found)
+    found = read_bucket(pages, 5)
+    assert (found.part, found.notes) == (Part(batches), {"number": len(rows) - 1})
+    (header,) = headers(pages)
+    assert header.segments == lengths
+    assert len(lengths) == 1 + sum(count is not None for count in rows)
 
 
 def test_buckets_are_found_in_order_with_gaps_between_them() -> None:
     pages = open_pages()
     spans = [Span(1 << 31, RING), Span(0, 7), Span(7, 8), Span(100, 1 << 30)]
     for span in spans:
-        write_bucket(pages, span, part_of(20_000), {"low": span.low})
+        write_image(pages, span, part_of(20_000), {"low": span.low})
     assert [header.span for header in headers(pages)] == sorted(spans)
     drop_bucket(pages, 7)
     assert [header.low for header in headers(pages)] == [0, 100, 1 << 31]
@@ -90,8 +115,9 @@ def scramble(pages: PageStore, key: bytes, page: bytes) -> None:
 )
 def test_what_is_not_whole_is_an_error(harm: Callable[..., None], number: int) -> None:
     pages = open_pages()
-    size = write_bucket(pages, Span(5, 9), part_of(20_000), {"note": "x" * 20})
-    assert size > 2 * PAGE_BYTES
+    lengths = write_image(pages, Span(5, 9), part_of(10_000), {"note": "x" * 20})
+    (*_, last) = append_image(pages, Span(5, 9), part_of(10_000), {"note": "x" * 20}, lengths)
+    assert min(last, *lengths) > PAGE_BYTES
     stored = list(pages.scan(b"", b"\xff" * 10))
     harm(pages, *stored[number])
     with pytest.raises(StateCorruptionError):

@@ -118,6 +118,8 @@ def test_rows_may_come_while_another_thread_writes(seed: int, tmp_path: Path) ->
         while not job.operators[0].has_room():
             pass
         list(job.operators[0].process(0, Batch(batch_of(rows(400)))))
+        while not job.operators[0].takes_barrier():
+            job.instances[0].timers()
         list(job.operators[0].on_barrier(100 + times))
         writer.join()
         assert counts(job.operators[0]) == everything(times)

@@ -1,0 +1,160 @@
+"""Between a checkpoint and the instances that go on from it: which one, whether it fits, and what sinks do first.
+
+The recovering job calls it before each attempt (engine.md 7).
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.engine.restored import LoadedFiles, Restored, check_names
+from penstock.model.connectors import SinkContext
+from penstock.model.errors import UserError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.failpoints import failpoint
+from penstock.model.ids import TaskId
+from penstock.model.job_graph import SinkSpec
+from penstock.state.checkpoint import CheckpointRepository
+from penstock.state.checkpoint_values import Loaded
+from penstock.state.durable_files import DurableFiles
+from penstock.state.kept_files import KeptFolder
+from penstock.state.page_store import PageStores
+from penstock.state.rocksdb_store import RocksDbStores
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFrom:
+    """Where a job begins: ``latest`` its newest complete checkpoint if there is one, a savepoint by name, or nothing.
+
+    ``drop_state`` lets it leave state behind that the pipeline has no operator for, ``accept_duplicates`` lets its
+    sinks go on although they have published what came after the checkpoint.
+    """
+
+    latest: bool = True
+    savepoint: str | None = None
+    drop_state: bool = False
+    accept_duplicates: bool = False
+
+
+LATEST = RestoreFrom()
+
+
+class Beginnings:
+    """Finds what each attempt of a job goes on from."""
+
+    def __init__(
+        self,
+        repository: CheckpointRepository,
+        restore: RestoreFrom,
+        warn: Callable[[str], None],
+        page_stores: PageStores | None = None,
+    ) -> None:
+        """``warn`` is told of checkpoints that are passed over; ``page_stores`` opens their pages (None: RocksDB)."""
+        self._page_stores = page_stores
+        self._repository = repository
+        self._restore = restore
+        self._warn = warn
+        self._passed_over: int | None = None
+
+    def choose(self, graph: ExecutionGraph, key_groups: int, directory: Path) -> Restored | None:
+        """Return the checkpoint to go on from now, verified, None: from nothing; page stores open below ``directory``.
+
+        Raises:
+            CheckpointError: there is none that is not damaged.
+            UserError: it does not fit the plan.
+        """
+        if self._passed_over is None:
+            self._repository.sweep()
+        loaded = self._choose()
+        if loaded is None:
+            return None
+        warning = loaded.warning()
+        if warning is not None:
+            self._warn(warning)
+        return begin_from(
+            loaded,
+            self._repository,
+            graph,
+            key_groups,
+            directory,
+            may_drop=self._restore.drop_state,
+            page_stores=self._page_stores,
+        )
+
+    def _choose(self) -> Loaded | None:
+        """A job told to begin elsewhere passes over the checkpoints of earlier ones."""
+        epochs = self._repository.epochs()
+        last = epochs[-1] if epochs else 0
+        if self._passed_over is None:
+            elsewhere = self._restore.savepoint is not None or not self._restore.latest
+            self._passed_over = last if elsewhere else 0
+        loaded = self._repository.latest() if last > self._passed_over else None
+        if loaded is not None and loaded.manifest.epoch > self._passed_over:
+            return loaded
+        if last > self._passed_over:
+            self._warn("CHECKPOINTS SKIPPED: all since the start are damaged; the job begins where it was told to.")
+        return None if self._restore.savepoint is None else self._repository.savepoint(self._restore.savepoint)
+
+
+def begin_from(
+    loaded: Loaded,
+    repository: CheckpointRepository,
+    graph: ExecutionGraph,
+    key_groups: int,
+    directory: Path,
+    *,
+    may_drop: bool = False,
+    page_stores: PageStores | None = None,
+) -> Restored:
+    """Return a checkpoint as what a plan goes on from; ``may_drop``: state that no operator has the name of.
+
+    Page stores (by default RocksDB's) are opened below ``directory``.
+
+    Raises:
+        UserError: it does not fit the plan.
+    """
+    files = LoadedFiles(repository, loaded.savepoint)
+    restored = Restored(loaded.manifest, files, directory, page_stores or RocksDbStores())
+    if restored.manifest.key_groups != key_groups:
+        raise UserError(
+            f"the checkpoint of epoch {restored.epoch} has {restored.manifest.key_groups} key groups, which are "
+            f"kept for life, and the job was given {key_groups}: set key_groups back."
+        )
+    names = frozenset(node.name for node in graph.graph.operators.values())
+    check_names(restored, names, may_drop=may_drop)
+    return restored
+
+
+def recover_sinks(graph: ExecutionGraph, restored: Restored | None, tasks: Collection[TaskId] | None = None) -> None:
+    """Let the sinks of these tasks (None: all) finish or take back what they were at; before instances are built.
+
+    Raises:
+        PenstockError: a sink cannot.
+    """
+    for node in graph.graph.operators.values():
+        mine = tasks is None or graph.task_of(node.id).id in tasks
+        if mine and isinstance(node.spec, SinkSpec):
+            receipts = () if restored is None else restored.receipts(node.name)
+            failpoint("job.sink.recovering")
+            node.spec.sink.recover(None if restored is None else restored.epoch, receipts)
+            failpoint("job.sink.recovered")
+
+
+def with_checkpoints(
+    graph: ExecutionGraph, job: str, files: DurableFiles, *, accept_duplicates: bool = False
+) -> ExecutionGraph:
+    """Return the plan with sinks that hold rows back until their checkpoint is complete.
+
+    ``files`` are those of the job's checkpoints; ``accept_duplicates`` is that of `RestoreFrom`.
+
+    Raises:
+        UserError: a sink cannot do so as it is configured.
+    """
+    operators = dict(graph.graph.operators)
+    for operator, node in operators.items():
+        if isinstance(node.spec, SinkSpec) and node.spec.sink.transactional:
+            node.spec.sink.check_transactional()
+            kept = KeptFolder(files, node.name)
+            context = SinkContext(job, node.name, graph.task_of(operator).parallelism, kept, accept_duplicates)
+            operators[operator] = replace(node, spec=replace(node.spec, sink=node.spec.sink.with_checkpoints(context)))
+    return replace(graph, graph=replace(graph.graph, operators=operators))

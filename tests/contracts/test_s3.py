@@ -1,0 +1,126 @@
+"""Durable files on S3, spoken to by its protocol, and everything that goes wrong on the way (reliability.md S4).
+
+``PENSTOCK_S3_FAULTS`` sets how many faults strike; it is 500 before a version.
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from itertools import chain, repeat
+
+import pytest
+
+from penstock.model.errors import RetryableError
+from penstock.state.arrow_files import open_files
+from tests.contracts.faulty_s3 import FORBIDDEN, PASSING, SILENT, Store, s3_store
+
+FAULTS = int(os.environ.get("PENSTOCK_S3_FAULTS", "20"))
+MOST_ATTEMPTS = 10
+MOST_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Store]:
+    with s3_store() as store:
+        yield store
+
+
+@pytest.fixture
+def store(running: Store) -> Iterator[Store]:
+    running.faults.calm()
+    yield running
+    running.faults.calm()
+
+
+def test_what_is_written_is_read(store: Store) -> None:
+    files = open_files(store.url("plain"), "job")
+    large = [bytes([number]) * (1 << 20) for number in range(12)]
+    files.write("a/small", b"abc")
+    files.write("a/b/large", iter(large))
+    assert files.read("a/small") == b"abc"
+    assert b"".join(files.chunks("a/b/large")) == b"".join(large)
+    assert (list(files.list("a")), list(files.folders("a")), files.size("a/small")) == (["small"], ["b"], 3)
+    files.delete("a/small", "a/nothing")
+    files.delete_folder("a/b")
+    assert (list(files.list("a")), list(files.list("a/b"))) == ([], [])
+    with pytest.raises(FileNotFoundError):
+        files.read("a/small")
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_that_passes_is_not_noticed(store: Store, fault: str) -> None:
+    files = open_files(store.url(f"passing-{fault.replace(' ', '-')}"))
+    for act, expected in (
+        (lambda: files.write("a/x", b"some bytes" * 100), 1_000),
+        (lambda: files.read("a/x"), b"some bytes" * 100),
+        (lambda: list(files.list("a")), ["x"]),
+        (lambda: files.delete("a/x"), None),
+    ):
+        left = iter([fault])
+        store.faults.choose = lambda method, path, left=left: next(left, None)
+        assert act() == expected
+    assert store.faults.struck == 4
+
+
+@pytest.mark.parametrize("fault", ["error", FORBIDDEN])
+def test_a_fault_that_stays_ends_in_an_error_that_names_the_file(store: Store, fault: str) -> None:
+    files = open_files(store.url("staying"))
+    files.write("a/x", b"before")
+    for act in (lambda: files.write("a/x", b"after"), lambda: files.read("a/x")):
+        store.faults.calm()
+        store.faults.choose = lambda method, path: fault
+        began = time.monotonic()
+        with pytest.raises(RetryableError, match=r"cannot (write|read) 'a/x' below 'bucket/staying'"):
+            act()
+        assert time.monotonic() - began < MOST_S
+        # Of the operation, of closing the stream, and of deleting what may be there.
+        assert store.faults.requests <= 4 * MOST_ATTEMPTS
+    store.faults.calm()
+
+
+def test_random_faults(store: Store) -> None:
+    """Every operation does what it says or raises; a file is the old one, the new one, or gone, never half of one."""
+    files = open_files(store.url("random"))
+    chance = random.Random(FAULTS)
+    known: dict[str, set[bytes | None]] = {}
+    kinds = list(chain(PASSING, repeat(SILENT, FAULTS // 250)))
+    struck = failed = 0
+    while struck < FAULTS:
+        # Runs of equal faults outlast the retries now and then.
+        faults = iter([chance.choice(kinds)] * chance.choice([1, 1, 1, 2, 5]))
+        store.faults.calm()
+        store.faults.choose = lambda method, path, faults=faults: next(faults, None)
+        path = f"f/{chance.randrange(4)}"
+        possible = known.setdefault(path, {None})
+        began = time.monotonic()
+        try:
+            match chance.choice(["write", "read", "list", "delete"]):
+                case "write":
+                    content = chance.randbytes(chance.choice([10, 3_000]))
+                    possible.add(content)
+                    files.write(path, content)
+                    known[path] = {content}
+                case "read":
+                    found = files.read(path) if files.exists(path) else None
+                    assert found in possible
+                    known[path] = {found}
+                case "list":
+                    listed = set(files.list("f"))
+                    for other, contents in known.items():
+                        assert other[2:] in listed or None in contents
+                        assert other[2:] not in listed or contents != {None}
+                case "delete":
+                    possible.add(None)
+                    files.delete(path)
+                    known[path] = {None}
+        except RetryableError as error:
+            failed += 1
+            possible.add(None)
+            assert "below 'bucket/random'" in str(error)
+        assert time.monotonic() - began < MOST_S
+        assert store.faults.requests <= 4 * MOST_ATTEMPTS
+        struck += store.faults.struck
+    store.faults.calm()
+    for path, contents in known.items():
+        assert (files.read(path) if files.exists(path) else None) in contents
