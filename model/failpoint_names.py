@@ -76,5 +76,16 @@ MEANINGS: Mapping[str, str] = {
     "sink.rollback.removed": "the files that came after the checkpoint are deleted",
     "sink.rollback.after": "a sink has taken back what came after a checkpoint",
     "sink.clear": "a staged file that nothing needs is about to be deleted",
+    "kafka.kept.before_write": "the messages of an epoch are about to be kept in a durable file",
+    "kafka.kept.written": "the messages of an epoch are kept for good; their receipt is with nobody",
+    "kafka.kept.before_delete": "kept messages are published; their files are there",
+    "kafka.kept.deleted": "the files of published messages are deleted",
+    "kafka.id.opened": "a producer has taken a transactional id; its marker is not read",
+    "kafka.recover.taken": "a Kafka sink has taken all its transactional ids; nothing is settled",
+    "kafka.recover.settled": "one transactional id is settled; others may not be",
+    "kafka.transaction.before": "a transaction is about to begin",
+    "kafka.transaction.delivered": "the broker has the messages of a transaction; the marker is not sent",
+    "kafka.transaction.sent": "messages and marker are in the transaction, which is not committed",
+    "kafka.transaction.committed": "a transaction is committed; nobody was told",
 }
 """Name to meaning."""

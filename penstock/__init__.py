@@ -75,6 +75,7 @@ __all__ = [
     "read_csv",
     "read_iterable",
     "read_json",
+    "read_kafka",
     "read_memory",
     "read_nexmark",
     "read_parquet",
@@ -148,6 +149,7 @@ _MODULES = {
     ),
     "job": ("Handle", "Job", "run", "start"),
     "join_verbs": ("join",),
+    "kafka": ("read_kafka",),
     "lookup_tables": ("lookup_table",),
     "plan_text": ("explain",),
     "readers": (
@@ -213,6 +215,7 @@ if TYPE_CHECKING:
     from penstock.engine.metrics import JobMetrics
     from penstock.job import Handle, Job, run, start
     from penstock.join_verbs import join
+    from penstock.kafka import read_kafka
     from penstock.lookup_tables import lookup_table
     from penstock.model.aggregates import UserAggregate
     from penstock.model.connectors import (

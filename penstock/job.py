@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
@@ -201,7 +202,9 @@ def located(error: PlanError, where: str) -> PlanError:
 
 def embed(job: Job, options: RunOptions, **shell: Any) -> EmbeddedJob:
     """Plan a job for one run in this process; ``shell`` is what tests hand to `EmbeddedJob`."""
-    return EmbeddedJob(options.name, job.plan(options.parallelism), options.loop, options.job_directory, **shell)
+    planned = job.plan(options.parallelism)
+    letters = options.dead_letters
+    return EmbeddedJob(options.name, planned, options.loop, options.job_directory, letters=letters, **shell)
 
 
 def make_ready(job: Job, options: RunOptions) -> RunningJob:
@@ -227,6 +230,7 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         restore=options.restore,
         savepoint_on_stop=options.savepoint_on_stop,
         warn=lambda text: print(text, file=sys.stderr),
+        make_attempt=partial(EmbeddedJob, letters=options.dead_letters),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.aggregates import AggregateCall
+from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import format_microseconds
 from penstock.model.expression_trees import sql_text
 from penstock.model.expressions import Expr, Ordering, col, column_name
@@ -126,7 +127,7 @@ def _source(node: OperatorNode, spec: SourceSpec) -> Words:
     if schema.time is not None:
         delay = format_microseconds(spec.watermark_delay_us) if spec.watermark_delay_us else "0s"
         details.append(("event time", f"{schema.time.name}, watermark {delay} behind"))
-    return Words(f"read {spec.source.describe()}", (*details, *_on_error(spec.on_error)))
+    return Words(f"read {spec.source.describe()}", (*details, *_on_error(spec.on_error), *_letters(spec.dead_letters)))
 
 
 def _join(spec: JoinSpec | IntervalJoinSpec | AsOfJoinSpec | LookupSpec) -> Words:
@@ -208,6 +209,10 @@ def _emission(emission: Emission) -> str:
     if not emission.interval_us:
         return "updates after every batch"
     return f"updates every {format_microseconds(emission.interval_us)}"
+
+
+def _letters(target: LetterTarget | None) -> tuple[tuple[str, str], ...]:
+    return () if target is None else (("dead letters", target.describe()),)
 
 
 def _on_error(policy: str) -> tuple[tuple[str, str], ...]:

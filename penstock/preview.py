@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.planner import plan
@@ -85,7 +86,9 @@ def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: f
     updating = job.graph[operator].outputs[output].changelog
     with TemporaryDirectory(prefix="penstock-") as folder:
         options = LoopOptions(batch_rows=BATCH_ROWS)
-        embedded = EmbeddedJob("preview", plan(graph, 1), options, Path(folder))
+        planned = plan(graph, 1)
+        letters = DeadLetterWriter.for_graph(planned.graph, Path(folder))
+        embedded = EmbeddedJob("preview", planned, options, Path(folder), dead_letters=letters)
         sink.job = embedded
         timer = threading.Timer(timeout_s, sink.stop)
         timer.daemon = True

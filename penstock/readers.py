@@ -16,8 +16,9 @@ from penstock.engine.connectors.parquet import ParquetSource
 from penstock.job import Job, default_job
 from penstock.model.config import check_on_error
 from penstock.model.connectors import Source
+from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
-from penstock.model.errors import SchemaError
+from penstock.model.errors import OptionError, SchemaError
 from penstock.model.job_graph import SourceSpec
 from penstock.model.schema import Fields, TimeColumn, check_names, to_arrow_schema
 from penstock.model.source_location import user_location
@@ -32,16 +33,19 @@ def read(
     time: str | None = None,
     watermark: Duration = 0,
     on_error: str = "dead_letter",
+    dead_letters: LetterTarget | None = None,
     job: Job | None = None,
 ) -> Stream:
     """Read from any source.
 
     ``time`` names the timestamp column that is the event time, ``watermark`` how late behind the newest row another
     one may come. ``on_error`` says what becomes of bad records: ``dead_letter``, ``skip`` (both counted) or ``fail``;
-    dead letters can be had as a stream by ``side_output("dead_letter")``.
+    dead letters can be had as a stream by ``side_output("dead_letter")``, and ``dead_letters`` is a
+    `dead_letter_topic` that takes them.
 
     Raises:
         SchemaError: there is no such column, or it is no timestamp.
+        OptionError: ``dead_letters`` is to take letters that ``on_error`` does not make.
     """
     column = None
     if time is not None:
@@ -56,7 +60,13 @@ def read(
         source = source.with_time(time)
     job = job or default_job()
     delay_us = to_microseconds(watermark, "watermark")
-    spec = SourceSpec(source, delay_us, check_on_error(on_error, source.describe()))
+    policy = check_on_error(on_error, source.describe())
+    if dead_letters is not None and policy != "dead_letter":
+        raise OptionError(
+            f"{source.describe()} is to send dead letters to {dead_letters.describe()}, which needs "
+            f"on_error='dead_letter', not {policy!r}"
+        )
+    spec = SourceSpec(source, delay_us, policy, dead_letters)
     return Stream(job, job.add(spec, kind="source", time=column))
 
 

@@ -7,15 +7,18 @@ from urllib.parse import quote
 from penstock.engine.connectors.file_sinks import FileSink, ParquetSink
 from penstock.job import Job
 from penstock.model.connectors import Sink
-from penstock.model.job_graph import SinkSpec
+from penstock.model.job_graph import SinkSpec, SourceSpec
 
 
 def relocate(job: Job, folder: Path) -> None:
     """Replace every sink of a job by one that writes to its own directory below ``folder``.
 
-    File sinks keep their format; all others become Parquet, so that their rows can be looked at.
+    File sinks keep their format; all others become Parquet, so that their rows can be looked at. Dead letters of
+    sources go where those of the job go.
     """
     for node in list(job.graph.operators.values()):
+        if isinstance(node.spec, SourceSpec):
+            job.graph.add(replace(node, spec=replace(node.spec, dead_letters=None)))
         if isinstance(node.spec, SinkSpec):
             sink = _moved(node.spec.sink, output_folder(folder, node.name))
             job.graph.add(replace(node, spec=replace(node.spec, sink=sink)))

@@ -7,8 +7,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.recovering import RestoreFrom
+from penstock.engine.restoring import RestoreFrom
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
+from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.job_graph import (
@@ -35,7 +36,7 @@ class RunOptions:
     """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
 
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
-    (None: nowhere, 0: any port that is free).
+    (None: nowhere, 0: any port that is free). ``dead_letters`` is where they go instead of the directory.
     """
 
     name: str
@@ -48,6 +49,7 @@ class RunOptions:
     savepoint_on_stop: str | None = None
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK[0]
+    dead_letters: LetterTarget | None = None
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
@@ -81,6 +83,8 @@ _OWN = (
     "restart_delay",
     "restore",
     "drop_state",
+    "accept_duplicates",
+    "dead_letters",
     "savepoint_on_stop",
     "metrics_port",
     "metrics_host",
@@ -93,8 +97,10 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
     ``checkpoint_dir`` (a path or a URL) turns checkpoints on, every ``checkpoint_interval`` (default 10 s), of which
     ``retain_checkpoints`` are kept. ``restarts`` bounds how often in a row the job restarts after failures that may
     pass, ``restart_delay`` is the first wait. ``restore`` is ``"latest"`` (default), ``"none"`` or a savepoint's name;
-    ``drop_state`` lets state go that the pipeline has no operator for. ``savepoint_on_stop`` names a savepoint to keep
-    when the job is stopped. ``metrics_port`` serves metrics at ``http://127.0.0.1:PORT/metrics`` while it runs.
+    ``drop_state`` lets state go that the pipeline has no operator for, ``accept_duplicates`` lets Kafka sinks publish
+    again what they have published after the checkpoint. ``savepoint_on_stop`` names a savepoint to keep
+    when the job is stopped. ``dead_letters`` sends them to a topic: ``kafka://HOST:PORT/TOPIC`` or a
+    `dead_letter_topic`. ``metrics_port`` serves metrics at ``http://127.0.0.1:PORT/metrics`` while it runs.
 
     Raises:
         OptionError: an option is unknown, the message names the valid ones; or its value is impossible.
@@ -111,18 +117,35 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         LoopOptions(**{key: value for key, value in options.items() if key in _LOOP}),
         _checkpoints(options),
         _restarts(options),
-        restore_from(options.get("restore", "latest"), drop_state=bool(options.get("drop_state", False))),
+        restore_from(
+            options.get("restore", "latest"),
+            drop_state=bool(options.get("drop_state", False)),
+            accept_duplicates=bool(options.get("accept_duplicates", False)),
+        ),
+        dead_letters=letter_target(options.get("dead_letters")),
         **{key: options[key] for key in _OWN[-3:] if key in options},
     )
 
 
-def restore_from(where: str | None, *, drop_state: bool = False) -> RestoreFrom:
+def letter_target(where: str | LetterTarget | None) -> LetterTarget | None:
+    """Return where dead letters go: what ``dead_letters=`` says.
+
+    Raises:
+        OptionError: it says something else.
+    """
+    if where is None or isinstance(where, LetterTarget):
+        return where
+    if not isinstance(where, str):
+        raise OptionError("dead_letters is kafka://HOST:PORT/TOPIC or a dead_letter_topic(...)")
+    from penstock.engine.connectors.kafka.letter_topic import parse_target
+
+    return parse_target(where)
+
+
+def restore_from(where: str | None, *, drop_state: bool = False, accept_duplicates: bool = False) -> RestoreFrom:
     """Return where a job begins: ``latest``, ``none``, or a savepoint by its name."""
-    if where in (None, "none"):
-        return RestoreFrom(latest=False, drop_state=drop_state)
-    if where == "latest":
-        return RestoreFrom(drop_state=drop_state)
-    return RestoreFrom(savepoint=where, drop_state=drop_state)
+    savepoint = where if where not in (None, "none", "latest") else None
+    return RestoreFrom(where not in (None, "none") and savepoint is None, savepoint, drop_state, accept_duplicates)
 
 
 def check_named(graph: JobGraph) -> None:

@@ -17,7 +17,7 @@ from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
 from penstock.progress import showing, watched
 from penstock.relocated_sinks import relocate
-from penstock.run_options import RunOptions, restore_from
+from penstock.run_options import RunOptions, letter_target, restore_from
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
 
 REPORT_S = 0.2
@@ -39,6 +39,8 @@ class Overrides:
     checkpoint_interval: str | None = None
     restore: str | None = None
     drop_state: bool = False
+    accept_duplicates: bool = False
+    dead_letters: str | None = None
     sinks_into: str | None = None
     savepoint_on_stop: str | None = None
     metrics_port: int | None = None
@@ -60,13 +62,17 @@ class Overrides:
         savepoint_on_stop = self.savepoint_on_stop or options.savepoint_on_stop
         metrics_port = options.metrics_port if self.metrics_port is None else self.metrics_port
         directory = options.directory
+        dead_letters = options.dead_letters if self.dead_letters is None else letter_target(self.dead_letters)
         if self.sinks_into is not None:
             savepoint_on_stop, metrics_port = self.savepoint_on_stop, self.metrics_port
             directory = Path(self.sinks_into) / "job"
+            dead_letters = None
             checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
         restore = options.restore
         if self.restore is not None or self.drop_state:
             restore = restore_from(self.restore or "latest", drop_state=self.drop_state)
+        if self.accept_duplicates or options.restore.accept_duplicates:
+            restore = replace(restore, accept_duplicates=True)
         return replace(
             options,
             name=self.name or options.name,
@@ -77,6 +83,7 @@ class Overrides:
             restore=restore,
             savepoint_on_stop=savepoint_on_stop,
             metrics_port=metrics_port,
+            dead_letters=dead_letters,
         )
 
 
@@ -179,8 +186,11 @@ class Runner:
             return
         sys.stdout.flush()
         letters = options.job_directory / FILE_NAME
-        written = summary.dead_lettered and letters.exists()
-        print_summary(summary, f"dead letters: {letters}" if written else None)
+        if options.dead_letters is not None:
+            where: object = options.dead_letters.describe()
+        else:
+            where = letters if letters.exists() else None
+        print_summary(summary, f"dead letters: {where}" if summary.dead_lettered and where is not None else None)
 
 
 def _wait(handle: Handle, progress: Progress | None) -> None:

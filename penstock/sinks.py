@@ -1,6 +1,6 @@
 """Where streams end: the ``write_...`` methods and what they return."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -12,10 +12,12 @@ from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, Parque
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.print_sink import PrintSink
 from penstock.job import Job
+from penstock.kafka_sinks import kafka_sink
 from penstock.model.config import check_count
 from penstock.model.connectors import FunctionSink, Sink
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
+from penstock.model.schema import StreamSchema
 
 Key = str | Sequence[str] | None
 
@@ -99,6 +101,10 @@ class Writes:
     job: Job
     _exchange: str | None
 
+    @property
+    def _schema(self) -> StreamSchema:
+        raise NotImplementedError
+
     def _input(self) -> Input:
         raise NotImplementedError
 
@@ -117,6 +123,47 @@ class Writes:
     def write_json(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
         """Write JSON lines: one file if ``path`` has a suffix, else a directory with a part per instance."""
         return self._write_file(JsonLinesSink(path), path, mode, key)
+
+    def write_kafka(
+        self,
+        topic: str,
+        *,
+        kafka: str | Mapping[str, Any],
+        format: str = "json",
+        schema: Any = None,
+        message: type[Any] | None = None,
+        registry: Mapping[str, Any] | str | None = None,
+        key: Key = None,
+        headers: str | None = None,
+        timestamp: bool | str = True,
+        guarantee: str = "at_least_once",
+        mode: str = "append",
+    ) -> SinkHandle:
+        """Write a message per row to a topic, which must be there.
+
+        ``kafka`` is the address of a broker, or a mapping of librdkafka's settings, with secrets as ``env:NAME`` or
+        ``file:PATH``. ``format`` is ``json``, ``raw`` (the one column that is left), ``avro`` (by ``schema``, or by one
+        made from the columns), ``protobuf`` (a generated class as ``message``) or ``arrow`` (many rows in a message, no
+        key). ``registry`` is the URL of a schema registry, or the settings of its client: the schema is registered as
+        that of the subject ``TOPIC-value``.
+
+        ``key``: text as UTF-8, bytes as they are, other columns as JSON text, several as one JSON object; messages go
+        to the partition where Java's clients put them. ``headers`` is a column of maps from text to bytes.
+        ``timestamp``: True for event time if there is one, another timestamp column, or False for the time of writing.
+
+        In ``upsert`` mode ``key`` says which row replaces which, and a deleted row is a tombstone.
+
+        ``guarantee="exactly_once"`` needs checkpoints: an epoch appears in one transaction for each instance when its
+        checkpoint is complete, for consumers with ``isolation.level=read_committed``. Otherwise messages leave at
+        once, and some come again after a failure.
+
+        Raises:
+            PlanError: there is no such column, or it has no fitting type.
+            OptionError: a setting, the format or the guarantee is none.
+        """
+        encoding = {"name": format, "schema": schema, "message": message, "registry": registry}
+        sink = kafka_sink(self._schema, topic, kafka, encoding, _columns(key), headers, timestamp, guarantee, mode)
+        return self.write(sink, mode=mode, key=key if mode == "upsert" else None)
 
     def print(self, *, mode: str = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
         """Print every row."""
@@ -145,5 +192,8 @@ class Writes:
         return handle.parallelism(1) if Path(path).suffix else handle
 
     def _sink(self, sink: Sink, mode: str, key: Key) -> OperatorId:
-        keys = (key,) if isinstance(key, str) else tuple(key or ())
-        return self.job.add(SinkSpec(sink, mode, keys), [self._input()], kind="sink")
+        return self.job.add(SinkSpec(sink, mode, _columns(key)), [self._input()], kind="sink")
+
+
+def _columns(key: Key) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key or ())

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from penstock.benchmarks.chaos import suites
 from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
 from penstock.benchmarks.chaos.fork_server import ForkServer
 from penstock.benchmarks.chaos.full_disk import full_disk
+from penstock.benchmarks.chaos.kafka_attacks import commit_crashes, nexmark_kills, some_broker
+from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
 from penstock.benchmarks.chaos.record import Part, Record
 from penstock.chaos_child import Start, spawn
 from penstock.chaos_values import ChaosReport
@@ -52,8 +55,35 @@ def _damage(folder: Path, start: Start, seed: int) -> ChaosReport:
     return Attacker(folder, start, 1_000_000, RESCALED).damage(25, seed)
 
 
+def _of_seed(of_seed: Callable[[int], ChaosReport]) -> Attack:
+    def attack(folder: Path, start: Start, seed: int) -> ChaosReport:
+        return of_seed(seed)
+
+    return attack
+
+
 def _full_disk(folder: Path, start: Start, seed: int) -> ChaosReport:
     return full_disk(folder, start, 500_000, seed * 1_500)
+
+
+def _kafka_commit(folder: Path, start: Start, seed: int) -> ChaosReport:
+    return commit_crashes(folder, 300_000, 50, seed)
+
+
+def _kafka_nexmark(query: str, mode: str = "append") -> Attack:
+    def attack(folder: Path, start: Start, seed: int) -> ChaosReport:
+        return nexmark_kills(folder, query, mode, 300_000, 25, seed)
+
+    return attack
+
+
+def _broker_restarts(folder: Path, start: Start, seed: int) -> ChaosReport:
+    return broker_restarts(folder, 300_000, 5, seed)
+
+
+def _zombies(folder: Path, start: Start, seed: int) -> ChaosReport:
+    with some_broker(folder) as bootstrap:
+        return zombies(folder, bootstrap, 60_000, 10, seed)
 
 
 ROWS: Sequence[tuple[str, int, Attack]] = (
@@ -64,8 +94,22 @@ ROWS: Sequence[tuple[str, int, Attack]] = (
     ("S1 S2 damage", 8, _damage),
     ("S3 full disk", 20, _full_disk),
     ("R10 fresh process", 3, _fresh),
+    ("M3 random settings", 10, _of_seed(suites.random_settings)),
+    ("T2 any order", 1, _of_seed(suites.any_order)),
+    ("S4 object store", 1, _of_seed(suites.object_store)),
+    ("M1 model", 1, _of_seed(suites.machine)),
+    ("M2 paged", 1, _of_seed(suites.paged_simulation)),
+    ("R3k Kafka commit", 4, _kafka_commit),
+    ("Kafka q5", 1, _kafka_nexmark("q5")),
+    ("Kafka q8", 1, _kafka_nexmark("q8")),
+    ("Kafka q11", 1, _kafka_nexmark("q11")),
+    ("Kafka q4 upsert", 1, _kafka_nexmark("q4", "upsert")),
+    ("Kafka q4 changelog", 1, _kafka_nexmark("q4", "changelog")),
+    ("K1 broker restarts", 10, _broker_restarts),
+    ("K2 zombies", 10, _zombies),
+    ("K7 late EndTxn", 5, _of_seed(suites.late_ends)),
 )
-"""Name, number of parts, and what a part is. Sizes make each part take about a minute at most."""
+"""Name, number of parts, and what a part is. Sizes make each part take a few minutes at most."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

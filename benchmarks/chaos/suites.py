@@ -1,4 +1,4 @@
-"""The rows of reliability.md that are tests run longer, or under settings of a seed: M3, T2, S4, K7 and paged simulation.
+"""The rows of reliability.md that are tests run longer, or under settings of a seed: M3, T2, S4, K7, paged simulation.
 
 They need the checkout: ``make chaos`` runs in it.
 """

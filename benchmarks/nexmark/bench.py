@@ -135,7 +135,7 @@ class _Runner:
     def run(self, engine: str) -> dict[str, Any] | None:
         """Return what the process reports; None when it failed."""
         if engine == OURS:
-            request = {"query": self.query, "directory": str(self.directory), "events": None, "parallelism": 1}
+            request = {"query": self.query, "source": str(self.directory), "events": None, "parallelism": 1}
             request |= {"batch_rows": None, "out": None}
             return self._process(engine, [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)])
         module = "penstock.benchmarks.peers.runner"

@@ -26,17 +26,15 @@ def command(argv: Sequence[str]) -> int:
     if unknown:
         print(f"penstock nexmark: there is no query {unknown[0]!r}; choose from {','.join(NAMES)}", file=sys.stderr)
         return 2
-    directory = None if arguments.source == "generator" else Path(arguments.source)
-    if directory is not None and not directory.is_dir():
-        print(
-            f"penstock nexmark: --source is 'generator' or a directory with person, auction and bid.parquet; "
-            f"there is no directory {directory}",
-            file=sys.stderr,
-        )
+    if arguments.fill is not None:
+        return _fill(arguments)
+    wrong = _wrong_source(arguments.source)
+    if wrong:
+        print(f"penstock nexmark: {wrong}", file=sys.stderr)
         return 2
-    if directory is not None and arguments.events is not None:
-        print("penstock nexmark: --events is for the generator; all events of the directory are read", file=sys.stderr)
-    requests = [_request(name, directory, arguments) for name in queries]
+    if arguments.source != "generator" and arguments.events is not None:
+        print("penstock nexmark: --events is for the generator; all events of the source are read", file=sys.stderr)
+    requests = [_request(name, arguments) for name in queries]
     results = _run_all(requests)
     if arguments.json:
         return _print_json(results)
@@ -51,7 +49,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--parallelism", type=_positive, default=1, help="instances of every operator (default 1)")
     parser.add_argument(
-        "--source", default="generator", help="'generator', or a directory with person, auction and bid.parquet"
+        "--source",
+        default="generator",
+        help="'generator', a directory with person, auction and bid.parquet, or a topic: kafka://HOST:PORT/TOPIC",
+    )
+    parser.add_argument(
+        "--fill",
+        metavar="TOPIC",
+        help="run no query: create the topic kafka://HOST:PORT/TOPIC and write the generator's events there",
     )
     parser.add_argument("--batch-rows", type=_positive, help="the most rows in a batch (default 131,072)")
     parser.add_argument("--out", help="write each query's final result to OUT/qN.parquet")
@@ -66,10 +71,45 @@ def _positive(text: str) -> int:
     return value
 
 
-def _request(name: str, directory: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:
+def _wrong_source(source: str) -> str | None:
+    """Return what is wrong with ``--source``, or None."""
+    from penstock.benchmarks.nexmark.topic import SCHEME, parse_address
+    from penstock.model.errors import PenstockError
+
+    if source.startswith(SCHEME):
+        try:
+            parse_address(source).bounded()
+        except PenstockError as error:
+            return str(error)
+    elif source != "generator" and not Path(source).is_dir():
+        return (
+            "--source is 'generator', a directory with person, auction and bid.parquet, or kafka://HOST:PORT/TOPIC; "
+            f"there is no directory {source}"
+        )
+    return None
+
+
+def _fill(arguments: argparse.Namespace) -> int:
+    """Write the generator's events into a topic."""
+    from penstock.benchmarks.nexmark.topic import PARTITIONS, fill, parse_address
+    from penstock.engine.connectors.nexmark_config import NexmarkConfig
+    from penstock.model.errors import OptionError, PenstockError
+
+    try:
+        topic = parse_address(arguments.fill)
+        events = arguments.events or DEFAULT_EVENTS
+        fill(topic, NexmarkConfig(events=events))
+    except PenstockError as error:
+        print(f"penstock nexmark: {error}", file=sys.stderr)
+        return 2 if isinstance(error, OptionError) else 1
+    print(f"{events:,} events are in {PARTITIONS} partitions of {topic.address}")
+    return 0
+
+
+def _request(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "query": name,
-        "directory": str(directory) if directory else None,
+        "source": arguments.source,
         "events": arguments.events or DEFAULT_EVENTS,
         "parallelism": arguments.parallelism,
         "batch_rows": arguments.batch_rows,

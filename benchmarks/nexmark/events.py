@@ -1,4 +1,4 @@
-"""The three event streams of an auction site, from the generator or from Parquet files."""
+"""The three event streams of an auction site, from the generator, from Parquet files or from a topic of Kafka."""
 
 from functools import cached_property
 from pathlib import Path
@@ -6,13 +6,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.benchmarks.nexmark.messages import EVENT_TYPE, NexmarkValues, column_of
+from penstock.benchmarks.nexmark.topic import EventTopic
+from penstock.engine.connectors.nexmark import SCHEMAS
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.job import Job
+from penstock.kafka import read_kafka
 from penstock.lookup_tables import lookup_table
 from penstock.model.connectors import LookupTable
 from penstock.model.errors import UserError
+from penstock.model.expressions import col
 from penstock.readers import read_nexmark, read_parquet
 from penstock.stream import Stream
+
+EventSource = NexmarkConfig | Path | EventTopic
 
 KINDS = ("person", "auction", "bid")
 WATERMARK = "4s"
@@ -25,8 +32,11 @@ SIDE_INPUT_KEYS = 10_000
 class Events:
     """Streams of persons, auctions and bids in one job; a stream that no query uses is not read."""
 
-    def __init__(self, job: Job, source: NexmarkConfig | Path) -> None:
-        """``source`` is the generator's configuration, or a directory with one Parquet file per kind."""
+    def __init__(self, job: Job, source: EventSource) -> None:
+        """``source`` is the generator's configuration, a directory with one Parquet file per kind, or a topic.
+
+        A topic is read once, whichever kinds are used.
+        """
         self._job = job
         self._source = source
 
@@ -48,7 +58,7 @@ class Events:
     @cached_property
     def side_input(self) -> LookupTable:
         """A side table of ``key`` and ``value``: ``side_input.csv`` in the directory, or 10,000 keys as text."""
-        file = None if isinstance(self._source, NexmarkConfig) else self._source / "side_input.csv"
+        file = self._source / "side_input.csv" if isinstance(self._source, Path) else None
         if file is not None and file.is_file():
             return lookup_table(file, schema=SIDE_INPUT)
         keys = pa.array(range(SIDE_INPUT_KEYS), pa.int64())
@@ -57,14 +67,32 @@ class Events:
     def _read(self, kind: str) -> Stream:
         if isinstance(self._source, NexmarkConfig):
             stream = read_nexmark(kind, self._source, watermark=WATERMARK, job=self._job)
+        elif isinstance(self._source, EventTopic):
+            events = self._messages.filter(col(EVENT_TYPE) == KINDS.index(kind))
+            stream = events.select(**{field: col(column_of(kind, field)) for field in SCHEMAS[kind].names})
         else:
             path = self._source / f"{kind}.parquet"
             stream = read_parquet(path, time="dateTime", watermark=WATERMARK, job=self._job)
         return stream.name(kind)
 
+    @cached_property
+    def _messages(self) -> Stream:
+        """The events of all kinds in a topic."""
+        assert isinstance(self._source, EventTopic)
+        stream = read_kafka(
+            self._source.topic,
+            kafka=self._source.bootstrap,
+            format=NexmarkValues(),
+            until=self._source.until,
+            time="dateTime",
+            watermark=WATERMARK,
+            job=self._job,
+        )
+        return stream.name("events")
+
 
 def count_events(source: NexmarkConfig | Path) -> int:
-    """Return how many events of all three kinds a source has.
+    """Return how many events of all three kinds a generator or a directory has.
 
     Raises:
         UserError: a file is missing.

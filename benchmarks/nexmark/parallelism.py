@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(query: str, directory: Path, parallelism: int) -> float:
-    request = {"query": query, "directory": str(directory), "events": None, "parallelism": parallelism}
+    request = {"query": query, "source": str(directory), "events": None, "parallelism": parallelism}
     request |= {"batch_rows": None, "out": None}
     core = max(os.sched_getaffinity(0))
     ran = subprocess.run(

@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.benchmarks.nexmark.events import KINDS, Events, count_events
+from penstock.benchmarks.nexmark.events import KINDS, Events, EventSource, count_events
 from penstock.benchmarks.nexmark.queries import load
+from penstock.benchmarks.nexmark.topic import SCHEME, EventTopic, parse_address
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.job import Job, embed
@@ -25,6 +26,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.connectors import Sink, Writer
 from penstock.run_options import RunOptions
 
+GENERATOR = "generator"
 WARM_UP_EVENTS = 5_000
 """Enough to load every compiled kernel a query uses."""
 
@@ -71,7 +73,7 @@ class _CountingWriter(Writer):
 
 def run_query(
     name: str,
-    source: NexmarkConfig | Path,
+    source: EventSource,
     *,
     parallelism: int = 1,
     batch_rows: int | None = None,
@@ -83,9 +85,11 @@ def run_query(
     with _small(source) as few:
         _execute(name, few, CountingSink(), RunOptions(name, parallelism, None, loop))
     wait()
-    events = count_events(source)
     sink: CountingSink | MemorySink = CountingSink() if out is None else MemorySink()
-    seconds = _execute(name, source, sink, RunOptions(name, parallelism, None, loop))
+    if isinstance(source, EventTopic):
+        source = source.bounded()
+    seconds, read = _execute(name, source, sink, RunOptions(name, parallelism, None, loop))
+    events = read if isinstance(source, EventTopic) else count_events(source)
     if isinstance(sink, MemorySink):
         assert out is not None
         table = sink.table()
@@ -99,10 +103,13 @@ def run_query(
 
 
 @contextmanager
-def _small(source: NexmarkConfig | Path) -> Iterator[NexmarkConfig | Path]:
+def _small(source: EventSource) -> Iterator[EventSource]:
     """Give a few events of the same make: kernels are compiled for the types and layouts they meet."""
     if isinstance(source, NexmarkConfig):
         yield replace(source, events=WARM_UP_EVENTS)
+        return
+    if isinstance(source, EventTopic):
+        yield source.bounded().beginning(WARM_UP_EVENTS)
         return
     with TemporaryDirectory(prefix="penstock-") as folder:
         for kind in KINDS:
@@ -113,22 +120,26 @@ def _small(source: NexmarkConfig | Path) -> Iterator[NexmarkConfig | Path]:
         yield Path(folder)
 
 
-def _execute(name: str, source: NexmarkConfig | Path, sink: Sink, options: RunOptions) -> float:
-    """Build and run the query; return the seconds from opening its sources to closing its sink."""
+def _execute(name: str, source: EventSource, sink: Sink, options: RunOptions) -> tuple[float, int]:
+    """Build and run the query; return the seconds from opening its sources to closing its sink, and the rows read."""
     job = Job()
     stream = load(name)(Events(job, source))
     stream.write(sink, mode="changelog" if stream.updating else "append").name(name)
     started = time.perf_counter()
-    embed(job, options).run()
-    return time.perf_counter() - started
+    running = embed(job, options)
+    running.run()
+    return time.perf_counter() - started, running.metrics().source_rows
 
 
 def main(argv: Sequence[str]) -> int:
     """Run what one JSON argument describes, after a line of input if it says so; print the result as one JSON line."""
     request = json.loads(argv[0])
-    source: NexmarkConfig | Path = Path(request["directory"]) if request["directory"] else NexmarkConfig()
-    if isinstance(source, NexmarkConfig):
-        source = replace(source, events=request["events"])
+    given = request["source"]
+    source: EventSource
+    if given == GENERATOR:
+        source = NexmarkConfig(events=request["events"])
+    else:
+        source = parse_address(given) if given.startswith(SCHEME) else Path(given)
     result = run_query(
         request["query"],
         source,

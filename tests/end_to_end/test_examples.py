@@ -14,7 +14,8 @@ import pytest
 from penstock import job as job_module
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("kafka_"))
+"""Those that need no broker; ``tests/kafka`` runs the others."""
 RECORDED = Path(__file__).with_name("examples")
 
 

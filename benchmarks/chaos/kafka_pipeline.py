@@ -1,0 +1,30 @@
+"""The pipeline under attack on Kafka: a Nexmark query from a topic to a topic, exactly once.
+
+Arguments: the query; ``append``, ``upsert`` or ``changelog``; the topic it reads as ``kafka://HOST:PORT/TOPIC``, or a
+number of events of the generator; the topic it writes; the directory of the job.
+"""
+
+import sys
+
+import penstock as ps
+from penstock.benchmarks.nexmark.events import Events, EventSource
+from penstock.benchmarks.nexmark.queries import load
+from penstock.benchmarks.nexmark.topic import parse_address
+
+query, mode, given, output, directory = sys.argv[1:6]
+source: EventSource
+if given.isdigit():
+    source, bootstrap = ps.NexmarkConfig(events=int(given)), "localhost:9092"
+else:
+    source = parse_address(given)
+    bootstrap = source.bootstrap
+job = ps.Job()
+stream = load(query)(Events(job, source))
+for number, node in enumerate(list(job.graph.operators.values())):
+    job.change(node.id, name=f"{node.name} {number}", named=True)
+    if any(edge.exchange == "broadcast" for edge in node.inputs):
+        # State that does not lie by key cannot be dealt out to another number of instances.
+        job.change(node.id, parallelism=1)
+key = "id" if stream.updating else None
+stream.write_kafka(output, kafka=bootstrap, guarantee="exactly_once", mode=mode, key=key).name("out")
+job.run(output, directory=directory, restart_delay="50ms")

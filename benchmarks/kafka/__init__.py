@@ -1,0 +1,1 @@
+"""How fast messages are read from Kafka."""

@@ -1,0 +1,195 @@
+"""Makes the clients of librdkafka, and says in one sentence what goes wrong with them. The one place that does either.
+
+Called by the source and the sink; importing it loads confluent_kafka.
+"""
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.model.errors import FatalError, OptionError, PenstockError, RetryableError, UserError
+
+LOGGER = logging.getLogger("penstock.kafka")
+"""Where news of clients goes; librdkafka's own log lines go to its child ``librdkafka``, and unasked for nowhere."""
+
+_LIBRARY = LOGGER.getChild("librdkafka")
+_LIBRARY.addHandler(logging.NullHandler())
+
+ANSWER_S = 10.0
+"""How long a cluster is waited for before it counts as out of reach."""
+
+_LOOK_S = 0.1
+_T = TypeVar("_T")
+
+UNREACHABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._NODE_UPDATE,
+    }
+)
+"""No broker answers."""
+
+UNKNOWN_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+"""A topic or a partition is not there."""
+
+LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+"""The cluster refuses this user, or is not the one it should be."""
+
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+}
+
+OnError = Callable[[KafkaError], None]
+"""Told of what concerns a whole client, from a thread that polls it."""
+
+
+def make_consumer(settings: KafkaSettings, client_id: str, group: str, on_error: OnError) -> Consumer:
+    """Make a consumer that commits nothing by itself; it connects in the background.
+
+    Raises:
+        UserError: a setting is unknown or wrong, or a secret is not where it should be.
+    """
+    made: Consumer = _made(Consumer, settings, {**settings.consumer(client_id, group), "error_cb": on_error})
+    return made
+
+
+def make_marker_reader(settings: KafkaSettings, client_id: str, group: str) -> Consumer:
+    """Make a consumer that only asks what this group has committed, whatever group the user named.
+
+    Raises:
+        UserError: a setting is unknown or wrong, or a secret is not where it should be.
+    """
+    given = {**settings.consumer(client_id, group), "group.id": group, "isolation.level": "read_committed"}
+    made: Consumer = _made(Consumer, settings, {**given, "error_cb": _note})
+    return made
+
+
+def make_producer(
+    settings: KafkaSettings,
+    client_id: str,
+    on_error: OnError,
+    transactional_id: str | None = None,
+    on_failure: OnError | None = None,
+) -> Producer:
+    """Make an idempotent producer; it connects in the background. ``on_failure`` is told of undelivered messages.
+
+    Raises:
+        UserError: a setting is unknown or wrong, or a secret is not where it should be.
+    """
+    given = {**settings.producer(client_id, transactional_id), "error_cb": on_error}
+    if on_failure is not None:
+        # A call for every message that was delivered would cost more than to send it.
+        given |= {"delivery.report.only.error": True, "on_delivery": lambda error, message: on_failure(error)}
+    made: Producer = _made(Producer, settings, given)
+    return made
+
+
+class Admin(AdminClient):
+    """An admin client that keeps in mind when the cluster refused it: its calls only say that no answer came."""
+
+    refusal: KafkaError | None = None
+
+
+def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None = None) -> Admin:
+    """Make an admin client; it connects in the background.
+
+    Raises:
+        UserError: a setting is unknown or wrong, or a secret is not where it should be.
+    """
+    listening: list[weakref.ref[Admin]] = []
+
+    def hear(error: KafkaError) -> None:
+        if error.code() in LOGIN:
+            for known in listening:
+                admin = known()
+                if admin is not None:
+                    admin.refusal = error
+        (on_error or _note)(error)
+
+    made: Admin = _made(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
+    listening.append(weakref.ref(made))
+    return made
+
+
+def answer_of(admin: AdminClient, answer: "Future[_T]") -> _T:
+    """Wait for what was asked; a cluster that refuses the login is not waited for.
+
+    Raises:
+        KafkaException: the cluster refuses, or does not answer in time.
+    """
+    while True:
+        try:
+            return answer.result(_LOOK_S)
+        except TimeoutError:
+            admin.poll(0)
+        if isinstance(admin, Admin) and admin.refusal is not None and not answer.done():
+            raise KafkaException(admin.refusal)
+
+
+def error_of(error: BaseException) -> KafkaError | None:
+    """Return what librdkafka says, of an exception that is its."""
+    told = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    return told if isinstance(told, KafkaError) else None
+
+
+def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockError:
+    """Return the exception for an error that was met while doing ``what``, such as ``reading topic 'bids'``."""
+    code, said = error.code(), settings.redacted(error.str())
+    at = f"Kafka at {settings.bootstrap}"
+    if code in UNREACHABLE:
+        return RetryableError(
+            f"{what}: {at} cannot be reached ({said}); check that the broker runs and that the address is right"
+        )
+    if code == KafkaError._SSL:
+        return UserError(
+            f"{what}: {at} is not trusted, or does not trust this client ({said}); check security.protocol, "
+            "ssl.ca.location and the other ssl.*"
+        )
+    if code in LOGIN:
+        return UserError(
+            f"{what}: {at} refused the login ({said}); check sasl.username, sasl.password and sasl.mechanism"
+        )
+    if code in _DENIED:
+        return UserError(f"{what}: {at} denies it ({said}); allow this user by an ACL on the {_DENIED[code]}")
+    if code in UNKNOWN_TOPIC:
+        return UserError(f"{what}: {at} has no such topic or partition ({said}); create it, or correct its name")
+    if error.retriable():
+        return RetryableError(f"{what}: {at} could not do it now ({error.name()}: {said})")
+    return FatalError(f"{what}: {at} failed ({error.name()}: {said})")
+
+
+def _made(kind: Callable[..., Any], settings: KafkaSettings, given: Mapping[str, Any]) -> Any:
+    try:
+        return kind(dict(given), logger=_LIBRARY)
+    except KafkaException as error:
+        told = error_of(error)
+        said = settings.redacted(told.str() if told else str(error))
+        raise OptionError(f"librdkafka does not accept {settings!r}: {said}") from None
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"librdkafka does not accept {settings!r}: {settings.redacted(str(error))}") from None
+
+
+def _note(error: KafkaError) -> None:
+    LOGGER.info("%s", error)

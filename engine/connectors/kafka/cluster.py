@@ -1,0 +1,199 @@
+"""What the copies of one Kafka source share while they read: clients, topics as last seen, where to start and to end.
+
+Made by `KafkaSource`; begins with the first reader and lets go of every client with the last. Partitions of one
+source in one process are fetched by one consumer.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
+from penstock.engine.connectors.kafka.rows import RowMaker
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, look_up, resolve
+from penstock.engine.connectors.kafka.topics import (
+    WATCH_S,
+    Listing,
+    Topic,
+    Topics,
+    TopicWatch,
+    changed,
+    split_name,
+)
+from penstock.model.errors import PenstockError, UserError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from penstock.engine.connectors.kafka.fetcher import Fetcher
+
+DEFAULT_GROUP = "penstock"
+"""The group of consumers whose user names none; they never join it."""
+
+
+class Cluster:
+    """The running side of a source. Methods may be called from any thread.
+
+    Starts and ends stay as they were first seen, over restarts too, until every reader has come to its end.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, topics: Topics, start: Place, end: Place | None, watch_s: float = WATCH_S
+    ) -> None:
+        """Connect to nothing yet."""
+        self._settings, self._topics = settings, topics
+        self._start, self._end = start, end
+        self._watch_s = watch_s
+        self._lock = threading.RLock()
+        self._admin: AdminClient | None = None
+        self._watch: TopicWatch | None = None
+        self._listing: Listing = {}
+        self._fetchers: list[Fetcher] = []
+        self._open: set[KafkaReader] = set()
+        self._ids: dict[str, str | None] = {}
+        self._starts: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+        self._late: set[str] = set()
+        self._unfinished = False
+
+    def partitions(self) -> list[str]:
+        """Name the partitions of all topics.
+
+        Raises:
+            UserError: a topic is not there.
+            RetryableError: the cluster does not answer.
+        """
+        with self._lock:
+            listing = self._look() if self._watch is None else self._listing
+            self._topics.check_there(listing, self._settings)
+            return [name for topic in listing.values() for name in topic.names()]
+
+    def partitions_since(self, known: Sequence[str]) -> list[str]:
+        """Name partitions that are not ``known``; these begin at their first message."""
+        with self._lock:
+            listing = self._look() if self._watch is None else self._listing
+            names = set(known)
+            new = [name for topic in listing.values() for name in topic.names() if name not in names]
+            self._late.update(new)
+            return new
+
+    def open(self, partition: str, position: KafkaPosition | None, maker: RowMaker) -> KafkaReader:
+        """Start to fetch a partition.
+
+        Raises:
+            UserError: the topic is gone, or another one has its name.
+            RetryableError: the cluster does not answer.
+        """
+        topic, number = split_name(partition)
+        with self._lock:
+            listing = self._listing or self._look()
+            wrong = changed(topic, None if position is None else position.topic_id, listing, self._settings)
+            if wrong is None and number >= listing[topic].partitions:
+                wrong = UserError(
+                    f"topic {topic!r} has {listing[topic].partitions} partitions, so {partition!r} is none"
+                )
+            if wrong is not None:
+                raise wrong
+            at = self._first(partition, listing[topic]) if position is None else position
+            fetcher = self._fetcher(topic, number)
+            queue = fetcher.attach(topic, number, at.offset)
+            reader: KafkaReader
+
+            def close() -> None:
+                fetcher.detach(queue)
+                self._closed(reader)
+
+            reader = KafkaReader(
+                maker.fresh(),
+                at,
+                lambda count, size: fetcher.queues.take(queue, count, size),
+                reachable=lambda: fetcher.reachable,
+                close=close,
+            )
+            self._ids[topic] = listing[topic].id
+            self._open.add(reader)
+            if self._watch is None:
+                admin = self._client()
+                self._watch = TopicWatch(
+                    lambda: self._topics.look(admin, self._settings), self._seen, self._failed, self._watch_s
+                )
+            return reader
+
+    def commit(self, job: str, offsets: Mapping[str, int]) -> None:
+        """Let monitoring see offsets, by partition, as those of the group; without waiting for whether it works."""
+        from penstock.engine.connectors.kafka.committing import commit_offsets
+
+        with self._lock:
+            if self._admin is not None:
+                commit_offsets(self._admin, self._settings.group or job, offsets)
+
+    def _first(self, partition: str, topic: Topic) -> KafkaPosition:
+        """Return where a partition begins; all of them are asked for at once."""
+        if partition not in self._starts:
+            asked = [name for item in self._listing.values() for name in item.names() if name not in self._starts]
+            late = [name for name in asked if name in self._late]
+            early = [name for name in asked if name not in self._late]
+            self._starts |= resolve(self._start, early, self._offsets, EARLIEST)
+            self._starts |= resolve(Place(name=EARLIEST), late, self._offsets, EARLIEST)
+            if self._end is not None:
+                self._ends |= resolve(self._end, asked, self._offsets, LATEST)
+        return KafkaPosition(self._starts[partition], 0, topic.id, self._ends.get(partition))
+
+    def _offsets(self, places: Mapping[str, Place]) -> Mapping[str, int]:
+        return look_up(self._client(), self._settings, places) if places else {}
+
+    def _fetcher(self, topic: str, partition: int) -> "Fetcher":
+        for fetcher in self._fetchers:
+            if fetcher.may_attach(topic, partition):
+                return fetcher
+        from penstock.engine.connectors.kafka.fetcher import Fetcher
+
+        made = Fetcher(self._settings, "penstock-source", self._settings.group or DEFAULT_GROUP)
+        self._fetchers.append(made)
+        return made
+
+    def _client(self) -> "AdminClient":
+        if self._admin is None:
+            from penstock.engine.connectors.kafka.clients import make_admin
+
+            self._admin = make_admin(self._settings, "penstock-source")
+        return self._admin
+
+    def _look(self) -> Listing:
+        self._listing = self._topics.look(self._client(), self._settings)
+        return self._listing
+
+    def _seen(self, listing: Listing) -> None:
+        """Take in what the watch saw; readers of a topic that is gone, or another one now, are told."""
+        with self._lock:
+            self._listing = listing
+            wrong = {topic: changed(topic, known, listing, self._settings) for topic, known in self._ids.items()}
+            fetchers = list(self._fetchers)
+        for topic, failure in wrong.items():
+            if failure is not None:
+                for fetcher in fetchers:
+                    fetcher.queues.fail(failure, lambda queue, topic=topic: queue.topic == topic)  # type: ignore[misc]
+
+    def _failed(self, failure: PenstockError) -> None:
+        for fetcher in list(self._fetchers):
+            fetcher.queues.fail(failure)
+
+    def _closed(self, reader: KafkaReader) -> None:
+        with self._lock:
+            self._open.discard(reader)
+            self._unfinished |= not reader.over
+            if self._open:
+                return
+            if not self._unfinished:
+                self._starts.clear()
+                self._ends.clear()
+                self._late.clear()
+            self._unfinished = False
+            watch, self._watch = self._watch, None
+            self._admin = None
+            self._fetchers.clear()
+            self._ids.clear()
+            self._listing = {}
+        if watch is not None:
+            watch.close()

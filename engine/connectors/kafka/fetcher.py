@@ -1,0 +1,233 @@
+"""Fetches messages on a thread of its own into a bounded queue per partition: one consumer for many partitions.
+
+Partitions are assigned at explicit offsets, never by a group (engine.md 7). Readers take from the queues without
+waiting, so that what is taken is decoded while more is fetched.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.engine.connectors.kafka import clients
+from penstock.engine.connectors.kafka.messages import columns_of
+from penstock.engine.connectors.kafka.queues import PartitionQueue, Queues
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.model.errors import BugError, PenstockError, UserError
+
+QUEUE_BYTES = 24 << 20
+"""How much all queues of a fetcher hold, about; librdkafka holds ``queued.max.messages.kbytes`` more."""
+
+MOST_MESSAGES = 500
+"""How many messages are taken from librdkafka at once: so few that they are gone before Python looks for garbage."""
+
+WAIT_S = 0.05
+"""How long the thread waits for messages, or for room, before it looks whether it is to stop."""
+
+PROBE_S = 0.5
+"""How long a broker that was gone is asked whether it is back."""
+
+_FIRST_GUESS_BYTES = 1 << 16
+
+Block = Sequence[Message]
+
+
+class Fetcher:
+    """One consumer and its thread. `attach` each partition once; after the last `detach` it is over.
+
+    `attach` and `detach` may be called from any thread, as may the methods of `queues`.
+    """
+
+    def __init__(self, settings: KafkaSettings, client_id: str, group: str, queue_bytes: int = QUEUE_BYTES) -> None:
+        """Make the consumer; the thread starts with the first partition.
+
+        Raises:
+            UserError: a setting is wrong.
+        """
+        self.queues = Queues(queue_bytes)
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._known: list[tuple[str, int]] = []
+        # The thread polls most of the time, and confluent_kafka lets other calls wait for that, so it does all of them.
+        self._to_assign: deque[TopicPartition] = deque()
+        self._to_unassign: deque[TopicPartition] = deque()
+        self._message_bytes = float(_FIRST_GUESS_BYTES)
+        self._stopped = False
+        self._reachable = True
+        self._consumer: Consumer = clients.make_consumer(settings, client_id, group, self._on_error)
+        self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a broker answers, as far as is known."""
+        return self._reachable
+
+    def may_attach(self, topic: str, partition: int) -> bool:
+        """Return whether the fetcher is not over and has never had this partition.
+
+        What was fetched of it before might still come.
+        """
+        return not self._stopped and (topic, partition) not in self._known
+
+    def attach(self, topic: str, partition: int, offset: int) -> PartitionQueue:
+        """Fetch a partition from an offset on."""
+        with self._lock:
+            if not self.may_attach(topic, partition):
+                raise BugError(f"partition {partition} of {topic!r} is attached a second time")
+            self._known.append((topic, partition))
+            queue = self.queues.add(topic, partition)
+            self._to_assign.append(TopicPartition(topic, partition, offset))
+            if not self._thread.is_alive():
+                self._thread.start()
+        return queue
+
+    def detach(self, queue: PartitionQueue) -> None:
+        """Fetch no more of a partition and forget what was fetched; the last one closes the consumer."""
+        with self._lock:
+            if not self.queues.remove(queue):
+                return
+            if len(self.queues):
+                self._to_unassign.append(TopicPartition(queue.topic, queue.partition))
+                return
+            self._stopped = True
+        # A consumer that waits for a broker is left behind.
+        self._thread.join(timeout=5.0)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                self._assign()
+                self._balance()
+                room = self.queues.room(WAIT_S)
+                if room and not self._stopped:
+                    count = max(1, min(MOST_MESSAGES, int(room / self._message_bytes)))
+                    self._deal_out(self._fetch(count))
+                if not self._reachable:
+                    self._probe()
+        except KafkaException as raised:
+            error = clients.error_of(raised)
+            what = "reading"
+            self.queues.fail(clients.failure(what, error, self._settings) if error else BugError(f"{what}: {raised}"))
+        except Exception as raised:
+            self.queues.fail(BugError(f"reading from Kafka: {type(raised).__name__}: {raised}"))
+        finally:
+            self._consumer.close()
+
+    def _assign(self) -> None:
+        while self._to_assign:
+            self._consumer.incremental_assign([self._to_assign.popleft()])
+        while self._to_unassign:
+            self._consumer.incremental_unassign([self._to_unassign.popleft()])
+
+    def _balance(self) -> None:
+        pause, resume = self.queues.balance()
+        if pause:
+            self._consumer.pause([TopicPartition(queue.topic, queue.partition) for queue in pause])
+        if resume:
+            self._consumer.resume([TopicPartition(queue.topic, queue.partition) for queue in resume])
+
+    def _fetch(self, count: int) -> Block:
+        """Wait for a message, and take what else is there by then."""
+        first = self._consumer.poll(WAIT_S)
+        if first is None:
+            return ()
+        return [first, *self._consumer.consume(count - 1, 0)] if count > 1 else [first]
+
+    def _deal_out(self, batch: Block) -> None:
+        if not batch:
+            return
+        self._reachable = True
+        last = 0
+        if any(map(Message.error, batch)):
+            for index, message in enumerate(batch):
+                error = message.error()
+                if error is not None:
+                    self._put(batch[last:index])
+                    last = index + 1
+                    self._met(message, error)
+        self._put(batch[last:] if last else batch)
+
+    def _put(self, batch: Block) -> None:
+        """Put messages without errors into the queues of their partitions."""
+        if not batch:
+            return
+        size = 0
+        for start, end in _runs(batch, one_topic=len(self.queues.topics) == 1):
+            messages = columns_of(batch[start:end])
+            size += messages.bytes
+            self.queues.put(messages)
+        self._message_bytes += 0.5 * (size / len(batch) - self._message_bytes)
+
+    def _met(self, message: Message, error: KafkaError) -> None:
+        """Take in what concerns one partition: its end, or why it cannot be read."""
+        queue = self.queues.get(message.topic(), message.partition())
+        offset = message.offset()
+        code = error.code()
+        if queue is None or offset is None:
+            if code != KafkaError._PARTITION_EOF:
+                self._on_error(error)
+        elif code == KafkaError._PARTITION_EOF:
+            self.queues.meet_end(queue, offset)
+        elif code in clients.UNREACHABLE or code in clients.UNKNOWN_TOPIC or error.retriable():
+            # The client tries again; a topic that is gone for good is noticed by whoever watches topics.
+            clients.LOGGER.warning("%s: %s", queue.name, error)
+        elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            self._fail(queue, self._out_of_range(queue, offset))
+        else:
+            self._fail(queue, clients.failure(f"reading {queue.name!r}", error, self._settings))
+
+    def _fail(self, queue: PartitionQueue, failure: PenstockError) -> None:
+        self.queues.fail(failure, lambda other: other is queue)
+
+    def _out_of_range(self, queue: PartitionQueue, offset: int) -> UserError:
+        low: int | None = None
+        high: int | None = None
+        try:
+            known = self._consumer.get_watermark_offsets(
+                TopicPartition(queue.topic, queue.partition), timeout=clients.ANSWER_S
+            )
+            low, high = known if known is not None else (None, None)
+        except KafkaException as raised:
+            clients.LOGGER.warning("%s: %s", queue.name, raised)
+        if high is not None and offset > high:
+            return UserError(
+                f"partition {queue.name!r} ends at offset {high}, but reading is to go on at {offset}: the topic was "
+                "cut off or created again since; start the job anew, without its checkpoint"
+            )
+        least = "" if low is None else f" (the first one there is {low})"
+        return UserError(
+            f"offset {offset} of partition {queue.name!r} is no longer there{least}: the topic's retention took away "
+            "what was not read yet; keep messages longer, or start the job anew, or at start='earliest'"
+        )
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Take in what concerns the whole client; librdkafka goes on trying, whatever it is."""
+        clients.LOGGER.info("%s", error)
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            if self._reachable:
+                clients.LOGGER.warning("no broker of %s answers; waiting for one", self._settings.bootstrap)
+            self._reachable = False
+        elif error.fatal() or error.code() in clients.LOGIN:
+            self.queues.fail(clients.failure("reading", error, self._settings))
+
+    def _probe(self) -> None:
+        """Ask whether brokers are back: no news comes of that if nobody writes."""
+        try:
+            self._consumer.list_topics(self._known[0][0], timeout=PROBE_S)
+        except KafkaException:
+            return
+        self._reachable = True
+
+
+def _runs(batch: Block, *, one_topic: bool) -> list[tuple[int, int]]:
+    """Cut messages into runs of one partition."""
+    numbers = np.fromiter(map(Message.partition, batch), np.int32, len(batch))
+    starts = numbers[1:] != numbers[:-1]
+    if not one_topic:
+        names = list(map(Message.topic, batch))
+        starts |= np.fromiter((a != b for a, b in pairwise(names)), np.bool_, len(batch) - 1)
+    cuts = [0, *(np.flatnonzero(starts) + 1).tolist(), len(batch)]
+    return list(pairwise(cuts))

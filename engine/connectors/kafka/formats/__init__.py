@@ -1,0 +1,1 @@
+"""How the bytes of Kafka messages become rows, and rows become bytes."""

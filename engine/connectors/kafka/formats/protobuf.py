@@ -1,0 +1,187 @@
+"""Protobuf messages of a generated class, each read by the library and then into columns. Called by the source."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
+
+from penstock.engine.connectors.bisect_rows import convert_rows
+from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, HeadersOf, ValueDecoder, no_headers
+from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, written_name
+from penstock.engine.connectors.kafka.formats.protobuf_types import arrow_fields, getters, plain_names
+from penstock.engine.connectors.kafka.formats.registry import Registry
+from penstock.engine.connectors.kafka.formats.wire import (
+    PREFIX_BYTES,
+    SchemaName,
+    WireError,
+    header_of,
+    message_indexes,
+    name_in_header,
+    name_in_prefix,
+)
+from penstock.model.errors import OptionError, PenstockError, SchemaError
+
+MOST_MESSAGE_BYTES = 64 << 20
+_CHUNK = 4_096
+
+
+class ProtobufValues(ValueDecoder):
+    """Messages of one generated class. Fields that it does not know are passed over, as Protobuf has it.
+
+    With a registry each message names its schema before its bytes; of that the decoder asks only whether it is the
+    same message.
+    """
+
+    def __init__(
+        self, message: type[Message], registry: Registry | None = None, wanted: Sequence[str] | None = None
+    ) -> None:
+        """Take a generated class; ``wanted`` are the columns to read, or all.
+
+        Raises:
+            SchemaError: a field has no columnar counterpart.
+        """
+        descriptor: Descriptor = message.DESCRIPTOR
+        fields = {item.name: item for item in arrow_fields(descriptor)}
+        self._message, self._registry = message, registry
+        self._schema = pa.schema([fields[name] for name in (fields if wanted is None else wanted)])
+        plain = plain_names(descriptor)
+        self._plain = [name for name in self._schema.names if name in plain]
+        self._getters = {name: get for name, get in getters(descriptor).items() if name not in plain}
+        self._required = _has_required(descriptor, set())
+        self._parse = message.FromString
+        self._refusals: dict[tuple[SchemaName, tuple[int, ...]], str | None] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The fields, or those left after `restrict`."""
+        return self._schema
+
+    def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
+        """Decode one by one, into columns by the block."""
+        blocks: list[pa.RecordBatch] = []
+        places: list[int] = []
+        errors: list[tuple[int, str]] = []
+        for first in range(0, len(values), _CHUNK):
+            messages, found = self._messages(values[first : first + _CHUNK], first, headers, errors)
+            rows, unfit = convert_rows(messages, self._rows, self._schema)
+            errors += [(found[index], reason) for index, reason in unfit]
+            for index, _ in reversed(unfit):
+                del found[index]
+            blocks.append(rows)
+            places += found
+        if not blocks:
+            blocks = [pa.RecordBatch.from_pylist([], schema=self._schema)]
+        rows = blocks[0] if len(blocks) == 1 else pa.concat_batches(blocks)
+        return Decoded(rows, np.array(places, np.int64), sorted(errors))
+
+    def restrict(self, columns: Sequence[str]) -> "ProtobufValues":
+        """Make columns of only these."""
+        return ProtobufValues(self._message, self._registry, columns)
+
+    def fresh(self) -> "ProtobufValues":
+        """Return a decoder that shares the registry only."""
+        return self.restrict(self._schema.names)
+
+    def _messages(
+        self, values: Sequence[bytes], first: int, headers: HeadersOf, errors: list[tuple[int, str]]
+    ) -> tuple[list[Message], list[int]]:
+        messages: list[Message] = []
+        places: list[int] = []
+        for index, value in enumerate(values, first):
+            try:
+                if len(value) > MOST_MESSAGE_BYTES:
+                    raise WireError(f"it has {len(value):,} bytes; {MOST_MESSAGE_BYTES:,} are allowed")
+                body = value if self._registry is None else self._body(value, headers(index))
+                message = self._parse(body)
+                if self._required and not message.IsInitialized():
+                    raise WireError(f"it lacks the required {', '.join(message.FindInitializationErrors())}")
+            except PenstockError:
+                raise
+            except (DecodeError, ValueError, RecursionError, MemoryError, TypeError) as error:
+                errors.append((index, f"the Protobuf message cannot be read: {error}"))
+            else:
+                messages.append(message)
+                places.append(index)
+        return messages, places
+
+    def _body(self, value: bytes, headers: Headers) -> bytes:
+        """Return the message without the name of its schema, which must be that of this class."""
+        named = header_of(headers)
+        name: SchemaName
+        if named is not None:
+            (name, rest), body = name_in_header(named), value
+            indexes, _ = message_indexes(rest)
+        else:
+            name, rest = name_in_prefix(value), value[PREFIX_BYTES:]
+            indexes, start = message_indexes(rest)
+            body = rest[start:]
+        if (name, indexes) not in self._refusals:
+            self._refusals[name, indexes] = self._refusal(name, indexes)
+        refusal = self._refusals[name, indexes]
+        if refusal is not None:
+            raise WireError(refusal)
+        return body
+
+    def _refusal(self, name: SchemaName, indexes: tuple[int, ...]) -> str | None:
+        """Say why messages that are named so are not of this class."""
+        assert self._registry is not None
+        try:
+            known = self._registry.schema(name, "serialized")
+        except SchemaError as error:
+            return f"schema {name} in the registry cannot be used: {error}"
+        if known.kind != "PROTOBUF":
+            return f"schema {name} in the registry is {known.kind}, not PROTOBUF"
+        descriptor: Descriptor = self._message.DESCRIPTOR
+        written = written_name(known.text, indexes)
+        if written is None:
+            same = indexes == index_path(descriptor)
+            return None if same else f"it is message {list(indexes)} of schema {name}, not {descriptor.full_name}"
+        return None if written == descriptor.full_name else f"it is a {written}, not a {descriptor.full_name}"
+
+    def _rows(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        if not len(self._schema):
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
+        columns: dict[str, Sequence[Any]] = {}
+        if len(self._plain) > 1:
+            columns = dict(zip(self._plain, zip(*map(attrgetter(*self._plain), messages), strict=True), strict=False))
+        elif self._plain:
+            columns = {self._plain[0]: list(map(attrgetter(self._plain[0]), messages))}
+        arrays = []
+        for item in self._schema:
+            known = columns.get(item.name)
+            if known is None:
+                known = list(map(self._getters[item.name], messages)) if item.name in self._getters else []
+            arrays.append(pa.array(known, item.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def check_message_class(message: object) -> type[Message]:
+    """Return a generated class.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if message is None:
+        raise OptionError("format='protobuf' needs message=..., a class that protoc generated")
+    if not (isinstance(message, type) and issubclass(message, Message) and hasattr(message, "DESCRIPTOR")):
+        raise OptionError(f"message= must be a class that protoc generated, not {message!r}")
+    if not message.DESCRIPTOR.fields:
+        raise SchemaError(f"the Protobuf message {message.DESCRIPTOR.full_name!r} has no field")
+    return message
+
+
+def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
+    """Tell whether a field is required, here or inside."""
+    seen.add(descriptor.full_name)
+    for field in descriptor.fields:
+        told = getattr(field, "is_required", None)
+        if told if told is not None else field.label == field.LABEL_REQUIRED:
+            return True
+        inner = field.message_type
+        if inner is not None and inner.full_name not in seen and _has_required(inner, seen):
+            return True
+    return False

@@ -1,0 +1,171 @@
+"""Hands messages to librdkafka's producer, waits when its queue is full, and says why messages were not delivered.
+
+Used by the writer that sends at once and by the publisher of kept epochs.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+
+from penstock.engine.connectors.kafka.clients import (
+    ANSWER_S,
+    UNKNOWN_TOPIC,
+    answer_of,
+    failure,
+    make_admin,
+    make_producer,
+)
+from penstock.engine.connectors.kafka.encoded import byte_lists, header_lists
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.model.errors import FatalError, PenstockError, UserError
+
+_WAIT_S = 0.1
+"""How long the producer is waited for at a time, so that Ctrl-C is heard."""
+
+_FULL_S = 0.01
+"""How long a full queue is left to empty; deliveries are no events, so nothing else ends the wait."""
+
+_LOOKS = 4
+_LOOK_AGAIN_S = 0.5
+
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+
+REFUSED = frozenset({*_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD})
+"""What a broker says of messages that it will never take."""
+
+
+class Messenger:
+    """A producer for one topic. After a failure it is of no use any more."""
+
+    def __init__(
+        self, settings: KafkaSettings, topic: str, client_id: str, transactional_id: str | None = None
+    ) -> None:
+        """Make the producer; it connects in the background.
+
+        Raises:
+            UserError: a setting is unknown or wrong, or a secret is not where it should be.
+        """
+        self.undelivered: KafkaError | None = None
+        self.complaint: KafkaError | None = None
+        """What the client said last about itself; calls that time out do so because of it."""
+        self._topic = topic
+        self._settings = settings
+        self._producer: Producer | None = make_producer(
+            settings, client_id, self._complain, transactional_id, self._fail
+        )
+
+    @property
+    def producer(self) -> Producer:
+        """The producer."""
+        assert self._producer is not None
+        return self._producer
+
+    def put(self, messages: pa.RecordBatch) -> None:
+        """Hand messages over, in order.
+
+        Raises:
+            KafkaException: the client refuses one, or one that was handed over before was not delivered.
+        """
+        topic, produce = self._topic, self.producer.produce
+        key, value, time, headers = messages.columns
+        times = [0] * len(time) if time.null_count == len(time) else time.fill_null(0).to_pylist()
+        columns = byte_lists(value), byte_lists(key), times, header_lists(headers)
+        for content, name, at, header in zip(*columns, strict=True):
+            while True:
+                try:
+                    if header is None:
+                        produce(topic, content, name, timestamp=at)
+                    else:
+                        produce(topic, content, name, timestamp=at, headers=header)
+                    break
+                except BufferError:
+                    self._serve(_FULL_S)
+        self._serve(0)
+
+    def flush(self, until: Callable[[], None] = lambda: None) -> None:
+        """Wait until everything is delivered; ``until`` may raise.
+
+        Raises:
+            KafkaException: something was not delivered.
+        """
+        while self.producer.flush(_WAIT_S):
+            self._check()
+            until()
+        self._check()
+
+    def close(self) -> None:
+        """Send what is left and end the producer."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def abandon(self) -> None:
+        """End the producer at once: what is not sent is not wanted, and the next one with its id ends its transaction.
+
+        It is not asked to abort: one that is fenced cannot, and one without a broker would wait for it.
+        """
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    def _serve(self, seconds: float) -> None:
+        self.producer.poll(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        if self.undelivered is not None:
+            raise KafkaException(self.undelivered)
+
+    def _fail(self, error: KafkaError) -> None:
+        self.undelivered = self.undelivered or error
+
+    def _complain(self, error: KafkaError) -> None:
+        self.complaint = error
+
+
+def check_topic(settings: KafkaSettings, client_id: str, topic: str) -> None:
+    """Make sure that the topic is there, without having it made.
+
+    Raises:
+        UserError: it is not, or this user may not see it.
+        RetryableError: the broker cannot be reached.
+    """
+    admin = make_admin(settings, client_id)
+    for tries_left in reversed(range(_LOOKS)):
+        (answer,) = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_S).values()
+        try:
+            answer_of(admin, answer)
+            return
+        except KafkaException as error:
+            told: KafkaError = error.args[0]
+        if told.code() not in UNKNOWN_TOPIC:
+            raise failure(f"looking for topic {topic!r}", told, settings)
+        if tries_left:
+            # One that was made a moment ago is not known to every broker yet.
+            admin.poll(_LOOK_AGAIN_S)
+    raise UserError(
+        f"topic {topic!r} is not there at {settings.bootstrap}, and Penstock makes no topics by itself: create it with "
+        "as many partitions as its readers need, or correct the name"
+    )
+
+
+def sending_failure(topic: str, error: KafkaError, settings: KafkaSettings) -> PenstockError:
+    """Return the exception for a message that could not be sent or delivered."""
+    code, said = error.code(), settings.redacted(error.str())
+    where = f"topic {topic!r} at {settings.bootstrap}"
+    if code in _TOO_LARGE:
+        return FatalError(
+            f"{where} refuses a message as too large ({said}): raise max.message.bytes of the topic, then start the "
+            "job again; nothing is lost"
+        )
+    if code == KafkaError.INVALID_TIMESTAMP:
+        return FatalError(
+            f"{where} refuses the event time of a message as its timestamp ({said}): raise message.timestamp.after."
+            "max.ms or message.timestamp.before.max.ms of the topic, or write with timestamp=False"
+        )
+    if code == KafkaError.INVALID_RECORD:
+        return FatalError(
+            f"{where} refuses a message ({said}): a compacted topic takes only messages with a key, so write with key="
+        )
+    return failure(f"writing to topic {topic!r}", error, settings)

@@ -1,0 +1,148 @@
+"""Reads one partition from its queue: takes messages, makes rows, knows where it is. Made by `Cluster`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.engine.connectors.kafka.ends import before, is_over
+from penstock.engine.connectors.kafka.messages import Messages
+from penstock.engine.connectors.kafka.queues import Taken
+from penstock.engine.connectors.kafka.rows import Made, RowMaker
+from penstock.model.connectors import ENDED, NOTHING, Read, Reader
+
+MOST_MESSAGES = 32_768
+MOST_BYTES = 12 << 20
+"""How much is decoded at once, so that it stays small beside what is fetched meanwhile."""
+
+
+class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The next message's offset, of which ``rows`` rows were read.
+
+    ``topic_id`` tells the topic from a later one of the same name, ``end`` is where a bounded read is over.
+    """
+
+    offset: int
+    rows: int = 0
+    topic_id: str | None = None
+    end: int | None = None
+
+
+Take = Callable[[int, int], Taken]
+"""Takes up to so many messages, of about so many bytes, without waiting."""
+
+
+@dataclass(slots=True)
+class _Left:
+    """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with."""
+
+    messages: Messages
+    made: Made
+    row: int = 0
+    message: int = 0
+
+
+class KafkaReader(Reader):
+    """Position: `KafkaPosition`. What a message costs, a row, a dead letter or a tombstone, is read with its rows."""
+
+    def __init__(
+        self,
+        maker: RowMaker,
+        position: KafkaPosition,
+        take: Take,
+        *,
+        reachable: Callable[[], bool],
+        close: Callable[[], None],
+    ) -> None:
+        """Read from a position on what ``take`` gives; ``close`` is called once."""
+        self._maker = maker
+        self._position = position
+        self._take = take
+        self._reachable = reachable
+        self._close = close
+        self._messages: Messages | None = None
+        self._reached: int | None = None
+        self._left: _Left | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the partition is read to its end."""
+        return is_over(self._position.offset, self._position.end)
+
+    def read(self, max_rows: int) -> Read:
+        """Return rows of the messages that are there."""
+        if self._left is None and not self._make(max_rows):
+            if self.over:
+                return ENDED
+            return NOTHING if self._reachable() else Read(out_of_reach=True)
+        assert self._left is not None
+        return self._read(self._left, max_rows)
+
+    def position(self) -> dict[str, Any]:
+        """Return where the next row is."""
+        position: dict[str, Any] = msgspec.to_builtins(self._position)
+        return position
+
+    def close(self) -> None:
+        """Fetch no more."""
+        self._messages, self._left = None, None
+        self._close()
+
+    def _make(self, max_rows: int) -> bool:
+        """Make rows of the next messages; return whether there were any."""
+        if self._messages is None:
+            if self.over:
+                return False
+            taken = self._take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
+            self._reached = taken.reached
+            if taken.messages is not None:
+                messages = before(taken.messages, self._position.end)
+                if len(messages) < len(taken.messages):
+                    self._reached = self._position.end
+                self._messages = messages if len(messages) else None
+            if self._messages is None:
+                if self._reached is not None:
+                    self._move(max(self._reached, self._position.offset))
+                return False
+        # What cannot be decoded now is kept for the next time.
+        made = self._maker.make(self._messages)
+        self._left = _Left(self._messages, made, row=self._rows_read(made))
+        self._messages = None
+        return True
+
+    def _rows_read(self, made: Made) -> int:
+        """Return how many rows of the first message were read before a restart."""
+        if not self._position.rows:
+            return 0
+        return min(self._position.rows, int(np.searchsorted(made.row_of, 0, side="right")))
+
+    def _read(self, left: _Left, max_rows: int) -> Read:
+        made, end = left.made, left.row + max_rows
+        rows = made.rows.slice(left.row, max_rows)
+        if end < made.rows.num_rows:
+            message = int(made.row_of[end])
+            rows_read = end - int(np.searchsorted(made.row_of, message))
+            self._move(int(left.messages.offsets[message]), rows_read)
+        else:
+            message = len(left.messages)
+            self._move(max(int(left.messages.offsets[-1]) + 1, self._reached or 0))
+        rejected = [
+            left.messages.raw_record(index, reason) for index, reason in made.errors if left.message <= index < message
+        ]
+        skipped = int(((made.skipped >= left.message) & (made.skipped < message)).sum())
+        done = message == len(left.messages)
+        left.row, left.message = end, message
+        self._left = None if done else left
+        return Read(
+            rows if rows.num_rows else None,
+            ended=done and self.over,
+            rejected=rejected,
+            skipped=skipped,
+            skipped_time_us=made.skipped_time_us if done else None,
+        )
+
+    def _move(self, offset: int, rows: int = 0) -> None:
+        known = self._position
+        self._position = KafkaPosition(offset, rows, known.topic_id, known.end)

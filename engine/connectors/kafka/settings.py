@@ -1,0 +1,230 @@
+"""What a user says about a Kafka cluster: librdkafka's own settings, passed on as they are, secrets by reference.
+
+Made by the front door (ecosystem.md 4.3, reliability.md 6.3); `clients` turns it into the settings of each client.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.model.errors import OptionError, UserError
+
+REDACTED = "[redacted]"
+
+_BOOTSTRAP = "bootstrap.servers"
+_SECRETS = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.pem"})
+_SECRET_WORDS = ("pass", "pwd", "secret", "token", "credential", "jaas", "user.info")
+_NO_SECRETS = (".location", ".file", ".url", ".id")
+_REFERENCES = ("env:", "file:")
+
+_CONSUMER: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+}
+_CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    "isolation.level": "read_committed",
+    # A full local queue sleeps this long before it fetches again: a second by default, a sixth of the rate.
+    "fetch.queue.backoff.ms": 5,
+    "queued.max.messages.kbytes": 32_768,
+}
+_PRODUCER: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
+_PRODUCER_DEFAULTS: Mapping[str, Any] = {"retry.backoff.ms": 50, "partitioner": "murmur2_random"}
+_OURS = {
+    "group.instance.id": "Penstock assigns partitions itself and is no member of a group",
+    "group.protocol": "Penstock assigns partitions itself and is no member of a group",
+    "transactional.id": "it is made from the names of the job and of the sink",
+    "client.id": "it is made from the names of the job and of the operator",
+    "error_cb": "Penstock needs it to notice that brokers are gone",
+    "logger": "clients log to the logger 'penstock.kafka'",
+    "on_commit": "offsets are committed for monitoring only",
+}
+_SAME = {"all": "-1", "true": "true", "false": "false"}
+_CONSUMER_ONLY = frozenset(
+    {
+        *_CONSUMER,
+        *_CONSUMER_DEFAULTS,
+        "group.id",
+        "auto.commit.interval.ms",
+        "check.crcs",
+        "heartbeat.interval.ms",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
+_PRODUCER_ONLY = frozenset(
+    {
+        *_PRODUCER,
+        "partitioner",
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.timeout.ms",
+        "linger.ms",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "request.required.acks",
+        "request.timeout.ms",
+        "retries",
+        "sticky.partitioning.linger.ms",
+        "transaction.timeout.ms",
+    }
+)
+
+
+class KafkaSettings:
+    """Settings for the clients of one cluster. Immutable; holds references to secrets, never their values.
+
+    Keys are librdkafka's; a prefix ``kafka.``, as Spark has it, is left out. A value ``env:NAME`` or ``file:PATH`` is
+    read from there when a client is made. Passwords and keys must be given so.
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | str) -> None:
+        """Take a mapping, or only the bootstrap address.
+
+        Raises:
+            OptionError: there is no address, a secret stands in the open, or a key contradicts what Penstock needs.
+        """
+        given = {_BOOTSTRAP: settings} if isinstance(settings, str) else dict(settings)
+        self._given = {_plain_key(key): value for key, value in given.items()}
+        if "metadata.broker.list" in self._given:
+            self._given.setdefault(_BOOTSTRAP, self._given.pop("metadata.broker.list"))
+        if not self._given.get(_BOOTSTRAP):
+            raise OptionError("kafka= names no broker: give 'HOST:PORT' or {'bootstrap.servers': 'HOST:PORT', ...}")
+        for key, value in self._given.items():
+            _check(key, value)
+
+    @property
+    def bootstrap(self) -> str:
+        """The address to begin with, for messages."""
+        return str(self._given[_BOOTSTRAP])
+
+    @property
+    def group(self) -> str | None:
+        """The consumer group that was asked for."""
+        group = self._given.get("group.id")
+        return None if group is None else str(group)
+
+    @property
+    def committed_only(self) -> bool:
+        """Whether consumers see only what transactions have committed."""
+        return self._given.get("isolation.level", "read_committed") == "read_committed"
+
+    def consumer(self, client_id: str, group: str) -> dict[str, Any]:
+        """Return the settings of a consumer, secrets resolved; ``group`` unless the user named one.
+
+        Raises:
+            UserError: a secret is not where it should be.
+        """
+        chosen = {**_CONSUMER_DEFAULTS, "group.id": group, **self._resolved(_PRODUCER_ONLY), **_CONSUMER}
+        return {**chosen, "client.id": client_id}
+
+    def producer(self, client_id: str, transactional_id: str | None = None) -> dict[str, Any]:
+        """Return the settings of a producer, secrets resolved.
+
+        Raises:
+            UserError: a secret is not where it should be.
+        """
+        chosen = {**_PRODUCER_DEFAULTS, **self._resolved(_CONSUMER_ONLY), **_PRODUCER, "client.id": client_id}
+        return chosen if transactional_id is None else {**chosen, "transactional.id": transactional_id}
+
+    def admin(self, client_id: str) -> dict[str, Any]:
+        """Return the settings of an admin client, secrets resolved.
+
+        Raises:
+            UserError: a secret is not where it should be.
+        """
+        return {**self._resolved(_CONSUMER_ONLY | _PRODUCER_ONLY), "client.id": client_id}
+
+    def with_defaults(self, settings: Mapping[str, Any]) -> "KafkaSettings":
+        """Return settings with these too where the user said nothing."""
+        return KafkaSettings({**settings, **self._given})
+
+    def with_group(self, group: str) -> "KafkaSettings":
+        """Return settings of this consumer group, whatever the user named."""
+        return KafkaSettings({**self._given, "group.id": group})
+
+    def redacted(self, text: str) -> str:
+        """Return a text of somebody else's without the values of secrets, and of whatever else is a reference."""
+        for key, value in self._given.items():
+            try:
+                known = _value(key, value) if is_secret(key) or _is_reference(value) else None
+            except UserError:
+                continue
+            if isinstance(known, str) and known and known != value:
+                text = text.replace(known, REDACTED)
+        return text
+
+    def __repr__(self) -> str:
+        shown = {key: REDACTED if is_secret(key) else value for key, value in self._given.items()}
+        return f"KafkaSettings({shown!r})"
+
+    def _resolved(self, left_out: frozenset[str]) -> dict[str, Any]:
+        return {key: _value(key, value) for key, value in self._given.items() if key not in left_out}
+
+
+def is_secret(key: str) -> bool:
+    """Return whether a setting's value must not be seen: also of one that is misspelt, or that only Java knows."""
+    if key.endswith(_NO_SECRETS):
+        return False
+    return key in _SECRETS or any(word in key.lower() for word in _SECRET_WORDS)
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(_REFERENCES)
+
+
+def _plain_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise OptionError(f"the keys of kafka= are names of librdkafka settings, not {key!r}")
+    return key.removeprefix("kafka.")
+
+
+def _check(key: str, value: Any) -> None:
+    if key in _OURS:
+        raise OptionError(f"kafka= sets {key!r}, which is Penstock's to set: {_OURS[key]}; leave it out")
+    forced = {**_CONSUMER, **_PRODUCER}.get(key)
+    if forced is not None and _normal(value) != _normal(forced):
+        raise OptionError(
+            f"kafka= sets {key!r} to {value!r}, but Penstock needs {_shown(forced)} to lose and repeat nothing; "
+            "leave it out"
+        )
+    if is_secret(key) and not _is_reference(value):
+        raise OptionError(f"kafka= holds the secret {key!r} itself; say where it is instead: 'env:NAME' or 'file:PATH'")
+
+
+def _normal(value: Any) -> str:
+    text = _shown(value)
+    return _SAME.get(text, text)
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(key: str, value: Any) -> Any:
+    """Follow a reference."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith("env:"):
+        name = value.removeprefix("env:")
+        if name not in os.environ:
+            raise UserError(f"the Kafka setting {key!r} is to come from the environment variable {name}: set it")
+        return os.environ[name]
+    if value.startswith("file:"):
+        path = Path(value.removeprefix("file:"))
+        try:
+            return path.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"the Kafka setting {key!r} is to come from {str(path)!r}, which cannot be read: {error}"
+            ) from None
+    return value

@@ -1,0 +1,139 @@
+"""Writes rows to one topic of Kafka. Built by `Stream.write_kafka`.
+
+At least once by default; exactly once in jobs with checkpoints, for those who read committed messages only
+(engine.md 7). Loads confluent_kafka when it is opened.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine.connectors.kafka.commits import Commits, Transport
+from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
+from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
+from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
+from penstock.model.connectors import Sink, SinkContext, Writer
+from penstock.model.errors import BugError, UserError
+
+PREFIX = "penstock"
+"""Client ids and transactional ids begin with it, so that ACLs can name them."""
+
+_DEFAULT_MESSAGE_BYTES = 1_000_000
+
+
+class KafkaSink(Sink):
+    """One topic.
+
+    Exactly once: an epoch's messages are kept beside its checkpoint, and published in one transaction for each
+    instance when that is complete; a marker in the transaction tells after a crash whether it was.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        settings: KafkaSettings,
+        layout: MessageLayout,
+        format: SinkFormat,
+        *,
+        exactly_once: bool = False,
+    ) -> None:
+        """Nothing is opened yet."""
+        self.topic = topic
+        self.transactional = exactly_once
+        self._settings = settings
+        self._layout = layout
+        self._format = format
+        self._context: SinkContext | None = None
+        self._commits: Commits | None = None
+        self._kept: KeptEpochs | None = None
+        self._working = threading.Lock()
+        self._open_writers = 0
+
+    def with_checkpoints(self, context: SinkContext) -> "KafkaSink":
+        """Return a sink that publishes by `commit` only."""
+        copy = KafkaSink(self.topic, self._settings, self._layout, self._format, exactly_once=True)
+        kept = KeptEpochs(context.kept)
+        names = [_name(context.job, context.operator, instance) for instance in range(context.parallelism)]
+        copy._context, copy._kept = context, kept
+        copy._commits = Commits(names, copy._publisher, kept, accept_duplicates=context.accept_duplicates)
+        return copy
+
+    def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
+        """Open the writer of one instance.
+
+        Raises:
+            UserError: the columns do not fit, the topic is not there, or a guarantee cannot be given.
+            RetryableError: the broker cannot be reached.
+        """
+        encoder = MessageEncoder(
+            schema,
+            self._layout,
+            self._format.make,
+            alone=self._format.alone,
+            limit_bytes=int(self._settings.producer(PREFIX).get("message.max.bytes", _DEFAULT_MESSAGE_BYTES)),
+            where=f"topic {self.topic!r}",
+        )
+        if not self.transactional:
+            return SendingWriter(encoder, self._settings, self.topic, f"{PREFIX}-{self.topic}-{instance}")
+        if self._context is None or self._commits is None or self._kept is None:
+            raise UserError(
+                f"topic {self.topic!r} is to be written exactly once, which needs checkpoints: run the job with "
+                "checkpoint_dir=... (--checkpoint-dir), or write with guarantee='at_least_once'"
+            )
+        name = _name(self._context.job, self._context.operator, instance)
+        self._open_writers += 1
+        return KeepingWriter(encoder, self._kept, self._commits.claim, name, self._writer_closed)
+
+    def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
+        """Publish what the receipts stand for, unless it is published; at least once, it was."""
+        if not self.transactional:
+            return
+        with self._working:
+            self._prepared().commit(epoch, receipts)
+
+    def recover(self, epoch: int | None, receipts: Sequence[Any]) -> None:
+        """Fence whoever has the transactional ids, and publish what the checkpoint promises and was not published.
+
+        What an earlier job wrote stays in the topic, also when this one begins anew.
+        """
+        from penstock.engine.connectors.kafka.producing import check_topic
+
+        if not self.transactional:
+            return
+        with self._working:
+            commits = self._prepared()
+            check_topic(self._settings, PREFIX, self.topic)
+            commits.recover(epoch, receipts)
+
+    def describe(self) -> str:
+        """Name the topic."""
+        return f"kafka {self.topic}"
+
+    def _prepared(self) -> Commits:
+        if self._commits is None:
+            raise BugError(f"{self.describe()!r} was opened without checkpoints and cannot commit one")
+        return self._commits
+
+    def _publisher(self, transactional_id: str) -> Transport:
+        from penstock.engine.connectors.kafka.publisher import KafkaPublisher
+
+        assert self._kept is not None
+        return KafkaPublisher(self._settings, self.topic, transactional_id, transactional_id, self._kept)
+
+    def _writer_closed(self) -> None:
+        """Close the producers with the last writer, unless they are at work for a commit: `recover` closes those."""
+        self._open_writers -= 1
+        if self._open_writers == 0 and self._commits is not None and self._working.acquire(blocking=False):
+            try:
+                self._commits.close()
+            finally:
+                self._working.release()
+
+
+def _name(job: str, operator: str, instance: int) -> str:
+    """Return the client id and transactional id of an instance."""
+    return f"{PREFIX}-{job}-{operator}-{instance}"

@@ -1,0 +1,138 @@
+"""Topics of Apache Kafka as a source: one partition of the job for each of theirs. Built by `penstock.kafka`."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.engine.connectors.kafka.cluster import Cluster
+from penstock.engine.connectors.kafka.ends import parse_end
+from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
+from penstock.engine.connectors.kafka.messages import METADATA
+from penstock.engine.connectors.kafka.reader import KafkaPosition
+from penstock.engine.connectors.kafka.rows import RowMaker
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Where, parse_place
+from penstock.engine.connectors.kafka.topics import WATCH_S, parse_topics
+from penstock.engine.connectors.positions import read_position
+from penstock.model.connectors import Reader, Source
+from penstock.model.errors import OptionError, SchemaError
+
+if TYPE_CHECKING:
+    from penstock.model.expressions import Expr
+
+TOMBSTONES = ("skip", "keep")
+
+
+class KafkaSource(Source):
+    """Messages of topics as rows: the columns of the value, then of the key, then of ``metadata``.
+
+    Partitions are ``topic/0`` and so on; each is read in order, with a watermark of its own. What cannot be decoded
+    becomes a raw record with all that Kafka told of it. Nothing is read by a consumer group.
+    """
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        settings: KafkaSettings,
+        value: ValueDecoder,
+        *,
+        key: ValueDecoder | None = None,
+        metadata: Mapping[str, str] | None = None,
+        tombstones: str = "skip",
+        start: Where = EARLIEST,
+        until: Where | None = None,
+        discovery_us: int | None = 30_000_000,
+    ) -> None:
+        """Describe what is read; connects to nothing yet.
+
+        ``metadata`` gives columns by what of `METADATA` they tell. ``tombstones``: messages without a value are
+        counted and skipped, or kept as rows whose value is null. With ``until`` the source is bounded.
+
+        Raises:
+            OptionError: an option has an impossible value.
+            SchemaError: two columns have the same name.
+        """
+        wanted = parse_topics(topics)
+        told = dict(metadata or {})
+        unknown = [what for what in told if what not in METADATA]
+        if unknown:
+            raise OptionError(f"metadata= knows {', '.join(METADATA)}, but not {unknown[0]!r}")
+        if tombstones not in TOMBSTONES:
+            raise OptionError(f"tombstones must be one of {', '.join(TOMBSTONES)}, not {tombstones!r}")
+        columns = [*value.schema.names, *(key.schema.names if key is not None else ()), *told.values()]
+        repeated = sorted({name for name in columns if columns.count(name) > 1})
+        if repeated:
+            raise SchemaError(f"column {repeated[0]!r} comes twice, from value, key= or metadata=; rename one")
+        self._topics, self._settings = wanted, settings
+        self._maker = RowMaker(
+            value,
+            key,
+            {name: what for what, name in told.items()},
+            tuple(columns),
+            keep_tombstones=tombstones == "keep" or "tombstone" in told,
+        )
+        place = parse_place("start", start, wanted, (EARLIEST, LATEST))
+        end = parse_end(until, wanted)
+        self.bounded = end is not None
+        self.discovery_us = None if self.bounded else discovery_us
+        watch_s = WATCH_S if self.discovery_us is None else min(WATCH_S, self.discovery_us / 1e6)
+        # Restricted copies read through the same clients.
+        self._cluster = Cluster(settings, wanted, place, end, watch_s)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The fields of the rows, or those left after `restrict`."""
+        return self._maker.schema
+
+    def partitions(self, parallelism: int) -> Sequence[str]:
+        """Name the topics' partitions.
+
+        Raises:
+            UserError: a topic is not there.
+            RetryableError: the cluster does not answer.
+        """
+        return self._cluster.partitions()
+
+    def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
+        """Name partitions that topics got since, and those of topics that a pattern matches now."""
+        return [] if self.bounded else self._cluster.partitions_since(known)
+
+    def open(self, partition: str, position: Any | None) -> Reader:
+        """Start to fetch a partition, from its start or from where it was.
+
+        Raises:
+            UserError: the topic is gone or was created again, or a setting is wrong.
+            RetryableError: the cluster does not answer.
+        """
+        known = None if position is None else read_position(self, position, KafkaPosition)
+        return self._cluster.open(partition, known, self._maker)
+
+    def committed(self, job: str, positions: Mapping[str, Any]) -> None:
+        """Commit the offsets to the consumer group, which is named like the job unless the user named one."""
+        known = {name: read_position(self, at, KafkaPosition).offset for name, at in positions.items()}
+        self._cluster.commit(job, known)
+
+    def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "KafkaSource":
+        """Decode only these columns; predicates are of no help here."""
+        return self._changed(self._maker.restrict(columns))
+
+    def with_time(self, column: str) -> "KafkaSource":
+        """Make messages without a usable event time dead letters."""
+        from dataclasses import replace
+
+        return self._changed(replace(self._maker, time=column if column in self._maker.columns else None))
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a topic is among those that are read."""
+        return self._topics.has(topic)
+
+    def describe(self) -> str:
+        """Name topics and cluster."""
+        return f"Kafka {self._topics.describe()} at {self._settings.bootstrap}"
+
+    def _changed(self, maker: RowMaker) -> "KafkaSource":
+        copy = object.__new__(KafkaSource)
+        copy.__dict__.update(self.__dict__)
+        copy._maker = maker
+        return copy

@@ -1,0 +1,129 @@
+"""Places in a topic as users say them, for where reading starts and (`ends`) where it is over, and as offsets.
+
+Called by the source, once for all partitions.
+"""
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.topics import Topics, partition_name, split_name
+from penstock.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+EARLIEST, LATEST = "earliest", "latest"
+
+Where: TypeAlias = str | datetime.datetime | Mapping[Any, int]
+"""``earliest``, ``latest``, a time (also as ISO 8601 text), or offsets by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of: a ``name`` (`EARLIEST`, `LATEST`), a time, or ``offsets`` by name of partition."""
+
+    name: str | None = None
+    time_ms: int | None = None
+    offsets: Mapping[str, int] | None = None
+
+
+LookUp: TypeAlias = Callable[[Mapping[str, Place]], Mapping[str, int]]
+"""Returns the offsets of names and times, by partition."""
+
+
+def parse_place(option: str, where: Where, topics: Topics, names: Sequence[str]) -> Place:
+    """Read what a user gave as ``option``; ``names`` are allowed there.
+
+    Offsets are by ``"topic/3"``, or by number of the partition if one topic is read.
+
+    Raises:
+        OptionError: it is nothing of the kind.
+    """
+    if isinstance(where, Mapping):
+        return Place(offsets=_offsets(option, where, topics))
+    if isinstance(where, str) and where in names:
+        return Place(name=where)
+    time = where
+    if isinstance(where, str):
+        try:
+            time = datetime.datetime.fromisoformat(where)
+        except ValueError:
+            raise OptionError(
+                f"{option}={where!r} must be {', '.join(map(repr, names))}, a time such as '2026-01-31T12:00:00Z', "
+                "or offsets such as {'topic/0': 17}"
+            ) from None
+    if not isinstance(time, datetime.datetime):
+        raise OptionError(f"{option} must be a name, a time or offsets by partition, not {where!r}")
+    zoned = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+    return Place(time_ms=int(zoned.timestamp() * 1_000))
+
+
+def resolve(place: Place, partitions: Sequence[str], look_up: LookUp, otherwise: str) -> dict[str, int]:
+    """Return the offset of a place in every partition; in those that its offsets do not name, that of ``otherwise``."""
+    known = place.offsets or {}
+    fallback = place if place.offsets is None else Place(name=otherwise)
+    found = look_up({name: fallback for name in partitions if name not in known})
+    return {name: known[name] if name in known else found[name] for name in partitions}
+
+
+def look_up(admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place]) -> dict[str, int]:
+    """Ask the cluster for the offsets of names and times; a time that nothing was written after is the end.
+
+    The end is that of what transactions have committed, if only that is read.
+
+    Raises:
+        UserError: the cluster refuses, or a partition is not there.
+        RetryableError: it does not answer.
+    """
+    found = _listed(admin, settings, places)
+    beyond = {name: Place(name=LATEST) for name, offset in found.items() if offset < 0}
+    return {**found, **_listed(admin, settings, beyond)}
+
+
+def _offsets(option: str, given: Mapping[Any, int], topics: Topics) -> dict[str, int]:
+    offsets: dict[str, int] = {}
+    for key, offset in given.items():
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            raise OptionError(f"{option}: the offset of {key!r} must be a whole number from 0 on, not {offset!r}")
+        if isinstance(key, int) and len(topics.names) == 1 and not topics.patterns:
+            offsets[partition_name(topics.names[0], key)] = offset
+            continue
+        if not isinstance(key, str) or "/" not in key:
+            raise OptionError(f"{option}: partitions are named such as 'topic/0', not {key!r}")
+        split_name(key)
+        offsets[key] = offset
+    return offsets
+
+
+def _spec(place: Place) -> Any:
+    from confluent_kafka import admin
+
+    # Not among the names that the module says it exports.
+    specs: Any = admin.__dict__["OffsetSpec"]
+    if place.time_ms is not None:
+        return specs.for_timestamp(place.time_ms)
+    return specs.latest() if place.name == LATEST else specs.earliest()
+
+
+def _listed(admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place]) -> dict[str, int]:
+    if not places:
+        return {}
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+
+    from penstock.engine.connectors.kafka.clients import ANSWER_S, answer_of, error_of, failure
+
+    level = IsolationLevel.READ_COMMITTED if settings.committed_only else IsolationLevel.READ_UNCOMMITTED
+    asked = {TopicPartition(*split_name(name)): _spec(place) for name, place in places.items()}
+    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_S)
+    found: dict[str, int] = {}
+    for partition, answer in answers.items():
+        name = partition_name(partition.topic, partition.partition)
+        try:
+            found[name] = answer_of(admin, answer).offset
+        except KafkaException as raised:
+            error = error_of(raised)
+            raise (failure(f"asking for offsets of {name!r}", error, settings) if error else raised) from None
+    return found

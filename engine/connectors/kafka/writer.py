@@ -1,0 +1,111 @@
+"""The writers of the Kafka sink: one keeps an epoch until its checkpoint is complete, one sends at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine.connectors.kafka.encoded import MessageEncoder
+from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs
+from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.model.connectors import Writer
+from penstock.model.errors import BugError
+
+
+class KeepingWriter(Writer):
+    """Exactly once: messages of an epoch go into a kept file at its barrier, and to the broker by `Sink.commit`."""
+
+    def __init__(
+        self,
+        encoder: MessageEncoder,
+        kept: KeptEpochs,
+        claim: Marker,
+        transactional_id: str,
+        closed: Callable[[], None],
+    ) -> None:
+        """``claim`` is what the sink left under its ids when it began; ``closed`` is called when this one has ended."""
+        self._encoder = encoder
+        self._kept = kept
+        self._claim = claim
+        self._id = transactional_id
+        self._closed = closed
+        self._messages = EpochFile()
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Encode rows and put them aside."""
+        self._messages.add(self._encoder.encode(rows))
+
+    def prepare(self, epoch: int) -> Any:
+        """Keep what came since the last barrier; there is a receipt also if nothing did."""
+        return to_receipt(self._kept.keep(self._claim, self._id, epoch, self._messages))
+
+    def close(self) -> None:
+        """End behind the last checkpoint.
+
+        Raises:
+            BugError: rows came after it, which nobody would see.
+        """
+        rows = self._messages.rows
+        self.abort()
+        if rows:
+            raise BugError(f"{rows} rows were written after the last checkpoint, and the Kafka sink was closed")
+
+    def abort(self) -> None:
+        """Forget what no checkpoint holds."""
+        self._messages.discard()
+        self._closed()
+
+
+class SendingWriter(Writer):
+    """At least once: messages leave at once, and barriers wait until the broker has all of them."""
+
+    def __init__(self, encoder: MessageEncoder, settings: KafkaSettings, topic: str, client_id: str) -> None:
+        """Make the producer.
+
+        Raises:
+            UserError: a setting is wrong, or the topic is not there.
+            RetryableError: the broker cannot be reached.
+        """
+        from penstock.engine.connectors.kafka.producing import Messenger, check_topic
+
+        check_topic(settings, client_id, topic)
+        self._encoder = encoder
+        self._settings = settings
+        self._topic = topic
+        self._messenger = Messenger(settings, topic, client_id)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Encode rows and hand them to the producer."""
+        messages = self._encoder.encode(rows)
+        self._try(lambda: self._messenger.put(messages))
+
+    def flush(self) -> None:
+        """Wait until everything is delivered.
+
+        Raises:
+            RetryableError: something was not, in message.timeout.ms.
+        """
+        self._try(self._messenger.flush)
+
+    def close(self) -> None:
+        """Deliver everything and end."""
+        self.flush()
+        self._messenger.close()
+
+    def abort(self) -> None:
+        """Let go of what is not delivered: it comes again."""
+        self._messenger.abandon()
+
+    def _try(self, step: Callable[[], None]) -> None:
+        from confluent_kafka import KafkaException
+
+        from penstock.engine.connectors.kafka.clients import error_of
+        from penstock.engine.connectors.kafka.producing import sending_failure
+
+        try:
+            step()
+        except KafkaException as error:
+            told = error_of(error)
+            assert told is not None, error
+            raise sending_failure(self._topic, told, self._settings) from None

@@ -1,0 +1,222 @@
+"""The reader of a partition, its queue and its rows, without a broker: every message costs what it should, once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf, ValueDecoder, no_headers
+from penstock.engine.connectors.kafka.formats.json import JsonValues
+from penstock.engine.connectors.kafka.formats.raw import RawEncoder, RawValues
+from penstock.engine.connectors.kafka.messages import METADATA, NO_VALUE, OVERHEAD_BYTES, Messages, joined
+from penstock.engine.connectors.kafka.queues import Queues, Taken
+from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
+from penstock.engine.connectors.kafka.rows import RowMaker
+from penstock.model.errors import RetryableError, SchemaError, UserError
+
+ID = pa.schema([pa.field("id", pa.int64())])
+
+
+def messages(values: Sequence[bytes | None], first: int = 0, keys: Sequence[bytes | None] | None = None) -> Messages:
+    """Make messages whose offsets leave gaps and whose time in milliseconds is their offset."""
+    offsets = np.arange(first, first + 2 * len(values), 2, dtype=np.int64)
+    stamps = np.array([(1, offset) for offset in offsets], dtype=[("kind", np.int64), ("ms", np.int64)])
+    sizes = np.array([NO_VALUE if value is None else len(value) for value in values], np.int64)
+    return Messages("t", 3, values, sizes, offsets, stamps, keys, None)
+
+
+class Lines(ValueDecoder):
+    """A row for each line of a message, none for an empty one; a line that is no number spoils the message."""
+
+    def __init__(self) -> None:
+        self.down = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return ID
+
+    def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
+        if self.down:
+            self.down = False
+            raise RetryableError("the registry is down")
+        rows: list[int] = []
+        row_of: list[int] = []
+        errors: list[tuple[int, str]] = []
+        for index, value in enumerate(values):
+            try:
+                numbers = [int(line) for line in value.split()]
+            except ValueError as error:
+                errors.append((index, str(error)))
+                continue
+            rows += numbers
+            row_of += [index] * len(numbers)
+        batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.int64())], schema=ID)
+        return Decoded(batch, np.array(row_of, np.int64), errors)
+
+    def restrict(self, columns: Sequence[str]) -> "Lines":
+        return self
+
+
+def reader_of(maker: RowMaker, parts: list[Messages], position: KafkaPosition, reachable: bool = True) -> KafkaReader:
+    """Read parts one after another; at the end of the last one the partition is at its end."""
+
+    def take(count: int, size: int) -> Taken:
+        if not parts:
+            return Taken()
+        if len(parts[0]) <= count:
+            part = parts.pop(0)
+            return Taken(part, None if parts else int(part.offsets[-1]) + 1)
+        part, parts[0] = parts[0].slice(0, count), parts[0].slice(count, len(parts[0]))
+        return Taken(part)
+
+    return KafkaReader(maker, position, take, reachable=lambda: reachable, close=lambda: None)
+
+
+VALUES = st.sampled_from([None, b"", b"1", b"2 3", b"4 5 6 7", b"x", b"8 x"])
+
+
+@given(st.lists(VALUES, min_size=1, max_size=20), st.integers(1, 5), st.integers(1, 30))
+def test_every_message_is_read_once_over_a_restart_anywhere(values: list[bytes | None], rows: int, stop: int) -> None:
+    maker = RowMaker(Lines(), None, {"at": "offset"}, ("id", "at"))
+    everything = messages(values)
+    position = KafkaPosition(0, end=2 * len(values) - 1)
+    seen: list[tuple[int, int]] = []
+    dead: list[int | None] = []
+    skipped = reads = 0
+    ended = False
+    while not ended:
+        start = int(np.searchsorted(everything.offsets, position.offset))
+        left = everything.slice(start, len(everything))
+        reader = reader_of(maker, [left] if len(left) else [], position)
+        while not ended and reads != stop:
+            read = reader.read(rows)
+            assert read.rows is None or read.rows.num_rows <= rows
+            seen += [(row["id"], row["at"]) for row in (read.rows.to_pylist() if read.rows else [])]
+            dead += [record.offset for record in read.rejected]
+            skipped += read.skipped
+            ended = read.ended
+            reads += 1
+        reads = 0 if reads != stop else reads + 1
+        position = KafkaPosition(**reader.position())
+    good = [(index, value) for index, value in enumerate(values) if value is not None and b"x" not in value]
+    assert seen == [(int(number), 2 * index) for index, value in good for number in value.split()]
+    assert dead == [2 * index for index, value in enumerate(values) if value is not None and b"x" in value]
+    assert skipped == values.count(None)
+
+
+def test_what_cannot_be_decoded_now_comes_again() -> None:
+    decoder = Lines()
+    decoder.down = True
+    reader = reader_of(RowMaker(decoder, None, {}, ("id",)), [messages([b"1", b"2"])], KafkaPosition(0))
+    with pytest.raises(RetryableError):
+        reader.read(10)
+    assert reader.position() == {"offset": 0}
+    read = reader.read(10)
+    assert read.rows is not None
+    assert read.rows.num_rows == 2
+    assert reader.position() == {"offset": 3}
+
+
+def test_a_reader_without_news_says_whether_a_broker_answers() -> None:
+    maker = RowMaker(JsonValues(ID), None, {}, ("id",))
+    assert reader_of(maker, [], KafkaPosition(0), reachable=False).read(1).out_of_reach
+    assert not reader_of(maker, [], KafkaPosition(0)).read(1).out_of_reach
+    assert reader_of(maker, [], KafkaPosition(5, end=5)).read(1).ended
+
+
+def test_messages_at_the_end_are_left_out() -> None:
+    maker = RowMaker(Lines(), None, {}, ("id",))
+    reader = reader_of(maker, [messages([b"1", b"2", b"3"])], KafkaPosition(0, end=3))
+    read = reader.read(10)
+    assert read.rows is not None
+    assert read.rows.column("id").to_pylist() == [1, 2]
+    assert read.ended
+    assert reader.position() == {"offset": 3, "end": 3}
+
+
+def test_keys_metadata_and_tombstones_stay_together() -> None:
+    keys = [b"\x00\x00\x00\x01", None, b"bad", b"\x00\x00\x00\x04"]
+    given_messages = messages([b'{"id":1}', b'{"id":2}', b'{"id":3}', None], keys=keys)
+    key = RawValues(pa.field("k", pa.int32()))
+    metadata = {what: what for what in METADATA}
+    columns = ("id", "k", *metadata)
+    maker = RowMaker(JsonValues(ID), key, metadata, columns, keep_tombstones=True)
+    made = maker.make(given_messages)
+    got = [(row["id"], row["k"], row["offset"], row["tombstone"], row["key"]) for row in made.rows.to_pylist()]
+    assert got == [(1, 1, 0, False, keys[0]), (2, None, 2, False, None), (None, 4, 6, True, keys[3])]
+    assert [index for index, _ in made.errors] == [2]
+    record = given_messages.raw_record(2, made.errors[0][1])
+    assert (record.raw, record.position, record.key, record.timestamp_ms) == (b'{"id":3}', "t/3@4", b"bad", 4)
+    assert made.rows.schema == maker.schema
+    few = maker.restrict(["offset", "id"])
+    assert few.schema.names == ["offset", "id"]
+    assert few.key is None
+    assert few.make(given_messages).rows.to_pylist() == [
+        {"offset": offset, "id": number} for offset, number in ((0, 1), (2, 2), (4, 3), (6, None))
+    ]
+
+
+def test_unusable_event_times_are_dead_letters_with_their_bytes() -> None:
+    schema = pa.schema([pa.field("at", pa.timestamp("ms"))])
+    maker = RowMaker(JsonValues(schema), None, {}, ("at",), time="at")
+    made = maker.make(messages([b'{"at":1}', b"{}", b"[", b'{"at":null}', b'{"at":5}']))
+    assert made.row_of.tolist() == [0, 4]
+    assert [index for index, _ in made.errors] == [1, 2, 3]
+    skipping = RowMaker(JsonValues(ID), None, {"at": "timestamp"}, ("id", "at"), time="at")
+    assert skipping.make(messages([b"{}", None])).skipped_time_us == 2_000
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.float64(), pa.string(), pa.binary()])
+def test_raw_values_are_encoded_and_decoded(kind: pa.DataType) -> None:
+    field = pa.field("v", kind)
+    values: list[Any] = ["a", "", "é"] if kind == pa.string() else [b"a", b""] if kind == pa.binary() else [1, -2, 3]
+    rows = pa.RecordBatch.from_arrays([pa.array([*values, None], kind)], schema=pa.schema([field]))
+    encoded = RawEncoder(field).encode(rows).to_pylist()
+    assert encoded[-1] is None
+    decoded = RawValues(field).decode([*encoded[:-1], b"\xff\xff\xff"])
+    expected = [*values, b"\xff\xff\xff"] if kind == pa.binary() else values
+    assert decoded.rows.column("v").to_pylist() == expected
+    assert len(decoded.errors) == (kind != pa.binary())
+    with pytest.raises(SchemaError):
+        RawValues(pa.field("v", pa.date32()))
+
+
+def test_queues_are_bounded_together_and_hold_up_only_for_the_starving() -> None:
+    queues = Queues(10 * (OVERHEAD_BYTES + 1))
+    full, empty = queues.add("t", 3), queues.add("t", 4)
+    queues.put(messages([b"x"] * 10))
+    assert queues.room(0.0) == 0
+    assert queues.balance() == ([], [])
+    assert queues.take(empty, 1, 1_000) == Taken()
+    assert queues.room(0.0) > 0
+    assert queues.balance() == ([full], [])
+    assert queues.balance() == ([], [])
+    taken = queues.take(full, 8, 1 << 20).messages
+    assert taken is not None
+    assert len(taken) == 8
+    assert queues.balance() == ([], [full])
+    queues.meet_end(full, 40)
+    rest = queues.take(full, 8, 1 << 20)
+    assert rest.messages is not None
+    assert (len(rest.messages), rest.reached) == (2, 40)
+    assert queues.bytes == 0
+    queues.fail(UserError("gone"), lambda queue: queue is full)
+    with pytest.raises(UserError, match="gone"):
+        queues.take(full, 1, 1)
+    assert queues.remove(full)
+    assert not queues.remove(full)
+    queues.put(messages([b"late"]))
+    assert queues.bytes == 0
+
+
+def test_messages_are_joined_with_and_without_keys() -> None:
+    one, two = messages([b"a"]), messages([b"b", None], 10, [b"k", None])
+    both = joined([one, two])
+    assert both.values == [b"a", b"b", None]
+    assert both.offsets.tolist() == [0, 10, 12]
+    assert both.keys == [None, b"k", None]
+    assert both.headers is None

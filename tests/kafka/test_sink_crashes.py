@@ -1,0 +1,70 @@
+"""R3: a job that writes exactly once is killed at every point around a commit, and nothing is lost or there twice."""
+
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from penstock.chaos_child import Child, spawn
+from penstock.failpoint_settings import VARIABLE
+from tests.kafka.conftest import MakeTopic
+from tests.kafka.reading import ids_in
+
+JOB = Path(__file__).parent / "sink_job.py"
+POINTS = [
+    "checkpoint.before_commit",
+    "kafka.transaction.before",
+    "kafka.transaction.delivered",
+    "kafka.transaction.sent",
+    "kafka.transaction.committed",
+    "kafka.kept.before_delete",
+    "kafka.kept.deleted",
+    "checkpoint.between_commits",
+    "checkpoint.after_commit",
+    "kafka.kept.before_write",
+    "kafka.kept.written",
+    "checkpoint.manifest.published",
+    "kafka.id.opened",
+    "kafka.recover.taken",
+    "kafka.recover.settled",
+]
+ROWS = 20_000
+PATIENCE_S = 60.0
+
+
+def life(folder: Path, kafka: str, topic: str, parallelism: int, failpoints: str) -> Child:
+    arguments = ["run", str(JOB), f"--parallelism={parallelism}", f"--checkpoint-dir={folder / 'checkpoints'}"]
+    arguments += ["--checkpoint-interval=50ms", "--json", "--", kafka, topic, str(ROWS), "3"]
+    return spawn(arguments, {VARIABLE: failpoints, "PYTHONPATH": str(JOB.parents[2])}, folder / "out.json")
+
+
+def ended(child: Child) -> int:
+    while not child.ended:
+        assert child.next_point(PATIENCE_S) is not None or child.ended, "a life hangs"
+    return child.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 3])
+def test_every_point(kafka: str, topic: MakeTopic, tmp_path: Path, nth: int) -> None:
+    """One job, a life for each point, at changing parallelism."""
+    name = topic(3)
+    parallelism = cycle([1, 3, 2])
+    unreached = []
+    for point in POINTS:
+        code = ended(life(tmp_path, kafka, name, next(parallelism), f"{point}:{nth}"))
+        if code != -9:
+            unreached.append(point)
+    assert unreached == [] or nth > 1
+    last = life(tmp_path, kafka, name, 2, "")
+    assert ended(last) == 0, "\n".join(last.said)
+    assert ids_in(kafka, name) == list(range(2 * ROWS))
+    assert list((tmp_path / "checkpoints").rglob("kept/*/*.arrow")) == []
+
+
+def test_between_complete_and_commit(kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+    name = topic(2)
+    for point in ("checkpoint.before_commit:2", "kafka.transaction.sent:3", "kafka.transaction.committed:3"):
+        assert ended(life(tmp_path, kafka, name, 2, point)) == -9
+    assert ended(life(tmp_path, kafka, name, 1, "")) == 0
+    assert ids_in(kafka, name) == list(range(2 * ROWS))
