@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import SchemaResolutionError
 
-from penstock.engine.connectors.bisect_rows import convert_rows
 from penstock.engine.connectors.kafka.formats.avro_raw import raw_avro
 from penstock.engine.connectors.kafka.formats.avro_resolution import UnreadableError, reading_schema
 from penstock.engine.connectors.kafka.formats.avro_schema import Record, parse_avro
 from penstock.engine.connectors.kafka.formats.avro_types import arrow_schema, avro_json, to_arrow_value
 from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, HeadersOf, ValueDecoder, no_headers
+from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
 from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.engine.connectors.kafka.formats.wire import (
     PREFIX_BYTES,
@@ -78,21 +77,7 @@ class AvroValues(ValueDecoder):
 
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode one by one, into columns by the block."""
-        blocks: list[pa.RecordBatch] = []
-        places: list[int] = []
-        errors: list[tuple[int, str]] = []
-        for first in range(0, len(values), _CHUNK):
-            records, found = self._records(values[first : first + _CHUNK], first, headers, errors)
-            rows, unfit = convert_rows(records, self._rows, self._schema)
-            errors += [(found[index], reason) for index, reason in unfit]
-            for index, _ in reversed(unfit):
-                del found[index]
-            blocks.append(rows)
-            places += found
-        if not blocks:
-            blocks = [pa.RecordBatch.from_pylist([], schema=self._schema)]
-        rows = blocks[0] if len(blocks) == 1 else pa.concat_batches(blocks)
-        return Decoded(rows, np.array(places, np.int64), sorted(errors))
+        return decode_blocks(values, headers, _CHUNK, self._records, self._rows, self._schema)
 
     def restrict(self, columns: Sequence[str]) -> "AvroValues":
         """Decode only these; the others are passed over."""

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from penstock.engine.connectors.bisect_rows import convert_rows
 from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, HeadersOf, ValueDecoder, no_headers
+from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
 from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, written_name
 from penstock.engine.connectors.kafka.formats.protobuf_types import arrow_fields, getters, plain_names
 from penstock.engine.connectors.kafka.formats.registry import Registry
@@ -62,21 +61,7 @@ class ProtobufValues(ValueDecoder):
 
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode one by one, into columns by the block."""
-        blocks: list[pa.RecordBatch] = []
-        places: list[int] = []
-        errors: list[tuple[int, str]] = []
-        for first in range(0, len(values), _CHUNK):
-            messages, found = self._messages(values[first : first + _CHUNK], first, headers, errors)
-            rows, unfit = convert_rows(messages, self._rows, self._schema)
-            errors += [(found[index], reason) for index, reason in unfit]
-            for index, _ in reversed(unfit):
-                del found[index]
-            blocks.append(rows)
-            places += found
-        if not blocks:
-            blocks = [pa.RecordBatch.from_pylist([], schema=self._schema)]
-        rows = blocks[0] if len(blocks) == 1 else pa.concat_batches(blocks)
-        return Decoded(rows, np.array(places, np.int64), sorted(errors))
+        return decode_blocks(values, headers, _CHUNK, self._messages, self._rows, self._schema)
 
     def restrict(self, columns: Sequence[str]) -> "ProtobufValues":
         """Make columns of only these."""
