@@ -81,9 +81,12 @@ def check_python(version: tuple[int, ...]) -> Check:
 
 
 def import_problem(library: str) -> str | None:
-    """Return what importing a library complains of: two that are installed may still not fit."""
+    """Return what importing a library complains of: two that are installed may still not fit.
+
+    ``library`` is what pip calls it; of those that Penstock needs, modules differ by an underscore only.
+    """
     try:
-        importlib.import_module(library)
+        importlib.import_module(library.replace("-", "_"))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None

@@ -4,6 +4,7 @@ Called by `kafka_attacks` and the tests.
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +16,17 @@ import pyarrow as pa
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.peers.runner import answer
+from penstock.chaos_values import ChaosError
 from penstock.compared_outputs import Outputs, Rows
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up
 from penstock.engine.connectors.row_text import encode_rows
 from penstock.job import Job
 from penstock.model.job_graph import SinkSpec
 
 PARTITIONS = 3
+MARKERS_S = 90.0
+UNCOMMITTED = "read_uncommitted"
 
 
 class TopicOutputs(Outputs):
@@ -50,10 +55,28 @@ class TopicOutputs(Outputs):
         """Return what is committed in the run's topic."""
         from penstock.engine.connectors.kafka.letter_reading import LetterReader
 
+        self._await_markers(self.topics[folder])
         with LetterReader(self._settings, self.topics[folder]) as reader:
             found = [message for block in reader.blocks(reader.bounds) for message in block]
         found.sort(key=lambda message: (message.partition, message.offset))
         return committed_rows(sink.mode, [(message.key, message.value) for message in found])
+
+    def _await_markers(self, topic: str) -> None:
+        """Wait until all that was written may be read: brokers mark transactions after they say they are committed.
+
+        Raises:
+            ChaosError: a transaction is still open.
+        """
+        from penstock.engine.connectors.kafka.clients import make_admin
+
+        everything = KafkaSettings({"bootstrap.servers": self._settings.bootstrap, "isolation.level": UNCOMMITTED})
+        admin = make_admin(self._settings, "penstock-chaos")
+        ends = {f"{topic}/{number}": Place(name=LATEST) for number in range(PARTITIONS)}
+        until = time.monotonic() + MARKERS_S
+        while look_up(admin, self._settings, ends) != look_up(admin, everything, ends):
+            if time.monotonic() > until:
+                raise ChaosError(f"a transaction in {topic!r} is still open after {MARKERS_S:.0f} s")
+            time.sleep(0.05)
 
     def close(self) -> None:
         """Delete the topics."""

@@ -1,10 +1,14 @@
 """Reads a topic to its end, as a consumer of somebody else's would."""
 
+import time
 from dataclasses import dataclass
 from secrets import token_hex
 
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
+
+MARKERS_S = 3.0
+"""Brokers mark transactions after they have said that these are committed; one that is left open is never marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +24,11 @@ class Message:
 
 def read_topic(kafka: str, topic: str, *, committed: bool = True) -> list[Message]:
     """Return every message of a topic, in order of partitions; only what is committed, or all that was written."""
-    level = "read_committed" if committed else "read_uncommitted"
-    settings = {"bootstrap.servers": kafka, "group.id": token_hex(8), "isolation.level": level}
-    reader = Consumer(
-        {**settings, "enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    )
+    reader = _consumer(kafka, "read_committed" if committed else "read_uncommitted")
     try:
         partitions = list(reader.list_topics(topic, 10.0).topics[topic].partitions)
+        if committed:
+            _await_markers(kafka, reader, [TopicPartition(topic, partition) for partition in partitions])
         reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         found: list[Message] = []
         ended: set[int | None] = set()
@@ -47,6 +49,28 @@ def read_topic(kafka: str, topic: str, *, committed: bool = True) -> list[Messag
         return sorted(found, key=lambda message: message.partition)
     finally:
         reader.close()
+
+
+def _await_markers(kafka: str, reader: Consumer, partitions: list[TopicPartition]) -> None:
+    """Wait until what is committed is all that was written, for a moment."""
+    writer = _consumer(kafka, "read_uncommitted")
+    until = time.monotonic() + MARKERS_S
+    try:
+        while _ends(reader, partitions) != _ends(writer, partitions) and time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        writer.close()
+
+
+def _ends(consumer: Consumer, partitions: list[TopicPartition]) -> list[int]:
+    return [consumer.get_watermark_offsets(partition, timeout=10.0)[1] for partition in partitions]
+
+
+def _consumer(kafka: str, level: str) -> Consumer:
+    settings = {"bootstrap.servers": kafka, "group.id": token_hex(8), "isolation.level": level}
+    return Consumer(
+        {**settings, "enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    )
 
 
 def ids_in(kafka: str, topic: str, *, committed: bool = True) -> list[int]:

@@ -91,3 +91,12 @@ def test_a_missing_library_of_ours_is_told_from_one_of_the_user_s() -> None:
     wrapped = RuntimeError("sketches are needed")
     wrapped.__cause__ = ImportError("no", name="datasketches")
     assert missing_library(wrapped) == "datasketches"
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "prometheus-client", "pyarrow"])
+def test_what_pip_names_with_a_dash_is_imported(library: str) -> None:
+    assert doctor.import_problem(library) is None
+
+
+def test_what_is_not_there_is_told() -> None:
+    assert "No module named 'no_such_library'" in str(doctor.import_problem("no-such-library"))
