@@ -99,6 +99,8 @@ def server_properties(
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
+        # Rows with old event times would be deleted at once.
+        "log.retention.ms": "-1",
         # A quorum of one need not wait for others, and a broker that was killed not for its own session to run out.
         "controller.quorum.election.timeout.ms": "100",
         "controller.quorum.fetch.timeout.ms": "200",

@@ -25,6 +25,9 @@ from penstock.job import Job
 from penstock.model.job_graph import SinkSpec
 
 PARTITIONS = 3
+KEEP = {"retention.ms": "-1"}
+"""Event times of 2015 are timestamps that a broker's usual retention of a week would delete at once."""
+
 MARKERS_S = 90.0
 UNCOMMITTED = "read_uncommitted"
 
@@ -47,7 +50,7 @@ class TopicOutputs(Outputs):
         from penstock.engine.connectors.kafka.admin import create_topic
 
         if folder not in self.topics:
-            create_topic(self._settings, f"{self._prefix}-{folder.name}", PARTITIONS)
+            create_topic(self._settings, f"{self._prefix}-{folder.name}", PARTITIONS, KEEP)
             self.topics[folder] = f"{self._prefix}-{folder.name}"
         return [self.topics[folder], str(folder / "job")]
 

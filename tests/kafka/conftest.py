@@ -56,7 +56,9 @@ def topic(kafka: str, request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
 
     def make(partitions: int = 1, **config: str) -> str:
         name = f"{request.node.originalname[:60]}-{secrets.token_hex(4)}"
-        create_topic(settings, name, partitions, {key.replace("_", "."): value for key, value in config.items()})
+        # Event times in tests are old, and the broker would delete such messages.
+        given = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in config.items()}}
+        create_topic(settings, name, partitions, given)
         made.append(name)
         return name
 

@@ -1,10 +1,10 @@
-"""K1 of reliability.md with few faults: brokers that go and come back. K2 is a row of ``make chaos``."""
+"""K1 and K2 of reliability.md with few faults: brokers that go, jobs that wake up after another took over."""
 
 from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.kafka_faults import broker_restarts
+from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
 from penstock.chaos_values import ChaosReport
 
 pytestmark = pytest.mark.slow
@@ -18,3 +18,7 @@ def check(report: ChaosReport, kills: int) -> None:
 
 def test_k1_a_job_outlives_its_broker(tmp_path: Path) -> None:
     check(broker_restarts(tmp_path, 150_000, 2, seed=1, down_s=(5.0, 5.0)), 2)
+
+
+def test_k2_a_job_that_was_taken_over_is_fenced_and_says_so(kafka: str, tmp_path: Path) -> None:
+    check(zombies(tmp_path, kafka, 60_000, 2, seed=2), 2)

@@ -6,10 +6,11 @@ At least once by default; exactly once in jobs with checkpoints, for those who r
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka.commits import Commits, Transport
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
@@ -18,6 +19,9 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
 from penstock.model.connectors import Sink, SinkContext, Writer
 from penstock.model.errors import BugError, UserError
+
+if TYPE_CHECKING:
+    from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 
 PREFIX = "penstock"
 """Client ids and transactional ids begin with it, so that ACLs can name them."""
@@ -52,6 +56,7 @@ class KafkaSink(Sink):
         self._kept: KeptEpochs | None = None
         self._working = threading.Lock()
         self._open_writers = 0
+        self._expiry: ExpiryWatch | None = None
 
     def with_checkpoints(self, context: SinkContext) -> "KafkaSink":
         """Return a sink that publishes by `commit` only."""
@@ -78,7 +83,8 @@ class KafkaSink(Sink):
             where=f"topic {self.topic!r}",
         )
         if not self.transactional:
-            return SendingWriter(encoder, self._settings, self.topic, f"{PREFIX}-{self.topic}-{instance}")
+            client_id = f"{PREFIX}-{self.topic}-{instance}"
+            return SendingWriter(encoder, self._settings, self.topic, client_id, self._watched())
         if self._context is None or self._commits is None or self._kept is None:
             raise UserError(
                 f"topic {self.topic!r} is to be written exactly once, which needs checkpoints: run the job with "
@@ -86,7 +92,7 @@ class KafkaSink(Sink):
             )
         name = _name(self._context.job, self._context.operator, instance)
         self._open_writers += 1
-        return KeepingWriter(encoder, self._kept, self._commits.claim, name, self._writer_closed)
+        return KeepingWriter(encoder, self._kept, self._commits.claim, name, self._writer_closed, self._watched())
 
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
         """Publish what the receipts stand for, unless it is published; at least once, it was."""
@@ -117,6 +123,17 @@ class KafkaSink(Sink):
         if self._commits is None:
             raise BugError(f"{self.describe()!r} was opened without checkpoints and cannot commit one")
         return self._commits
+
+    def _watched(self) -> "ExpiryWatch":
+        """Return the one watch of all writers: it warns once."""
+        from penstock.engine.connectors.kafka.expiry import ExpiryWatch, time_retention_ms
+
+        if self._expiry is None:
+            retention_ms = None
+            if self._layout.timestamp is not None:
+                retention_ms = time_retention_ms(self._settings, PREFIX, self.topic)
+            self._expiry = ExpiryWatch(self.topic, retention_ms, lambda: SystemClock().wall_us() // 1_000)
+        return self._expiry
 
     def _publisher(self, transactional_id: str) -> Transport:
         from penstock.engine.connectors.kafka.publisher import KafkaPublisher

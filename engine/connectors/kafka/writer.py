@@ -1,7 +1,7 @@
 """The writers of the Kafka sink: one keeps an epoch until its checkpoint is complete, one sends at once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,6 +11,9 @@ from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.connectors import Writer
 from penstock.model.errors import BugError
+
+if TYPE_CHECKING:
+    from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 
 
 class KeepingWriter(Writer):
@@ -23,6 +26,7 @@ class KeepingWriter(Writer):
         claim: Marker,
         transactional_id: str,
         closed: Callable[[], None],
+        expiry: "ExpiryWatch",
     ) -> None:
         """``claim`` is what the sink left under its ids when it began; ``closed`` is called when this one has ended."""
         self._encoder = encoder
@@ -30,11 +34,14 @@ class KeepingWriter(Writer):
         self._claim = claim
         self._id = transactional_id
         self._closed = closed
+        self._expiry = expiry
         self._messages = EpochFile()
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Encode rows and put them aside."""
-        self._messages.add(self._encoder.encode(rows))
+        messages = self._encoder.encode(rows)
+        self._expiry.look(messages)
+        self._messages.add(messages)
 
     def prepare(self, epoch: int) -> Any:
         """Keep what came since the last barrier; there is a receipt also if nothing did."""
@@ -60,7 +67,9 @@ class KeepingWriter(Writer):
 class SendingWriter(Writer):
     """At least once: messages leave at once, and barriers wait until the broker has all of them."""
 
-    def __init__(self, encoder: MessageEncoder, settings: KafkaSettings, topic: str, client_id: str) -> None:
+    def __init__(
+        self, encoder: MessageEncoder, settings: KafkaSettings, topic: str, client_id: str, expiry: "ExpiryWatch"
+    ) -> None:
         """Make the producer.
 
         Raises:
@@ -73,11 +82,13 @@ class SendingWriter(Writer):
         self._encoder = encoder
         self._settings = settings
         self._topic = topic
+        self._expiry = expiry
         self._messenger = Messenger(settings, topic, client_id)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Encode rows and hand them to the producer."""
         messages = self._encoder.encode(rows)
+        self._expiry.look(messages)
         self._try(lambda: self._messenger.put(messages))
 
     def flush(self) -> None:
