@@ -1,5 +1,6 @@
 """Where streams end: the ``write_...`` methods and what they return."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -91,7 +92,7 @@ class Result(SinkHandle):
         return self.table().__arrow_c_stream__(requested_schema)
 
 
-class Writes:
+class Writes(ABC):
     """The sinks of a `penstock.stream.Stream`.
 
     ``mode`` is ``append`` for a stream that never takes rows back. An updating stream is written as ``changelog``
@@ -102,11 +103,11 @@ class Writes:
     _exchange: str | None
 
     @property
-    def _schema(self) -> StreamSchema:
-        raise NotImplementedError
+    @abstractmethod
+    def _schema(self) -> StreamSchema: ...
 
-    def _input(self) -> Input:
-        raise NotImplementedError
+    @abstractmethod
+    def _input(self) -> Input: ...
 
     def write(self, sink: Sink, *, mode: str = "append", key: Key = None) -> SinkHandle:
         """Write to any sink."""

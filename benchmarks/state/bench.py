@@ -6,9 +6,7 @@ same memory.
 
 import argparse
 import json
-import os
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from penstock.benchmarks.state.bare import bare_rocksdict
+from penstock.benchmarks.state.measured import measured
 from penstock.benchmarks.state.workloads import Counted, Workload, inner_join, keyed_counts, micro, sessions
 from penstock.job import Job
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+MODULE = "penstock.benchmarks.state.bench"
 MB = 1 << 20
 MEMORY_OVER_BUDGET_MB = 400
 MICRO_MB = (64, 256, 1_024)
@@ -61,7 +61,7 @@ def _large(names: Sequence[str]) -> list[str]:
     lines = ["| workload | budget MB | M rows/s | peak MB | of its limit | correct |", "|---|---|---|---|---|---|"]
     for name in names:
         budget_mb = LARGE[name][1]
-        result = _process({"kind": name, "budget_mb": budget_mb})
+        result = measured(MODULE, {"kind": name, "budget_mb": budget_mb})
         share = result["peak_mb"] / (budget_mb + MEMORY_OVER_BUDGET_MB)
         right = "yes" if result["right"] else "NO"
         figures = f"{result['rate']:.2f} | {result['peak_mb']:.0f} | {share:.0%}"
@@ -78,24 +78,10 @@ def _micro(keys: int, operations: int) -> list[str]:
     for kind in ("read", "write", "update"):
         for budget_mb in MICRO_MB:
             asked = {"kind": kind, "budget_mb": budget_mb, "keys": keys, "operations": operations}
-            ours, bare = _process(asked), _process({**asked, "bare": True})
+            ours, bare = measured(MODULE, asked), measured(MODULE, {**asked, "bare": True})
             rates = f"{ours['rate']:.2f} | {bare['rate']:.2f} | {ours['rate'] / bare['rate']:.1f}"
             lines.append(f"| {kind} | {budget_mb} | {rates} | {ours['peak_mb']:.0f} |")
     return lines
-
-
-def _process(request: dict[str, Any]) -> dict[str, Any]:
-    core = max(os.sched_getaffinity(0))
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock.benchmarks.state.bench", "--one", json.dumps(request)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
-    print(request, result, file=sys.stderr)
-    return result
 
 
 def _one(request: dict[str, Any]) -> dict[str, Any]:

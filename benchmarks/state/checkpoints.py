@@ -5,9 +5,7 @@ Each query runs over generated events with and without checkpoints in turns, eve
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,10 +17,12 @@ from typing import Any
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
+from penstock.benchmarks.state.measured import measured
 from penstock.engine.connectors.nexmark_config import NexmarkConfig
 from penstock.job import Job
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+MODULE = "penstock.benchmarks.state.checkpoints"
 QUERIES = ("q5", "q8", "q11")
 LEAST = 0.85
 """The share of its rate without checkpoints that a query must keep."""
@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         taken = 0
         for _ in range(given.runs):
             for checkpoints, values in rates.items():
-                result = _process(query, given.events, given.interval if checkpoints else None)
+                interval = given.interval if checkpoints else None
+                result = measured(MODULE, {"query": query, "events": given.events, "interval": interval})
                 values.append(result["rate"])
                 taken = max(taken, result["checkpoints"])
         without, with_them = (statistics.median(values) for values in rates.values())
@@ -60,20 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     (RESULTS / "checkpoints.md").write_text(text)
     return 0
-
-
-def _process(query: str, events: int, interval: str | None) -> dict[str, Any]:
-    core = max(os.sched_getaffinity(0))
-    request = json.dumps({"query": query, "events": events, "interval": interval})
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock.benchmarks.state.checkpoints", "--one", request],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
-    return result
 
 
 def _one(request: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,6 @@ the rest of the state lies on disk. The job is a process of its own.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -19,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
+from penstock.benchmarks.state.measured import measured
 from penstock.benchmarks.state.stall_watch import Seen, Watch, watching
 from penstock.job import Job
 from penstock.state.keys import KeyCodec
@@ -46,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(_one(json.loads(given.one))))
         return 0
     asked = {name: getattr(given, name) for name in ("state_mb", "budget_mb", "hot", "checkpoints", "interval")}
-    result = _process(asked)
+    result = measured("penstock.benchmarks.state.stall", asked)
     text = _table(asked, [Seen(**item) for item in result["seen"]], result)
     print(text)
     if not given.no_write:
@@ -87,19 +86,6 @@ def _table(asked: dict[str, Any], seen: list[Seen], result: dict[str, Any]) -> s
         sizes = f"{item.dirtied_bytes / MB:.0f} | {item.uploaded_bytes / MB:.0f}"
         lines.append(f"| {item.epoch} | {times} | {sizes} | {(item.ended_ns - item.began_ns) / 1e9:.1f} |")
     return "\n".join(lines) + "\n"
-
-
-def _process(request: dict[str, Any]) -> dict[str, Any]:
-    core = max(os.sched_getaffinity(0))
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock.benchmarks.state.stall", "--one", json.dumps(request)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
-    return result
 
 
 def _one(request: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ source in one process are fetched by one consumer.
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.engine.connectors.kafka.queues import PartitionQueue
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -173,7 +175,7 @@ class Cluster:
         for topic, failure in wrong.items():
             if failure is not None:
                 for fetcher in fetchers:
-                    fetcher.queues.fail(failure, lambda queue, topic=topic: queue.topic == topic)  # type: ignore[misc]
+                    fetcher.queues.fail(failure, partial(_is_of, topic))
 
     def _failed(self, failure: PenstockError) -> None:
         for fetcher in list(self._fetchers):
@@ -197,3 +199,7 @@ class Cluster:
             self._listing = {}
         if watch is not None:
             watch.close()
+
+
+def _is_of(topic: str, queue: PartitionQueue) -> bool:
+    return queue.topic == topic

@@ -13,7 +13,7 @@ from penstock.engine.connectors.kafka.formats.avro_resolution import ready_defau
 from penstock.engine.connectors.kafka.formats.avro_schema import Field, Primitive, Record, Union
 from penstock.engine.connectors.kafka.formats.avro_types import arrow_schema, to_avro_value
 from penstock.engine.connectors.kafka.formats.contract import Headers, ValueEncoder
-from penstock.engine.connectors.kafka.formats.fitting import fitting, messages_from
+from penstock.engine.connectors.kafka.formats.fitting import fitting, messages_from, with_leaves
 from penstock.model.errors import BadRecordError, SchemaError
 
 
@@ -24,7 +24,7 @@ class AvroEncoder(ValueEncoder):
         """Raise `SchemaError` if a column is no field, or a field without a default is no column."""
         self._fields = _fields(columns, record)
         self._constants = _constants(columns, record)
-        self._raw = pa.schema([pa.field(item.name, _raw_type(item.type)) for item in self._fields])
+        self._raw = pa.schema([pa.field(item.name, with_leaves(item.type, _raw_type)) for item in self._fields])
         self._change = to_avro_value(record)
         self._written = parse_schema(raw_avro(record))
         self._prefix = prefix
@@ -85,11 +85,4 @@ def _raw_type(kind: pa.DataType) -> pa.DataType:
         return pa.int32()
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_raw_type(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _raw_type(kind.item_type))
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(item.name, _raw_type(item.type)) for item in fields])
     return kind

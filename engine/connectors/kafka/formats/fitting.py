@@ -1,5 +1,7 @@
 """Rows in the types that a format writes, and messages from the bytes it wrote. Called by the encoders."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -34,3 +36,15 @@ def messages_from(content: bytes, ends: NDArray[np.int64]) -> pa.BinaryArray:
         raise BadRecordError(f"{len(ends) - 1} rows make {len(content):,} bytes of messages at once, which is too much")
     buffers = [None, pa.py_buffer(ends.astype(np.int32).tobytes()), pa.py_buffer(content)]
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+
+
+def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type whose lists, maps and structs are as before, and whose other types are what ``leaf`` makes."""
+    if pa.types.is_list(kind):
+        return pa.list_(with_leaves(kind.value_type, leaf))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, with_leaves(kind.item_type, leaf))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([pa.field(item.name, with_leaves(item.type, leaf)) for item in fields])
+    return leaf(kind)

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import EncodeError, Message
 
 from penstock.engine.connectors.kafka.formats.contract import Headers, ValueEncoder
-from penstock.engine.connectors.kafka.formats.fitting import fitting, messages_from
+from penstock.engine.connectors.kafka.formats.fitting import fitting, messages_from, with_leaves
 from penstock.engine.connectors.kafka.formats.protobuf_types import (
     DURATION,
     TIMESTAMP,
@@ -37,7 +37,7 @@ class ProtobufEncoder(ValueEncoder):
                     f"{', '.join(known)}"
                 )
         self._fields = pa.schema([known[name] for name in columns.names])
-        self._raw = pa.schema([pa.field(item.name, _raw_type(item.type)) for item in self._fields])
+        self._raw = pa.schema([pa.field(item.name, with_leaves(item.type, _raw_type)) for item in self._fields])
         self._changes = _changes(descriptor)
         self._message, self._prefix, self._headers = message, prefix, headers
 
@@ -124,11 +124,4 @@ def _raw_type(kind: pa.DataType) -> pa.DataType:
     """Return the type in which values are taken: times and durations are microseconds."""
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_raw_type(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _raw_type(kind.item_type))
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(item.name, _raw_type(item.type)) for item in fields])
     return kind

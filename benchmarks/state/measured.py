@@ -1,0 +1,25 @@
+"""Runs one measurement in a process of its own, on one core. Called by the benchmarks of state."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+def measured(module: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Run ``python -m MODULE --one REQUEST`` on the last core of this process and return the JSON of its last line.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    core = max(os.sched_getaffinity(0))
+    ran = subprocess.run(
+        [sys.executable, "-m", module, "--one", json.dumps(request)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return result
