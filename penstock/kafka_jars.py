@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.model.errors import UserError
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.2.1"
 LOCK = Path(__file__).with_name("kafka_jars.lock")
 PATIENCE_S = 60
 """How long Maven Central may be silent."""

@@ -104,8 +104,8 @@ def server_properties(
         # A quorum of one need not wait for others, and a broker that was killed not for its own session to run out.
         "controller.quorum.election.timeout.ms": "100",
         "controller.quorum.fetch.timeout.ms": "200",
-        "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "300",
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "500",
     }
     for listener, _ in listeners:
         properties.update(_door(listener))

@@ -242,6 +242,8 @@ class TransactionalId:
             return _S.DOWN, GiveUp(
                 RetryableError(f"another process published under transactional id {self.name!r} while this one started")
             )
+        if marker is not None and marker.start == wanted.marker.start:
+            return _S.DOWN, GiveUp(self._went_back(marker))
         by = "the marker is gone" if marker is None else f"its marker is that of epoch {marker.epoch}"
         return _S.LOST, GiveUp(
             FatalError(
@@ -249,6 +251,15 @@ class TransactionalId:
                 "and what it has not published is published by that one or after a restart; run each job once only, "
                 "under a name of its own"
             )
+        )
+
+    def _went_back(self, marker: Marker) -> FatalError:
+        known = self._marker.epoch if self._marker is not None else marker.epoch
+        return FatalError(
+            f"Kafka said that the output up to checkpoint {known} is committed under transactional id {self.name!r}, "
+            f"and now says so up to {marker.epoch} only: the broker lost a commit, and nobody can tell what of it can "
+            "be read. Kafka 4.3.0 to 4.4.0 lose commits of partitions that have no leader for a moment (KAFKA-20734): "
+            "use another version; to go on, start with --accept-duplicates (accept_duplicates=True)"
         )
 
     def _done(self, marker: Marker | None) -> tuple[State, Command]:

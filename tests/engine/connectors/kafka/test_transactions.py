@@ -209,6 +209,21 @@ def test_who_is_fenced_looks_who_has_written_before_it_opens_again() -> None:
     assert machine.state is State.LOST
 
 
+def test_a_broker_that_lost_a_commit_is_named_and_nobody_else_blamed() -> None:
+    machine = taken(BEFORE)
+    machine.on(Publish(AFTER))
+    machine.on(Sent())
+    assert machine.on(Committed()) == Rest()
+    machine.on(Publish(Marker("run", 3, AFTER.start)))
+    machine.on(Broke("timed out"))
+    machine.on(Opened())
+    command = machine.on(Found(Marker("run", 1, AFTER.start)))
+    assert isinstance(command, GiveUp) and machine.state is State.DOWN
+    said = f"the output up to checkpoint {AFTER.epoch} is committed .* says so up to 1 only: the broker lost a commit"
+    with pytest.raises(FatalError, match=said):
+        raise command.error
+
+
 def test_a_start_that_is_overtaken_may_try_again() -> None:
     machine = taken(BEFORE)
     machine.on(Publish(AFTER, claim=True))
