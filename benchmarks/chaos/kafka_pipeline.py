@@ -1,7 +1,8 @@
 """The pipeline under attack on Kafka: a Nexmark query from a topic to a topic, exactly once.
 
 Arguments: the query; ``append``, ``upsert`` or ``changelog``; the topic it reads as ``kafka://HOST:PORT/TOPIC``, or a
-number of events of the generator; the topic it writes; the directory of the job.
+number of events of the generator; the topic it writes; the directory of the job; milliseconds that a transaction may
+take, if not as many as usual.
 """
 
 import sys
@@ -12,6 +13,7 @@ from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.topic import parse_address
 
 query, mode, given, output, directory = sys.argv[1:6]
+timeout = {"transaction.timeout.ms": int(sys.argv[6])} if len(sys.argv) > 6 else {}
 source: EventSource
 if given.isdigit():
     source, bootstrap = ps.NexmarkConfig(events=int(given)), "localhost:9092"
@@ -26,5 +28,6 @@ for number, node in enumerate(list(job.graph.operators.values())):
         # State that does not lie by key cannot be dealt out to another number of instances.
         job.change(node.id, parallelism=1)
 key = "id" if stream.updating else None
-stream.write_kafka(output, kafka=bootstrap, guarantee="exactly_once", mode=mode, key=key).name("out")
+kafka = {"bootstrap.servers": bootstrap, **timeout}
+stream.write_kafka(output, kafka=kafka, guarantee="exactly_once", mode=mode, key=key).name("out")
 job.run(output, directory=directory, restart_delay="50ms")

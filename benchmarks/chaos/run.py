@@ -16,7 +16,10 @@ from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
 from penstock.benchmarks.chaos.fork_server import ForkServer
 from penstock.benchmarks.chaos.full_disk import full_disk
 from penstock.benchmarks.chaos.kafka_attacks import commit_crashes, nexmark_kills, some_broker
+from penstock.benchmarks.chaos.kafka_errors import request_errors
 from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
+from penstock.benchmarks.chaos.kafka_links import slow_links
+from penstock.benchmarks.chaos.kafka_timeouts import timed_out_transactions
 from penstock.benchmarks.chaos.record import Part, Record
 from penstock.chaos_child import Start, spawn
 from penstock.chaos_values import ChaosReport
@@ -86,6 +89,19 @@ def _zombies(folder: Path, start: Start, seed: int) -> ChaosReport:
         return zombies(folder, bootstrap, 60_000, 10, seed)
 
 
+def _timed_out(folder: Path, start: Start, seed: int) -> ChaosReport:
+    with some_broker(folder) as bootstrap:
+        return timed_out_transactions(folder, bootstrap, 60_000, 10, seed)
+
+
+def _slow_links(folder: Path, start: Start, seed: int) -> ChaosReport:
+    return slow_links(folder, 150_000, 300.0, seed)
+
+
+def _request_errors(folder: Path, start: Start, seed: int) -> ChaosReport:
+    return request_errors(folder, seed)
+
+
 ROWS: Sequence[tuple[str, int, Attack]] = (
     ("R1 kill -9", 20, _moments),
     ("R2 S5 failpoints", 5, _every_point),
@@ -107,7 +123,10 @@ ROWS: Sequence[tuple[str, int, Attack]] = (
     ("Kafka q4 changelog", 1, _kafka_nexmark("q4", "changelog")),
     ("K1 broker restarts", 10, _broker_restarts),
     ("K2 zombies", 10, _zombies),
+    ("K3 timed out", 2, _timed_out),
+    ("K5 request errors", 1, _request_errors),
     ("K7 late EndTxn", 5, _of_seed(suites.late_ends)),
+    ("N2 slow links", 1, _slow_links),
 )
 """Name, number of parts, and what a part is. Sizes make each part take a few minutes at most."""
 

@@ -28,7 +28,7 @@ def command(argv: Sequence[str]) -> int:
         return 2
     if arguments.fill is not None:
         return _fill(arguments)
-    wrong = _wrong_source(arguments.source)
+    wrong = _wrong_source(arguments.source, arguments.kafka_settings)
     if wrong:
         print(f"penstock nexmark: {wrong}", file=sys.stderr)
         return 2
@@ -58,6 +58,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TOPIC",
         help="run no query: create the topic kafka://HOST:PORT/TOPIC and write the generator's events there",
     )
+    parser.add_argument(
+        "--kafka-setting",
+        metavar="KEY=VALUE",
+        dest="kafka_settings",
+        action="append",
+        default=[],
+        help="a setting of librdkafka for the topic; secrets as env:NAME or file:PATH; may come again",
+    )
     parser.add_argument("--batch-rows", type=_positive, help="the most rows in a batch (default 131,072)")
     parser.add_argument("--out", help="write each query's final result to OUT/qN.parquet")
     parser.add_argument("--json", action="store_true", help="print one JSON line a query")
@@ -71,16 +79,18 @@ def _positive(text: str) -> int:
     return value
 
 
-def _wrong_source(source: str) -> str | None:
-    """Return what is wrong with ``--source``, or None."""
+def _wrong_source(source: str, settings: Sequence[str]) -> str | None:
+    """Return what is wrong with ``--source`` and ``--kafka-setting``, or None."""
     from penstock.benchmarks.nexmark.topic import SCHEME, parse_address
     from penstock.model.errors import PenstockError
 
     if source.startswith(SCHEME):
         try:
-            parse_address(source).bounded()
+            parse_address(source, settings).bounded()
         except PenstockError as error:
             return str(error)
+    elif settings:
+        return f"--kafka-setting is for a topic: give --source {SCHEME}HOST:PORT/TOPIC too"
     elif source != "generator" and not Path(source).is_dir():
         return (
             "--source is 'generator', a directory with person, auction and bid.parquet, or kafka://HOST:PORT/TOPIC; "
@@ -96,7 +106,7 @@ def _fill(arguments: argparse.Namespace) -> int:
     from penstock.model.errors import OptionError, PenstockError
 
     try:
-        topic = parse_address(arguments.fill)
+        topic = parse_address(arguments.fill, arguments.kafka_settings)
         events = arguments.events or DEFAULT_EVENTS
         fill(topic, NexmarkConfig(events=events))
     except PenstockError as error:
@@ -110,6 +120,7 @@ def _request(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "query": name,
         "source": arguments.source,
+        "kafka_settings": arguments.kafka_settings,
         "events": arguments.events or DEFAULT_EVENTS,
         "parallelism": arguments.parallelism,
         "batch_rows": arguments.batch_rows,

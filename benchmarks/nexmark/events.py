@@ -81,7 +81,7 @@ class Events:
         assert isinstance(self._source, EventTopic)
         stream = read_kafka(
             self._source.topic,
-            kafka=self._source.bootstrap,
+            kafka=self._source.kafka,
             format=NexmarkValues(),
             until=self._source.until,
             time="dateTime",

@@ -139,7 +139,8 @@ def main(argv: Sequence[str]) -> int:
     if given == GENERATOR:
         source = NexmarkConfig(events=request["events"])
     else:
-        source = parse_address(given) if given.startswith(SCHEME) else Path(given)
+        topic = given.startswith(SCHEME)
+        source = parse_address(given, request.get("kafka_settings", ())) if topic else Path(given)
     result = run_query(
         request["query"],
         source,

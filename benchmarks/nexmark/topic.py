@@ -3,7 +3,7 @@
 Called by the ``nexmark`` command and its measured process; `fill` writes a topic, `Events` reads it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.benchmarks.nexmark.messages import TIMES, event_messages
@@ -23,11 +23,20 @@ _FULL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class EventTopic:
-    """A topic of reference messages; what has an offset in ``until``, by partition, or a later one, is not read."""
+    """A topic of reference messages; what has an offset in ``until``, by partition, or a later one, is not read.
+
+    ``settings`` are further ones of librdkafka, secrets by reference.
+    """
 
     bootstrap: str
     topic: str
     until: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kafka(self) -> Mapping[str, str]:
+        """What clients of the topic's cluster are made with."""
+        return {**self.settings, "bootstrap.servers": self.bootstrap}
 
     @property
     def address(self) -> str:
@@ -38,7 +47,7 @@ class EventTopic:
         """Return the topic up to its end as it is now.
 
         Raises:
-            UserError: there is no such topic.
+            UserError: there is no such topic, a setting is wrong, or this user may not see the topic.
             RetryableError: the broker does not answer.
         """
         return replace(self, until=self._offsets(LATEST))
@@ -52,25 +61,27 @@ class EventTopic:
     def _offsets(self, name: str) -> dict[str, int]:
         from penstock.engine.connectors.kafka.clients import make_admin
 
-        settings, topics = KafkaSettings(self.bootstrap), parse_topics(self.topic)
+        settings, topics = KafkaSettings(self.kafka), parse_topics(self.topic)
         admin = make_admin(settings, CLIENT_ID)
         listing = topics.look(admin, settings)
         topics.check_there(listing, settings)
         return look_up(admin, settings, dict.fromkeys(listing[self.topic].names(), Place(name=name)))
 
 
-def parse_address(text: str) -> EventTopic:
-    """Read ``kafka://HOST:PORT/TOPIC``.
+def parse_address(text: str, settings: Iterable[str] = ()) -> EventTopic:
+    """Read ``kafka://HOST:PORT/TOPIC`` and settings of librdkafka, each ``KEY=VALUE``.
 
     Raises:
-        OptionError: it is not of the form.
+        OptionError: one is not of the form.
     """
+    from penstock.kafka_doctor import parse_setting
+
     bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
     if not text.startswith(SCHEME) or ":" not in bootstrap or not topic:
         raise OptionError(f"a topic is named such as {SCHEME}127.0.0.1:9092/events, not {text!r}")
     if parse_topics(topic).patterns:
         raise OptionError(f"{text!r}: one topic is needed here, not a pattern")
-    return EventTopic(bootstrap, topic)
+    return EventTopic(bootstrap, topic, settings=dict(map(parse_setting, settings)))
 
 
 def fill(
@@ -85,24 +96,36 @@ def fill(
     So every partition has its events in their order. ``tell`` hears how many were handed over so far.
 
     Raises:
-        UserError: the topic is there already.
+        UserError: the topic is there already, a setting is wrong, or this user may not make the topic.
         RetryableError: the broker cannot be reached.
         OptionError: the generator has no end.
     """
     from penstock.engine.connectors.kafka.admin import create_topic, look
+    from penstock.engine.connectors.kafka.clients import error_of, failure
 
     if config.events is None:
         raise OptionError("an endless generator would fill a topic for ever; give --events")
-    settings = KafkaSettings(topic.bootstrap)
+    settings = KafkaSettings(topic.kafka)
     cluster = look(settings, [topic.topic])
     if cluster.problem:
         raise UserError(f"Kafka at {topic.bootstrap} does not answer ({cluster.problem}); check that it runs")
-    if cluster.topics[0].problem != "missing":
+    problem = cluster.topics[0].problem
+    if problem and problem != "missing":
+        why = "Kafka denies it" if problem == "denied" else problem
+        raise UserError(
+            f"topic {topic.topic!r} at {topic.bootstrap} cannot be made ({why}): have CREATE, DESCRIBE, WRITE and READ "
+            "on it allowed by ACLs"
+        )
+    if not problem:
         raise UserError(
             f"topic {topic.topic!r} is at {topic.bootstrap} already, and --fill makes its own: delete it, or name "
             "another one"
         )
-    create_topic(settings, topic.topic, PARTITIONS)
+    try:
+        create_topic(settings, topic.topic, PARTITIONS)
+    except Exception as raised:
+        error = error_of(raised)
+        raise (failure(f"making topic {topic.topic!r}", error, settings) if error else raised) from None
     _write(topic, settings, config, config.events, times, tell)
 
 

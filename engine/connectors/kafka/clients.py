@@ -51,6 +51,41 @@ UNKNOWN_TOPIC = frozenset(
 )
 """A topic or a partition is not there."""
 
+PASSING = frozenset(
+    {
+        KafkaError.INVALID_MSG,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FETCH_SESSION_ID_NOT_FOUND,
+        KafkaError.INVALID_FETCH_SESSION_EPOCH,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        KafkaError.ELECTION_NOT_NEEDED,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        106,  # FETCH_SESSION_TOPIC_ID_ERROR, for which librdkafka has no name.
+    }
+)
+"""What brokers mean to pass, as Kafka's protocol has it; of errors of messages librdkafka does not say whether they do.
+
+Topics that are not there are in `UNKNOWN_TOPIC`.
+"""
+
 LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 """The cluster refuses this user, or is not the one it should be."""
 
@@ -175,7 +210,7 @@ def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockEr
         return UserError(f"{what}: {at} denies it ({said}); allow this user by an ACL on the {_DENIED[code]}")
     if code in UNKNOWN_TOPIC:
         return UserError(f"{what}: {at} has no such topic or partition ({said}); create it, or correct its name")
-    if error.retriable():
+    if error.retriable() or code in PASSING:
         return RetryableError(f"{what}: {at} could not do it now ({error.name()}: {said})")
     return FatalError(f"{what}: {at} failed ({error.name()}: {said})")
 

@@ -32,6 +32,9 @@ PROBE_S = 0.5
 
 _FIRST_GUESS_BYTES = 1 << 16
 
+_TRIED_AGAIN = clients.UNREACHABLE | clients.UNKNOWN_TOPIC | clients.PASSING - {KafkaError.INVALID_MSG}
+"""A batch that is damaged may stay so, which nobody would be told if it were read again for ever."""
+
 Block = Sequence[Message]
 
 
@@ -171,7 +174,7 @@ class Fetcher:
                 self._on_error(error)
         elif code == KafkaError._PARTITION_EOF:
             self.queues.meet_end(queue, offset)
-        elif code in clients.UNREACHABLE or code in clients.UNKNOWN_TOPIC or error.retriable():
+        elif code in _TRIED_AGAIN or error.retriable():
             # The client tries again; a topic that is gone for good is noticed by whoever watches topics.
             clients.LOGGER.warning("%s: %s", queue.name, error)
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):

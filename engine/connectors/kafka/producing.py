@@ -12,6 +12,7 @@ from penstock.engine.connectors.kafka.clients import (
     ANSWER_S,
     UNKNOWN_TOPIC,
     answer_of,
+    error_of,
     failure,
     make_admin,
     make_producer,
@@ -60,6 +61,18 @@ class Messenger:
         """The producer."""
         assert self._producer is not None
         return self._producer
+
+    def cause(self) -> KafkaError | None:
+        """Return why the open transaction must be given up, None if it need not: asked for another, the client tells.
+
+        Messages that are given up with it say only that they were.
+        """
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as error:
+            told = error_of(error)
+            return told if told is not None and (told.fatal() or told.txn_requires_abort()) else None
+        return None
 
     def put(self, messages: pa.RecordBatch) -> None:
         """Hand messages over, in order.
@@ -139,6 +152,9 @@ def check_topic(settings: KafkaSettings, client_id: str, topic: str) -> None:
             return
         except KafkaException as error:
             told: KafkaError = error.args[0]
+        if told.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            rights = "WRITE on the topic, and READ for writing exactly once,"
+            raise topic_denied(f"looking for topic {topic!r}", rights, told, settings)
         if told.code() not in UNKNOWN_TOPIC:
             raise failure(f"looking for topic {topic!r}", told, settings)
         if tries_left:
@@ -147,6 +163,14 @@ def check_topic(settings: KafkaSettings, client_id: str, topic: str) -> None:
     raise UserError(
         f"topic {topic!r} is not there at {settings.bootstrap}, and Penstock makes no topics by itself: create it with "
         "as many partitions as its readers need, or correct the name"
+    )
+
+
+def topic_denied(what: str, rights: str, error: KafkaError, settings: KafkaSettings) -> UserError:
+    """Return the exception for a right to the topic that is missing."""
+    return UserError(
+        f"{what}: Kafka at {settings.bootstrap} denies it ({settings.redacted(error.str())}): grant {rights} to this "
+        "user by an ACL"
     )
 
 
@@ -168,4 +192,7 @@ def sending_failure(topic: str, error: KafkaError, settings: KafkaSettings) -> P
         return FatalError(
             f"{where} refuses a message ({said}): a compacted topic takes only messages with a key, so write with key="
         )
-    return failure(f"writing to topic {topic!r}", error, settings)
+    what = f"writing to topic {topic!r}"
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return topic_denied(what, "WRITE on the topic", error, settings)
+    return failure(what, error, settings)

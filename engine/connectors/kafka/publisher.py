@@ -14,7 +14,7 @@ from penstock.engine.connectors.kafka.clients import error_of, make_marker_reade
 from penstock.engine.connectors.kafka.commits import TroubleError
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs, gone
 from penstock.engine.connectors.kafka.markers import marker_offset, read_marker
-from penstock.engine.connectors.kafka.producing import REFUSED, Messenger, sending_failure
+from penstock.engine.connectors.kafka.producing import REFUSED, Messenger, sending_failure, topic_denied
 from penstock.engine.connectors.kafka.receipts import Marker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.transactions import Broke, Fenced, Publish, Refused
@@ -24,8 +24,11 @@ from penstock.model.failpoints import failpoint
 CALL_S = 30.0
 """How long one call may take before the producer is thrown away."""
 
-MARKER_S = 5.0
-"""The same for the call that sends the marker, which takes milliseconds."""
+MARKER_S = 15.0
+"""The same for the call that sends the marker: milliseconds, but several round trips of a new producer."""
+
+LOOK_S = 5.0
+"""How long the marker is waited for before the reader is asked whether the cluster refuses it."""
 
 _FENCED = frozenset(
     {
@@ -36,6 +39,7 @@ _FENCED = frozenset(
         KafkaError.FENCED_INSTANCE_ID,
     }
 )
+_GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _DEFAULT_TIMEOUT_MS = 60_000
 _DENIED = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE and DESCRIBE on transactional ids",
@@ -70,7 +74,19 @@ class KafkaPublisher:
     def marker(self) -> Marker | None:
         """Ask for the marker."""
         with self._troubles():
-            return read_marker(self._marker_reader(), self._topic, CALL_S)
+            reader = self._marker_reader()
+            try:
+                return read_marker(reader, self._topic, min(LOOK_S, CALL_S))
+            except KafkaException as error:
+                told = error_of(error)
+                if told is None or told.code() != KafkaError._TIMED_OUT:
+                    raise
+            # The call would wait for ever for a group that may not be seen; only its messages say so.
+            while (message := reader.poll(0)) is not None:
+                refusal = message.error()
+                if refusal is not None and refusal.code() in _DENIED:
+                    raise KafkaException(refusal)
+            return read_marker(reader, self._topic, CALL_S)
 
     def send(self, publish: Publish) -> None:
         """Send every kept message that is due, then the marker."""
@@ -89,6 +105,7 @@ class KafkaPublisher:
             messenger.flush(self._check_time)
             failpoint("kafka.transaction.delivered")
             self._check_time()
+        with self._troubles(self._marker_denied):
             producer, group = messenger.producer, self._marker_reader().consumer_group_metadata()
             offsets = [marker_offset(self._topic, publish.marker)]
             self._within(MARKER_S, lambda: producer.send_offsets_to_transaction(offsets, group, MARKER_S))
@@ -150,11 +167,19 @@ class KafkaPublisher:
         return self._reader
 
     @contextmanager
-    def _troubles(self) -> Iterator[None]:
+    def _troubles(self, denied: Callable[[KafkaError], UserError] | None = None) -> Iterator[None]:
+        """Say what errors mean; ``denied`` says it of a right to the topic that is missing."""
         try:
             yield
         except KafkaException as error:
+            told = error_of(error)
+            if denied is not None and told is not None and told.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise TroubleError(Refused(denied(told))) from None
             raise TroubleError(self._meaning(error)) from None
+
+    def _marker_denied(self, error: KafkaError) -> UserError:
+        what = f"committing the marker of {self._id!r}, an offset of topic {self._topic!r}"
+        return topic_denied(what, "READ on the topic", error, self._settings)
 
     def _meaning(self, error: KafkaException) -> Broke | Fenced | Refused:
         """Say what an error stands for; what was not delivered, or what the client complained of, tells more."""
@@ -163,6 +188,8 @@ class KafkaPublisher:
         messenger = self._messenger
         if messenger is not None:
             told = messenger.undelivered or told
+            if told.code() in _GIVEN_UP:
+                told = messenger.cause() or told
             if told.code() == KafkaError._TIMED_OUT and messenger.complaint is not None:
                 told = messenger.complaint
         code = told.code()
@@ -181,9 +208,10 @@ class KafkaPublisher:
                 "most transaction.max.timeout.ms of the broker (by default 900,000)"
             )
         if code in _DENIED:
+            said = self._settings.redacted(error.str())
             return UserError(
                 f"Kafka at {self._settings.bootstrap} does not let this user publish under transactional id "
-                f"{self._id!r} ({error.str()}): grant {_DENIED[code]} with the prefix 'penstock-'"
+                f"{self._id!r} ({said}): grant {_DENIED[code]} with the prefix 'penstock-'"
             )
         return sending_failure(self._topic, error, self._settings)
 

@@ -30,6 +30,9 @@ _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "fetch.queue.backoff.ms": 5,
     "queued.max.messages.kbytes": 32_768,
 }
+_FETCH_BYTES = 4 << 20
+"""Of one answer, which comes whole or not at all: 50 MB, librdkafka's own, never come over a slow link in time."""
+
 _PRODUCER: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 _PRODUCER_DEFAULTS: Mapping[str, Any] = {"retry.backoff.ms": 50, "partitioner": "murmur2_random"}
 _OURS = {
@@ -47,6 +50,7 @@ _CONSUMER_ONLY = frozenset(
         *_CONSUMER,
         *_CONSUMER_DEFAULTS,
         "group.id",
+        "fetch.max.bytes",
         "auto.commit.interval.ms",
         "check.crcs",
         "heartbeat.interval.ms",
@@ -124,8 +128,12 @@ class KafkaSettings:
         Raises:
             UserError: a secret is not where it should be.
         """
-        chosen = {**_CONSUMER_DEFAULTS, "group.id": group, **self._resolved(_PRODUCER_ONLY), **_CONSUMER}
-        return {**chosen, "client.id": client_id}
+        given = self._resolved(_PRODUCER_ONLY)
+        largest = str(given.get("message.max.bytes", 0))
+        # librdkafka wants room for a message of the largest size.
+        fetch = max(_FETCH_BYTES, int(largest) if largest.isdigit() else 0)
+        ours = {**_CONSUMER_DEFAULTS, "fetch.max.bytes": fetch, "group.id": group}
+        return {**ours, **given, **_CONSUMER, "client.id": client_id}
 
     def producer(self, client_id: str, transactional_id: str | None = None) -> dict[str, Any]:
         """Return the settings of a producer, secrets resolved.

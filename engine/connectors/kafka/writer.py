@@ -68,9 +68,16 @@ class SendingWriter(Writer):
     """At least once: messages leave at once, and barriers wait until the broker has all of them."""
 
     def __init__(
-        self, encoder: MessageEncoder, settings: KafkaSettings, topic: str, client_id: str, expiry: "ExpiryWatch"
+        self,
+        encoder: MessageEncoder,
+        settings: KafkaSettings,
+        topic: str,
+        client_id: str,
+        expiry: "ExpiryWatch",
+        *,
+        topic_is_there: bool = False,
     ) -> None:
-        """Make the producer.
+        """Make the producer. ``topic_is_there``: that is known, and not asked for.
 
         Raises:
             UserError: a setting is wrong, or the topic is not there.
@@ -78,7 +85,8 @@ class SendingWriter(Writer):
         """
         from penstock.engine.connectors.kafka.producing import Messenger, check_topic
 
-        check_topic(settings, client_id, topic)
+        if not topic_is_there:
+            check_topic(settings, client_id, topic)
         self._encoder = encoder
         self._settings = settings
         self._topic = topic

@@ -1,10 +1,10 @@
 """A TCP proxy between clients and a broker that delays, throttles, holds and cuts connections; it changes no byte.
 
-It takes its port when it is made, so that a broker can be started that advertises it (`proxied_listener`).
+It takes its port when it is made, so that a broker can be started that advertises it (`proxied_listener`). Called by
+the tests and by `kafka_links`.
 """
 
 import asyncio
-import random
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from penstock.benchmarks.chaos.link_shape import Line, Shape
 from penstock.kafka_broker import Listener, LocalBroker
 
 HOST = "127.0.0.1"
@@ -24,7 +25,9 @@ END_TXN, PRODUCE, FETCH, INIT_PRODUCER_ID, TXN_OFFSET_COMMIT = 26, 0, 1, 22, 28
 BOTH = ("requests", "answers")
 _T = TypeVar("_T")
 _SLICE = 16_384
-_PIECES = 64
+_ON_THE_WAY = 8
+"""So many slices of a connection may be on their way, each way, before the sender has to wait."""
+
 _LARGEST_FRAME = 128 << 20
 
 
@@ -44,6 +47,7 @@ class Held:
 @dataclass
 class _Direction:
     open: asyncio.Event
+    line: Line
     bytes: int = 0
 
 
@@ -59,16 +63,13 @@ class TcpProxy:
         self.requests: Counter[int] = Counter()
         """How many requests of each kind have come, if ``frames``."""
         self._frames = frames
-        self._random = random.Random(seed)
-        self._delay_s, self._loss, self._again_s = 0.0, 0.0, 0.0
-        self._bytes_per_s: float | None = None
         self._cut = False
         self._held: list[Held] = []
         self._links: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
         self._thread.start()
-        self._directions = self._do(self._make_directions())
+        self._directions = self._do(self._make_directions(seed))
         self._server: asyncio.Server = self._do(asyncio.start_server(self._accept, HOST, 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
@@ -86,16 +87,9 @@ class TcpProxy:
         """How many bytes went through; ``requests`` or ``answers``."""
         return self._directions[direction].bytes
 
-    def delay(self, seconds: float, *, loss: float = 0.0, again_s: float = 0.3) -> None:
-        """Deliver every piece so much later, each way; a share ``loss`` of them ``again_s`` later still, in order.
-
-        That is what TCP makes of lost packets. Applies to what comes from now on.
-        """
-        self._delay_s, self._loss, self._again_s = seconds, loss, again_s
-
-    def throttle(self, bytes_per_s: float | None) -> None:
-        """Let at most so many bytes a second through, on each connection and each way; None: all."""
-        self._bytes_per_s = bytes_per_s
+    def bend(self, shape: Shape) -> None:
+        """Treat what comes from now on as a link of this shape would, each way."""
+        self._do(self._each(BOTH, lambda direction: direction.line.bend(shape)))
 
     def hold(self, *directions: str) -> None:
         """Let nothing through, ``requests``, ``answers`` or (by default) both, but leave connections open."""
@@ -131,8 +125,7 @@ class TcpProxy:
     def heal(self) -> None:
         """Let everything through at once again."""
         self._cut = False
-        self.delay(0.0)
-        self.throttle(None)
+        self.bend(Shape())
         self.release()
 
     def close(self) -> None:
@@ -154,8 +147,8 @@ class TcpProxy:
     def _do(self, work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
-    async def _make_directions(self) -> dict[str, _Direction]:
-        made = {name: _Direction(asyncio.Event()) for name in BOTH}
+    async def _make_directions(self, seed: int) -> dict[str, _Direction]:
+        made = {name: _Direction(asyncio.Event(), Line(seed + number)) for number, name in enumerate(BOTH)}
         for direction in made.values():
             direction.open.set()
         return made
@@ -205,26 +198,31 @@ class TcpProxy:
 
     async def _pump(self, source: asyncio.StreamReader, into: asyncio.StreamWriter, name: str, link: int) -> None:
         """Bring bytes from one end to the other; returns when either is closed."""
-        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_PIECES)
+        queue: asyncio.Queue[tuple[float, bytes, bool]] = asyncio.Queue(_ON_THE_WAY)
+        direction = self._directions[name]
 
         async def read() -> None:
             due = 0.0
             async for piece in self._pieces(source):
-                lost = self._random.random() < self._loss
-                due = max(due, self._loop.time() + self._delay_s + (self._again_s if lost else 0.0))
-                await queue.put((due, piece))
-            await queue.put((due, b""))
+                for start in range(0, len(piece), _SLICE):
+                    part = piece[start : start + _SLICE]
+                    due = direction.line.arrival(self._loop.time(), len(part), due)
+                    await queue.put((due, part, start == 0))
+            await queue.put((due, b"", False))
 
         reading = asyncio.create_task(read())
         try:
             while True:
-                due, piece = await queue.get()
+                due, part, first = await queue.get()
                 await asyncio.sleep(max(0.0, due - self._loop.time()))
-                if not piece:
+                if not part:
                     return
-                if self._frames:
-                    await self._catch(piece, name, link)
-                await self._write(piece, into, self._directions[name])
+                if self._frames and first:
+                    await self._catch(part, name, link)
+                await direction.open.wait()
+                into.write(part)
+                await into.drain()
+                direction.bytes += len(part)
         except (OSError, asyncio.IncompleteReadError):
             return
         finally:
@@ -243,18 +241,8 @@ class TcpProxy:
             while piece := await source.read(_SLICE):
                 yield piece
 
-    async def _write(self, piece: bytes, into: asyncio.StreamWriter, direction: _Direction) -> None:
-        for start in range(0, len(piece), _SLICE):
-            part = piece[start : start + _SLICE]
-            if self._bytes_per_s is not None:
-                await asyncio.sleep(len(part) / self._bytes_per_s)
-            await direction.open.wait()
-            into.write(part)
-            await into.drain()
-            direction.bytes += len(part)
-
     async def _catch(self, frame: bytes, name: str, link: int) -> None:
-        """Wait if this is a request, or an answer, that somebody wants held."""
+        """Wait if what begins here is a request, or an answer, that somebody wants held."""
         if name == "requests":
             api_key = int.from_bytes(frame[4:6], "big")
             self.requests[api_key] += 1
