@@ -22,9 +22,9 @@ from penstock.engine.simulation.paged import SimulatedPaging
 from penstock.engine.simulation.promises import not_promised, without_sinks
 from penstock.engine.simulation.recording import Recording, nothing_left, record_pipeline
 from penstock.engine.simulation.staged_sink import StagedSink
-from penstock.engine.simulation.world import MakePaging, World
+from penstock.engine.simulation.world import World
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
-from penstock.model.errors import BugError, CheckpointError, PlanError
+from penstock.model.errors import BugError, CheckpointError, PlanError, StateCorruptionError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import arm
 from penstock.model.ids import OperatorId
@@ -109,7 +109,7 @@ class Simulation:
     def run(self, seed: int) -> SeedResult:
         """Run under one seed, to its end, and compare."""
         most_turns = self._turns * _PATIENCE + 20_000
-        world = World(seed, self.faults, self._state, self._make_paging(), self._turns, most_turns)
+        world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
         life = _Life(world, self)
         problem = life.through()
         differences: tuple[Difference, ...] = ()
@@ -148,21 +148,13 @@ class Simulation:
         """That of the undisturbed run."""
         return self._parallelism
 
-    @property
-    def paging(self) -> SimulatedPaging | None:
-        """What pages state."""
-        return self._paging
-
-    def _make_paging(self) -> MakePaging | None:
-        return None if self._paging is None else self._paging.make
-
     def interval_ms(self, world: World) -> int:
         """Draw the time between checkpoints, so that a run takes several."""
         return max(1, self._virtual_ns // 1_000_000 // world.dice.between(3, 12))
 
     def _undisturbed(self) -> list[str]:
         """Run without faults, keep what stands in the sinks, and return the operators that had late rows."""
-        world = World(0, NONE, self._state, self._make_paging(), self._turns, _UNDISTURBED_TURNS)
+        world = World(0, NONE, self._state, self._paging, self._turns, _UNDISTURBED_TURNS)
         life = _Life(world, self)
         problem = life.through()
         if problem is not None:
@@ -207,6 +199,9 @@ class _Life:
         self.error: BaseException | None = None
         self.rescaled = 0
         self.committed = 0
+        self.damaged_starts = 0
+        """How many processes in a row failed of damaged pages before they had committed anything."""
+        self._committed_now = 0
         self._world = world
         self._simulation = simulation
         self._options = CheckpointOptions(
@@ -234,6 +229,8 @@ class _Life:
                     # All that was retained is damaged: whoever runs the job begins anew, as the error says.
                     self._world.history.event(f"begun anew: {error}")
                     self._world.empty_repository()
+                except StateCorruptionError as error:
+                    self._damaged(error)
                 self._rescale()
         except Exception as error:
             self.error = error
@@ -247,16 +244,33 @@ class _Life:
         assert self._last is not None
         return [line.operator for line in self._last.metrics().ledger.operators if line.late]
 
+    def _damaged(self, error: StateCorruptionError) -> None:
+        """Do as somebody whose job has failed of damaged pages: start it again, and anew if that was of no use.
+
+        A damaged page may be in the last checkpoint, whose digests are those of the files as they were uploaded.
+
+        Raises:
+            StateCorruptionError: it was not a fault.
+        """
+        world = self._world
+        if not world.pages_were_damaged():
+            raise error
+        self.damaged_starts = 1 if self._committed_now else self.damaged_starts + 1
+        world.history.event(f"started again: {error}")
+        if self.damaged_starts > 1:
+            world.history.event("begun anew: the last checkpoint has damaged pages")
+            world.empty_repository()
+            self.damaged_starts = 0
+
     def _process(self) -> None:
         world = self._world
         world.restart()
         graph = self._bound(self._simulation.plan_at(self._parallelism))
-        paging = self._simulation.paging
         job = RecoveringJob(
             "simulated",
             graph,
             self._simulation.loop,
-            Path("simulated") if paging is None else paging.directory,
+            Path("simulated") if world.pages is None else world.pages.directory,
             self._options,
             RestartOptions(first_delay_ms=1, most_delay_ms=20),
             version="simulated",
@@ -266,12 +280,13 @@ class _Life:
             background=world.background,
             make_attempt=self._attempt,
             pause=world.pause,
-            page_stores=None if paging is None else paging.stores,
+            page_stores=None if world.pages is None else world.pages.stores,
         )
         try:
             job.run()
         finally:
-            self.committed += job.session.statistics().committed
+            self._committed_now = job.session.statistics().committed
+            self.committed += self._committed_now
 
     def _warned(self, text: str) -> None:
         """Note what the job tells. Checkpoints are skipped because a fault has damaged them, or they came too early.

@@ -6,14 +6,17 @@ Sources are read once, sinks are never written (engine.md 1).
 import json
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.engine.simulated import SeedResult, Simulation, record_pipeline
 from penstock.engine.simulation.faults import KINDS, Faults
+from penstock.engine.simulation.paged import SimulatedPaging, paging_of
 from penstock.job import Job
 from penstock.model.config import check_count
 from penstock.model.errors import OptionError
@@ -29,16 +32,22 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class SimulateOptions:
-    """``seeds`` in order; ``rows`` is the most that is read of each source."""
+    """``seeds`` in order; ``rows`` is the most that is read of each source.
+
+    ``state_bytes``: byte budget of keyed state per operator instance (None: unbounded, and no pages).
+    """
 
     seeds: range
     faults: Faults = Faults()
     rows: int = 100_000
     parallelism: int = 2
+    state_bytes: int | None = None
 
     def __post_init__(self) -> None:
         check_count("rows", self.rows)
         check_count("parallelism", self.parallelism)
+        if self.state_bytes is not None:
+            check_count("state_bytes", self.state_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +119,31 @@ def simulate(job: Job, options: SimulateOptions) -> Report:
         PlanError: none of its sinks can be compared.
     """
     recording = record_pipeline(job.graph, options.rows, time.sleep)
-    simulation = Simulation(recording, parallelism=options.parallelism, faults=options.faults)
+    with tempfile.TemporaryDirectory(prefix="penstock-simulate-") as directory:
+        paging = None
+        if options.state_bytes is not None:
+            paging = SimulatedPaging(Path(directory), paging_of(options.state_bytes))
+        simulation = Simulation(recording, parallelism=options.parallelism, faults=options.faults, paging=paging)
+        return _report(simulation, options.seeds)
+
+
+def _report(simulation: Simulation, seeds: Iterable[int]) -> Report:
     crashed_at: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     failed = None
-    for result in _until_different(simulation, options.seeds):
+    for result in _until_different(simulation, seeds):
         counts.update(seeds=1, crashes=result.crashes, rescaled=result.rescaled, committed=result.committed)
         crashed_at.update(result.crashed_at)
         failed = result if result.problem is not None else None
     return Report(
-        rows=recording.rows,
+        rows=simulation.recording.rows,
         seeds=counts["seeds"],
         crashes=counts["crashes"],
         crashed_at=dict(sorted(crashed_at.items())),
         rescaled=counts["rescaled"],
         committed=counts["committed"],
         left_out=simulation.left_out,
-        notes=recording.notes,
+        notes=simulation.recording.notes,
         failed=failed,
     )
 

@@ -29,6 +29,15 @@ def simulate(
     ] = None,
     rows: Annotated[int, typer.Option(min=1, metavar="N", help="Most rows to read of each source.")] = 100_000,
     parallelism: Annotated[int, typer.Option(min=1, metavar="P", help="Instances per operator.")] = 2,
+    state_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SIZE",
+            help="Byte budget of keyed state per operator instance; the rest is in pages.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -42,7 +51,7 @@ def simulate(
         from penstock.loading import capture
 
         options = simulating.SimulateOptions(
-            simulating.parse_seeds(seeds), simulating.parse_faults(faults), rows, parallelism
+            simulating.parse_seeds(seeds), simulating.parse_faults(faults), rows, parallelism, state_bytes
         )
         job, _ = capture(file, arguments or [])
         report = simulating.simulate(job, options)

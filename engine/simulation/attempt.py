@@ -59,7 +59,7 @@ class SimulatedAttempt:
         self._clock = clock
         self._graph = graph
         self._options = options
-        self._paging = None if world.paging is None else world.paging()
+        self._paging = None if world.pages is None else world.pages.make()
         self._checkpoints = checkpoints
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
         self._count = world.dice.between(1, MOST_WORKERS)
@@ -256,6 +256,7 @@ class SimulatedAttempt:
         return made
 
     def _begin(self, part: Build, restored: Restored | None, attempt: int) -> None:
+        self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
         self._checkpoints.started(part, attempt, restored)
         for task, instances in part.tasks.items():
             for instance in instances:
@@ -264,7 +265,6 @@ class SimulatedAttempt:
                 self._instances[instance.name] = instance
                 self._delay_acknowledgements(instance, number)
                 self._workers[number].add((instance,))
-        self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
         self._waiting.clear()
         epoch = "nothing" if restored is None else f"epoch {restored.epoch}"
         self._world.history.event(
@@ -306,7 +306,7 @@ class SimulatedAttempt:
         def on_cut(cut: InstanceCut, *, ended: bool) -> None:
             what = "end" if ended else f"barrier {cut.epoch}"
             self._world.history.detail(f"{cut.instance} is cut at its {what}")
-            self._world.watermarks.cut(cut.epoch, instance)
+            self._world.watermarks.cut(cut, instance)
             self._acknowledged[number].append(partial(tell, cut, ended=ended))
 
         instance.on_cut = on_cut

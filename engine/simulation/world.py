@@ -1,22 +1,19 @@
 """Everything around a simulated job that outlives its processes: time, dice, disks, fate and history of one seed."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.engine.build import StateFactory
 from penstock.engine.clock import ManualClock
-from penstock.engine.paging.paging import Paging
 from penstock.engine.simulation.background import SimulatedBackground
 from penstock.engine.simulation.dice import Dice
 from penstock.engine.simulation.faults import Fate, Faults
 from penstock.engine.simulation.history import History
+from penstock.engine.simulation.page_faults import PageFaults
+from penstock.engine.simulation.paged import SimulatedPages, SimulatedPaging
 from penstock.engine.simulation.watermarks import Watermarks
 from penstock.model.errors import BugError
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
-
-MakePaging = Callable[[], Paging]
-"""Makes what pages the state of one attempt."""
 
 LONGEST_TURN_NS = 200_000
 """How long a turn takes at most."""
@@ -33,7 +30,7 @@ class World:
     seed: int
     faults: Faults
     state: StateFactory
-    paging: MakePaging | None
+    paging: SimulatedPaging | None
     turns: int
     most_turns: int
     clock: ManualClock = field(default_factory=ManualClock)
@@ -48,6 +45,10 @@ class World:
         self.background = SimulatedBackground(self.clock, self.dice)
         self.fate.on_power_loss = self._darken
         self.watermarks = Watermarks()
+        self.pages: SimulatedPages | None = None
+        if self.paging is not None:
+            page_faults = PageFaults(self.dice, self.history, self.turns, happen=self.faults.disk)
+            self.pages = SimulatedPages(self.paging, page_faults)
         self.restart()
 
     def restart(self) -> None:
@@ -55,6 +56,10 @@ class World:
         self.background = SimulatedBackground(self.clock, self.dice)
         self.repository = CheckpointRepository(SimulatedFiles(self.checkpoints))
         self.files = SimulatedFiles(self.outputs)
+
+    def pages_were_damaged(self) -> bool:
+        """Return whether a fault has damaged page files, and with them maybe what checkpoints have of them."""
+        return self.pages is not None and self.pages.faults.damaged > 0
 
     def empty_repository(self) -> None:
         """Do as somebody who names an empty folder for the checkpoints."""
@@ -74,6 +79,8 @@ class World:
         if self.turned > self.most_turns:
             raise StuckError(f"the job has not ended after {self.turned:,} turns")
         self.clock.advance_ns(self.dice.below(LONGEST_TURN_NS))
+        if self.pages is not None:
+            self.pages.faults.at_turn()
         self.fate.at_turn(working)
 
     def pause(self, seconds: float) -> None:

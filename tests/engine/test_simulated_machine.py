@@ -2,6 +2,8 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,10 +26,11 @@ from penstock.engine.simulation.world import World
 from penstock.engine.snapshots import Snapshots
 from penstock.model.config import CheckpointOptions, LoopOptions
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
-from penstock.model.job_graph import SinkSpec
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.model.schema import to_arrow_schema
 
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "500"))
 STEPS = 50
 SCHEMA = to_arrow_schema({"key": "int64", "value": "int64"})
 LOOP = LoopOptions(batch_rows=4, channel_bytes=256, key_groups=8)
@@ -69,14 +72,19 @@ class GrowingReader(Reader):
         return self.row
 
 
+@cache
+def planned(parallelism: int) -> ExecutionGraph:
+    """Return the plan for a parallelism, made once: source and sink are put in for every attempt."""
+    job = ps.Job()
+    stream = ps.read(Growing(), job=job).name("rows")
+    stream.key_by("key").agg(n=count(), total=sum_("value")).name("counts").collect().name("out")
+    return plan(job.graph, parallelism)
+
+
 class Machine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 30), parallelism=st.integers(1, 3))
     def begin(self, seed, parallelism):
         self.source = Growing()
-        job = ps.Job()
-        stream = ps.read(self.source, job=job).name("rows")
-        stream.key_by("key").agg(n=count(), total=sum_("value")).name("counts").collect().name("out")
-        self.job = job
         self.world = World(seed, Faults(crash=False, disk=False), memory_state, None, 1_000, 1_000_000)
         self.schema = None
         self.parallelism = parallelism
@@ -161,14 +169,7 @@ class Machine(RuleBasedStateMachine):
         return self.begun
 
     def begin_attempt(self):
-        graph = plan(self.job.graph, self.parallelism)
-        key, node = next((k, n) for k, n in graph.graph.operators.items() if isinstance(n.spec, SinkSpec))
-        self.spec = node.spec
-        self.sink = StagedSink("out", self.world.files)
-        self.sink.schema = self.schema
-        graph.graph.operators[key] = type(node)(
-            node.id, node.name, type(node.spec)(self.sink, node.spec.mode), node.inputs, node.outputs
-        )
+        graph = self.bound(planned(self.parallelism))
         loaded = self.world.repository.latest()
         restored = None
         if loaded is not None:
@@ -187,6 +188,18 @@ class Machine(RuleBasedStateMachine):
             attempt=self.number,
         )
         self.schema = self.sink.schema
+
+    def bound(self, graph):
+        self.sink = StagedSink("out", self.world.files)
+        self.sink.schema = self.schema
+        operators = dict(graph.graph.operators)
+        for key, node in operators.items():
+            if isinstance(node.spec, SinkSpec):
+                self.spec = node.spec
+                operators[key] = replace(node, spec=replace(node.spec, sink=self.sink))
+            elif isinstance(node.spec, SourceSpec):
+                operators[key] = replace(node, spec=replace(node.spec, source=self.source))
+        return replace(graph, graph=replace(graph.graph, operators=operators))
 
 
 TestMachine = Machine.TestCase

@@ -45,6 +45,22 @@ def test_the_command_runs_a_file_and_writes_nothing(tmp_path, capsys, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["pipeline.py"]
 
 
+def test_little_memory_lets_keyed_operators_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "pipeline.py", "--seeds", "1..2", "--state-bytes", "2000", "--json"])
+    assert ended.value.code == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["status"], report["seeds"]) == ("same", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.py"]
+
+
+def test_a_budget_is_at_least_a_byte():
+    with pytest.raises(OptionError, match="state_bytes"):
+        SimulateOptions(range(1), state_bytes=0)
+
+
 def test_the_first_seed_that_differs_is_told_with_its_history(capsys):
     job = ps.Job()
     calls = []
