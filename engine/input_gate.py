@@ -33,7 +33,8 @@ class InputGate:
     Watermarks and idleness are merged; a barrier or reroute comes out once, when every open channel has delivered
     it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. Batches
     of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to pieces, and
-    every piece would cost its receiver as many steps as a whole one.
+    every piece would cost its receiver as many steps as a whole one. One that is large and was not cut comes out as it
+    is: to copy it costs more than the steps that would be saved.
     """
 
     def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
@@ -104,6 +105,8 @@ class InputGate:
 
     def _joined(self, index: int, first: Batch, picks: Picks | None) -> Batch:
         """Return a batch with those that wait behind it, and at the heads of the other channels of its port."""
+        if self._is_large(first, picks):
+            return first
         parts: list[Part] = [(first.rows, picks)]
         rows, ingest_ns = first.rows.num_rows if picks is None else picks.size, first.ingest_ns
         port = self.inputs[index].port
@@ -121,13 +124,16 @@ class InputGate:
         return replace(first, rows=put_together(parts), ingest_ns=ingest_ns)
 
     def _has_next(self, index: int, keep: float) -> bool:
-        """Return whether a batch of this ``keep`` comes next in a channel, behind watermarks at most."""
-        for element in self._channels[index]:
+        """Return whether a batch of this ``keep`` to be joined comes next in a channel, behind watermarks at most."""
+        for element, picks in self._channels[index].shares():
             if isinstance(element, Batch):
-                return element.keep == keep
+                return element.keep == keep and not self._is_large(element, picks)
             if not isinstance(element, Watermark):
                 return False
         return False
+
+    def _is_large(self, batch: Batch, picks: Picks | None) -> bool:
+        return picks is None and 2 * batch.rows.num_rows >= self._batch_rows
 
     def _take_batch(self, index: int, most_rows: int) -> tuple[Batch, Picks | None]:
         while True:

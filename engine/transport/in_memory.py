@@ -46,9 +46,9 @@ class Channel:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def __iter__(self) -> Iterator[Element]:
-        """Look at the waiting elements, oldest first, without taking them."""
-        return (element for element, _, _ in self._queue)
+    def shares(self) -> Iterator[tuple[Element, Picks | None]]:
+        """Look at the waiting elements with the rows that are meant, oldest first, without taking them."""
+        return ((element, picks) for element, picks, _ in self._queue)
 
     def has_room(self) -> bool:
         """Return whether a batch may be put."""

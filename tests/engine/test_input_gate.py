@@ -36,6 +36,16 @@ def test_rows_bring_an_idle_channel_back() -> None:
     assert gate.take() == (0, Watermark(60))
 
 
+def test_large_batches_that_were_not_cut_are_not_copied() -> None:
+    large, small = rows(6), rows(2)
+    gate = InputGate([GateInput(channel(elements=[small, large, small, small, large]), 0)], batch_rows=10)
+    taken = [gate.take() for _ in range(4)]
+    assert not gate.has_input()
+    batches = [item[1] for item in taken if item is not None]
+    assert batches[0] is small and batches[1] is large and batches[3] is large
+    assert isinstance(batches[2], Batch) and batches[2].rows.num_rows == 4
+
+
 Sent = tuple[int, int]
 """A row: its channel, and its place there."""
 
