@@ -1,7 +1,7 @@
 """Where an instance's input channels meet: fair choice, merged watermarks, aligned barriers, the end of all inputs."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.engine.elements import (
@@ -41,6 +41,7 @@ class InputGate:
         """Take the channels; there is at least one."""
         self.inputs = tuple(inputs)
         self._channels = [item.channel for item in inputs]
+        self._opposite = _opposite(inputs)
         self._merge = WatermarkMerge(len(inputs))
         self._ended = [False] * len(inputs)
         self._drained = True
@@ -92,7 +93,11 @@ class InputGate:
         if isinstance(element, Batch):
             self._merge.set_active(index)
             self._said_idle = False
-            return port, self._joined(index, element, picks)
+            batch = self._joined(index, element, picks)
+            opposite = self._opposite.get(port)
+            if opposite:
+                batch = replace(batch, opposite_us=self._merge.least(opposite))
+            return port, batch
         if isinstance(element, Watermark):
             advanced = self._merge.advance(index, element.time_us)
             self._said_idle = False
@@ -180,3 +185,9 @@ class InputGate:
         element, self._awaited = self._awaited, None
         self._blocked.clear()
         return port, element
+
+
+def _opposite(inputs: Sequence[GateInput]) -> Mapping[int, Sequence[int]]:
+    """Return, for each port, the channels of the other ports."""
+    ports = {item.port for item in inputs}
+    return {port: [index for index, item in enumerate(inputs) if item.port != port] for port in ports}

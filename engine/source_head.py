@@ -42,12 +42,16 @@ RETRIES = 10
 
 @dataclass(slots=True)
 class Partition:
-    """One partition and how far it was read; ``latest_us`` is the greatest event time seen."""
+    """One partition and how far it was read.
+
+    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows.
+    """
 
     name: str
     reader: Reader
     normaliser: Normaliser
     latest_us: int = START_OF_TIME_US
+    began_us: int = START_OF_TIME_US
     ended: bool = False
     idle: bool = False
     nothing_since_ns: int | None = None
@@ -120,8 +124,8 @@ class SourceHead:
 
     @property
     def progress_us(self) -> int:
-        """The least event time reached among partitions that are neither ended nor idle; the end of time if none is."""
-        reading = [item.latest_us for item in self._partitions if not (item.ended or item.idle)]
+        """Where the last read began of the partition furthest behind; the end of time if all are ended or idle."""
+        reading = [item.began_us for item in self._partitions if not (item.ended or item.idle)]
         return min(reading, default=END_OF_TIME_US)
 
     @property
@@ -254,7 +258,10 @@ class SourceHead:
                 self.counters.passed += good.num_rows
                 self._gather(good, now_ns)
                 if self._time is not None:
-                    partition.latest_us = max(partition.latest_us, int(event_times_us(good, self._time).max()))
+                    times_us = event_times_us(good, self._time)
+                    first = partition.latest_us == START_OF_TIME_US
+                    partition.began_us = int(times_us.min()) if first else partition.latest_us
+                    partition.latest_us = max(partition.latest_us, int(times_us.max()))
         if read.rejected:
             self.counters.rows_in += len(read.rejected)
             self.counters.dead_lettered += len(read.rejected)
@@ -330,7 +337,11 @@ class SourceHead:
 
 
 class SourceAlignment:
-    """Keeps the sources of a region that have an event time together: only the one furthest behind may read."""
+    """Keeps the sources of a region that have an event time together: only the one furthest behind may read.
+
+    What counts is where the last read of each began. A source of few rows, whose batches take long in event time, so
+    stays ahead of one of many, whose rows then need not wait for it in a join.
+    """
 
     def __init__(self) -> None:
         """Start without sources."""

@@ -1,5 +1,7 @@
 """How watermarks of several inputs become one: their minimum, leaving out idle and ended inputs."""
 
+from collections.abc import Sequence
+
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 
 
@@ -23,6 +25,10 @@ class WatermarkMerge:
         self._times.append(START_OF_TIME_US)
         self._idle.append(True)
         return len(self._times) - 1
+
+    def least(self, indices: Sequence[int]) -> int:
+        """Return the least watermark of some inputs, idle ones included."""
+        return min(self._times[index] for index in indices)
 
     def advance(self, index: int, time_us: int) -> bool:
         """Input ``index`` reached ``time_us`` and is not idle; return whether the merged watermark advanced.

@@ -20,6 +20,9 @@ def column_addresses(rows: pa.RecordBatch) -> list[int]:
     fields: list[int] = []
     for column in rows.columns:
         buffers = [*column.buffers(), None, None][:3] if _is_flat(column.type) else [None] * 3
+        if not column.null_count:
+            # Many readers bring a bitmap that says nothing.
+            buffers[0] = None
         fields.extend(0 if buffer is None else buffer.address for buffer in buffers)
         fields.append(column.offset)
     return fields

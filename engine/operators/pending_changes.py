@@ -33,6 +33,8 @@ class PendingChanges:
         """Start without changes."""
         self._marks = np.zeros(0, np.uint8)
         self._place = np.zeros(0, np.int64)
+        # Kept, because fresh memory costs more than what is written to it.
+        self._fresh = np.empty(0, np.int64)
         self._touched: list[Slots] = []
         self._shown: list[tuple[Slots, pa.RecordBatch]] = []
 
@@ -46,8 +48,9 @@ class PendingChanges:
             marks[: len(self._marks)] = self._marks
             self._marks = marks
             self._place = np.zeros(slot_limit, np.int64)
-        touched = np.empty(len(slots), np.int64)
-        touched = touched[: mark_touched(read_only(slots), self._marks, touched)]
+        if len(self._fresh) < len(slots):
+            self._fresh = np.empty(len(slots), np.int64)
+        touched = self._fresh[: mark_touched(read_only(slots), self._marks, self._fresh)].copy()
         if len(touched):
             self._touched.append(touched)
         return touched

@@ -4,7 +4,7 @@ Each bucket works its share off when it is in memory; what all have worked off i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -115,8 +115,9 @@ class WaitingInput:
 def _joined(run: list[_Rows], bucket: int) -> Batch:
     parts = [entry.batch.rows.slice(entry.bounds[bucket], _size(entry, bucket)) for entry in run]
     rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-    first = min(run, key=lambda entry: entry.batch.ingest_ns)
-    return first.batch.with_rows(rows)
+    ingest_ns = min(entry.batch.ingest_ns for entry in run)
+    opposite_us = min(entry.batch.opposite_us for entry in run)
+    return replace(run[0].batch, rows=rows, ingest_ns=ingest_ns, opposite_us=opposite_us)
 
 
 def _size(entry: _Rows, bucket: int) -> int:

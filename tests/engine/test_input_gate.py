@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.elements import Barrier, Batch, EndOfStream, Idle, Watermark
+from penstock.engine.elements import START_OF_TIME_US, Barrier, Batch, EndOfStream, Idle, Watermark
 from penstock.engine.input_gate import GateInput, InputGate
 from penstock.engine.transport.in_memory import Channel
 from tests.engine.loop import channel, rows
@@ -44,6 +44,33 @@ def test_large_batches_that_were_not_cut_are_not_copied() -> None:
     batches = [item[1] for item in taken if item is not None]
     assert batches[0] is small and batches[1] is large and batches[3] is large
     assert isinstance(batches[2], Batch) and batches[2].rows.num_rows == 4
+
+
+def test_a_batch_knows_how_far_the_other_ports_are() -> None:
+    left = [channel(), channel()]
+    right = channel(elements=[Watermark(90)])
+    gate = InputGate([GateInput(left[0], 0), GateInput(left[1], 0), GateInput(right, 1)])
+
+    def opposite_us(source: Channel) -> int:
+        while gate.has_input():
+            gate.take()
+        source.put(rows(1))
+        taken = gate.take()
+        assert taken is not None and isinstance(taken[1], Batch)
+        return taken[1].opposite_us
+
+    assert opposite_us(left[0]) == 90
+    assert opposite_us(right) == START_OF_TIME_US
+    left[0].put(Watermark(20))
+    assert opposite_us(right) == START_OF_TIME_US
+    # A channel that is idle may yet bring rows that are older than the merged watermark.
+    left[1].put(Idle())
+    assert opposite_us(right) == START_OF_TIME_US
+    left[1].put(Watermark(10))
+    assert opposite_us(right) == 10
+    left[1].put(EndOfStream())
+    assert opposite_us(right) == 20
+    assert opposite_us(left[0]) == 90
 
 
 Sent = tuple[int, int]

@@ -214,6 +214,25 @@ def test_rows_kept_do_not_grow_with_time(how: str) -> None:
     assert most < 800
 
 
+@pytest.mark.parametrize(("how", "kept"), [("inner", 10), ("left", 10), ("right", 30)])
+def test_rows_whose_partners_have_all_come_are_not_kept(how: str, kept: int) -> None:
+    join = open_operator(IntervalJoin(spec_of("number", 5, 20, how), LEFT, RIGHT, "j"))
+    collected = Collected()
+    collected.add(join.process(0, Batch(batch_of(0, [(i, (i, 1, None, None)) for i in range(40)]))))
+    # No left row before 15 is to come, so right rows before 20 wait for none.
+    right = batch_of(1, [(i, (i, 1, None, None)) for i in range(30)])
+    collected.add(join.process(1, Batch(right, opposite_us=15)))
+    assert len(join._kept[1]) == kept
+    collected.add(join.process(0, Batch(batch_of(0, [(40, (15, 1, None, None))]))))
+    # No right row before 60 is to come, so left rows up to 39 wait for none.
+    collected.add(join.process(0, Batch(batch_of(0, [(41, (16, 1, None, None))]), opposite_us=60)))
+    assert len(join._kept[0]) == 41 + (how == "left")
+    collected.add(join.on_watermark(1 << 62))
+    times = [(i, i) for i in range(40)] + [(40, 15), (41, 16)]
+    expected = {(i, j) for i, at in times for j in range(30) if at + 5 <= j <= at + 20}
+    assert {pair for pair in pairs_of(collected) if None not in pair} == expected
+
+
 def test_state_can_be_opened_again() -> None:
     spec = spec_of("both", 0, 20, "full")
     left: list[Row] = [(i % 7, i % 3, "k", None) for i in range(40)]

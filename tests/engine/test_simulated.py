@@ -20,7 +20,7 @@ from penstock.model.connectors import FunctionSink
 from penstock.model.errors import OptionError, PlanError
 from tests.engine.simulated_support import PIPELINES, read, rows, shared
 
-SEEDS = range(1, 51)
+SEEDS = range(1, 71)
 
 POINTS = {
     "checkpoint.before_commit",

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.model.job_graph import MAIN
@@ -108,7 +108,8 @@ def batch_of(side: int, numbered: Sequence[tuple[int, Row]]) -> pa.RecordBatch:
 def run(join: Operator, sides: Sequence[Sequence[Row]], cut: random.Random, on_time: bool = True) -> Collected:
     """Feed both sides to the end in random batches with random watermarks; check what holds at every moment.
 
-    ``on_time``: no row is late. No output row is older than the watermark that has gone out, if it has event time.
+    ``on_time``: no row is late, and a batch may know how far the other side has come. No output row is older than the
+    watermark that has gone out, if it has event time.
     """
     collected = Collected()
     waiting = [list(enumerate(side)) for side in sides]
@@ -126,7 +127,10 @@ def run(join: Operator, sides: Sequence[Sequence[Row]], cut: random.Random, on_t
         side = cut.choice([side for side in (0, 1) if waiting[side]])
         size = cut.randint(1, 6)
         taken, waiting[side] = waiting[side][:size], waiting[side][size:]
-        take(join.process(side, Batch(batch_of(side, taken))))
+        opposite_us = START_OF_TIME_US
+        if on_time and cut.random() < 0.7:
+            opposite_us = min((row[0] - cut.randint(0, 3) for _, row in waiting[1 - side]), default=END_OF_TIME_US)
+        take(join.process(side, Batch(batch_of(side, taken), opposite_us=opposite_us)))
         late += sum(row[0] < watermark for _, row in taken)
         assert join.context.counters.late == late
         assert join.context.counters.balanced(), join.context.counters

@@ -145,7 +145,11 @@ class IntervalJoin(Operator):
     def _join(self, port: int, batch: Batch, rows: pa.RecordBatch, low: Ints, high: Ints) -> Iterator[Emission]:
         side, own, other = self._inputs[port], self._kept[port], self._kept[1 - port]
         words = side.words(rows)
-        first = own.add(rows, words, low, high)
+        first = 0
+        if self._outer[port]:
+            first = own.add(rows, words, low, high)
+        else:
+            own.add(*self._awaited(port, batch.opposite_us, rows, words, low, high))
         keys = None if side.exact else side.encode(rows)
         for positions, numbers in other.partners(words, low, high, *self._outs):
             if keys is not None:
@@ -159,6 +163,15 @@ class IntervalJoin(Operator):
             ours = _chosen(rows.select(self._needed[port]), positions)
             theirs = other.take(numbers, self._needed[1 - port])
             yield MAIN, batch.with_rows(self._build(theirs if port else ours, ours if port else theirs, numbers.size))
+
+    def _awaited(
+        self, port: int, opposite_us: int, rows: pa.RecordBatch, words: Ints, low: Ints, high: Ints
+    ) -> tuple[pa.RecordBatch, Ints, Ints, Ints]:
+        """Return the rows for which partners can still come: of a stream that runs behind the other that is none."""
+        awaited = high >= max(START_OF_TIME_US, min(END_OF_TIME_US, opposite_us + self._ahead_us[port]))
+        if awaited.all():
+            return rows, words, low, high
+        return rows.filter(pa.array(awaited)), words[awaited], low[awaited], high[awaited]
 
     def _emit_alone(self, side: int, rows: pa.RecordBatch, count: int) -> Iterator[Emission]:
         joined = self._build(None if side else rows, rows if side else None, count)

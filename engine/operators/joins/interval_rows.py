@@ -24,7 +24,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 _WORD, _LOW, _HIGH = (pa.field(name, pa.int64(), nullable=False) for name in ("$word", "$low", "$high"))
 _ROW = pa.field("$row", pa.int64(), nullable=False)
 
-_SPARE_ROWS = 131_072
+_SPARE_ROWS = 32_768
 _LEAST_TABLE = 1_024
 # Looking a row up among a few costs about an eighth of indexing it, so few must ask, and not too often.
 _FEW, _SCANS = 8, 8
