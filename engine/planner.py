@@ -132,7 +132,7 @@ def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Pla
 
 def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[OperatorId, _Placed]) -> Edge:
     producer = placed[edge.operator]
-    keys = _keys(node, port)
+    keys = _placing(node, port, producer.by(edge.output) if producer.parallelism == own else None)
     if edge.exchange is not None:
         exchange = edge.exchange
     elif keys is None or meets_everything(node):
@@ -169,6 +169,19 @@ def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
     return node.inputs[port].keys
 
 
+def _placing(node: OperatorNode, port: int, by: Keys | None) -> tuple[Expr, ...] | None:
+    """The key expressions by which an operator's input is to be partitioned; ``by``: the columns by which it is.
+
+    The state of an aggregate whose input is partitioned by some of its keys lies by these alone, at any parallelism.
+    """
+    keys = _keys(node, port)
+    if not by or not keys or not isinstance(node.spec, AggregateSpec) or node.inputs[port].exchange is not None:
+        return keys
+    of_column = {column_name(key): key for key in keys}
+    placing = tuple(of_column[name] for name in by if name in of_column)
+    return placing if len(placing) == len(by) else keys
+
+
 def _is_partitioned(node: OperatorNode, keys: tuple[Expr, ...], by: Keys | None) -> bool:
     names = _names(keys)
     if names is None or by is None:
@@ -185,6 +198,9 @@ def _names(keys: tuple[Expr, ...]) -> Keys | None:
 def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
     """By which of its columns an operator's output is partitioned."""
     spec = node.spec
+    if isinstance(spec, AggregateSpec):
+        # Comparing expressions makes an expression.
+        return tuple(spec.keys[place][0] for place in key_places(spec, incoming[0].keys)) or None
     if isinstance(spec, Keyed):
         return _shown_keys(spec)
     if isinstance(spec, TwoSided):
@@ -216,7 +232,7 @@ def _joined_keys(spec: TwoSided) -> Keys | None:
 
 def _shown_keys(spec: Keyed) -> Keys | None:
     """Return the columns that show a keyed operator's keys, None if it puts them out otherwise."""
-    if isinstance(spec, AggregateSpec | ReduceSpec):
+    if isinstance(spec, ReduceSpec):
         return tuple(name for name, _ in spec.keys) or None
     if isinstance(spec, ProcessSpec):
         return None

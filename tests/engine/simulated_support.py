@@ -63,7 +63,21 @@ def apart(job):
     totals.name("totals").collect().name("beside")
 
 
-PIPELINES = {"counted": counted, "tumbled": tumbled, "sessions": sessions, "joined": joined, "apart": apart}
+def nested(job):
+    """Aggregates by more keys than their rows are partitioned by, so that their state lies by fewer."""
+    windows = read(job, 8).key_by("key").window(ps.tumbling("2s")).agg(n=count(), total=sum_("value")).name("windows")
+    wider = windows.key_by("n", "key").window(ps.tumbling("6s")).agg(total=sum_("total")).name("wider")
+    wider.key_by("n", "key").agg(windows=count(), total=sum_("total")).name("counts").collect().name("out")
+
+
+PIPELINES = {
+    "counted": counted,
+    "tumbled": tumbled,
+    "sessions": sessions,
+    "joined": joined,
+    "apart": apart,
+    "nested": nested,
+}
 
 
 def simulation(name, **options):

@@ -6,6 +6,7 @@ from typing import Any
 import penstock as ps
 from penstock import col
 from penstock.model.execution_graph import Edge
+from penstock.model.expressions import column_name
 from tests.engine.planning import edge, planned, told
 
 
@@ -57,18 +58,47 @@ def test_a_second_aggregate_by_the_same_key_needs_no_exchange() -> None:
         assert (into.exchange, into.chained) == ("forward", True)
 
 
+def test_an_aggregate_by_more_keys_lies_by_those_its_rows_are_partitioned_by() -> None:
+    for change, keys, lies_by in (
+        (lambda s: s, ["s", "m"], ["s"]),
+        (lambda s: s, ["m", "s"], ["s"]),
+        (lambda s: s, [col("n") + 1, "s"], ["s"]),
+        (lambda s: s.rename(s="key"), ["m", "key"], ["key"]),
+    ):
+        into = again(change, *keys)
+        assert (into.exchange, into.chained) == ("forward", True)
+        assert [column_name(key) for key in into.keys] == lies_by
+    # It is so at any parallelism, or state could not be found at another one.
+    for parallelism in (1, 2, 3):
+        graph = planned(
+            lambda s: s.key_by("s").agg(m=ps.max_("t")).key_by("s", "m").agg(n=ps.count()).collect(), parallelism
+        )
+        assert [column_name(key) for key in edge(graph, "agg-2").keys] == ["s"]
+
+
+def test_what_an_aggregate_passes_on_is_partitioned_as_it_lies() -> None:
+    def pipeline(stream: ps.Stream) -> Any:
+        wide = stream.key_by("s").agg(m=ps.max_("t")).key_by("m", "s").agg(n=ps.count())
+        return wide.key_by("n", "s").agg(k=ps.count()).key_by("n").agg(k=ps.count()).collect()
+
+    graph = planned(pipeline, parallelism=2)
+    assert [edge(graph, f"agg-{number}").exchange for number in (2, 3, 4)] == ["forward", "forward", "hash"]
+
+
 def test_a_second_aggregate_by_another_key_is_exchanged() -> None:
     for change, keys in (
         (lambda s: s, ["m"]),
-        (lambda s: s, ["s", "m"]),
+        (lambda s: s, [col("s").str.lower(), "m"]),
         (lambda s: s, [col("s").str.lower()]),
         (lambda s: s.with_columns(s=col("s").str.lower()), ["s"]),
         (lambda s: s.rename(s="m", m="s"), ["s"]),
         (lambda s: s.map(lambda row: row), ["s"]),
         (lambda s: s.rebalance().filter(col("n") > 1), ["s"]),
         (lambda s: s.filter(col("n") > 1).parallelism(3), ["s"]),
+        (lambda s: s.filter(col("n") > 1).parallelism(3), ["s", "m"]),
     ):
-        assert again(change, *keys).exchange == "hash"
+        into = again(change, *keys)
+        assert (into.exchange, len(into.keys)) == ("hash", len(keys))
 
 
 def test_a_join_reuses_the_partitioning_of_a_side() -> None:
