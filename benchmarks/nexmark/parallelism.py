@@ -1,19 +1,20 @@
 """``python -m penstock.benchmarks.nexmark.parallelism``: what a second instance costs when both share one core.
 
 The embedded executor runs every instance in one loop, so parallelism 2 adds an exchange and gains nothing; two cores
-need two processes. Both parallelisms run in turns, each in a process of its own on one core.
+need two processes. Both parallelisms run in turns in one process on one core; the first round does not count, because
+it pays for memory that is new to the process, and a stream runs for longer than that.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
+from penstock.benchmarks.nexmark.run import run_query
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 QUERIES = ("q5", "q11", "q4")
@@ -28,23 +29,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--queries", default=",".join(QUERIES))
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     arguments = parser.parse_args(argv)
     directory = arguments.directory / f"events-{arguments.events}"
+    if arguments.one:
+        print(json.dumps(_in_turns(arguments.one, directory, arguments.runs)))
+        return 0
     ensure_dataset(directory, arguments.events)
     lines = [
-        f"# Two instances on one core\n\n{arguments.events:,} events from Parquet, M events/s, medians of "
-        f"{arguments.runs} runs taken in turns. The cost is the share of time that parallelism 2 adds; at most "
-        f"{MOST:.0%} is aimed at.\n",
+        f"# Two instances on one core\n\n{arguments.events:,} events from Parquet, M events/s, the best of "
+        f"{arguments.runs} runs taken in turns in one process, after one that does not count. The cost is the share of "
+        f"time that parallelism 2 adds; at most {MOST:.0%} is aimed at.\n",
         "| query | parallelism 1 | parallelism 2 | cost |",
         "|---|---|---|---|",
     ]
     for query in arguments.queries.split(","):
-        seconds: dict[int, list[float]] = {1: [], 2: []}
-        for _ in range(arguments.runs):
-            for parallelism, values in seconds.items():
-                values.append(_run(query, directory, parallelism))
-        one, two = (statistics.median(values) for values in seconds.values())
+        one, two = (min(seconds) for seconds in _measured(query, arguments))
         rates = [arguments.events / value / 1e6 for value in (one, two)]
         lines.append(f"| {query} | {rates[0]:.2f} | {rates[1]:.2f} | **{two / one - 1:.0%}** |")
     text = "\n".join(lines) + "\n"
@@ -54,18 +55,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(query: str, directory: Path, parallelism: int) -> float:
-    request = {"query": query, "source": str(directory), "events": None, "parallelism": parallelism}
-    request |= {"batch_rows": None, "out": None}
+def _in_turns(query: str, directory: Path, runs: int) -> list[list[float]]:
+    """Return the seconds of every run at parallelism 1 and at 2."""
+    rounds = [[run_query(query, directory, parallelism=count).seconds for count in (1, 2)] for _ in range(runs + 1)]
+    return [list(seconds) for seconds in zip(*rounds[1:], strict=True)]
+
+
+def _measured(query: str, arguments: argparse.Namespace) -> list[list[float]]:
+    """Run `_in_turns` in a process of its own on one core."""
+    command = [sys.executable, "-m", "penstock.benchmarks.nexmark.parallelism", "--one", query]
+    command += ["--events", str(arguments.events), "--runs", str(arguments.runs)]
     core = max(os.sched_getaffinity(0))
     ran = subprocess.run(
-        [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)],
-        capture_output=True,
+        [*command, "--directory", str(arguments.directory)],
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
-    return float(json.loads(ran.stdout.strip().splitlines()[-1])["seconds"])
+    seconds: list[list[float]] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return seconds
 
 
 if __name__ == "__main__":
