@@ -1,4 +1,4 @@
-"""``python -m penstock.benchmarks.state.stall``: how long checkpoints of about 1 GB stop the worker loop, on one core.
+"""``python -m penstock.benchmarks.state.stall``: how long checkpoints of about 1 GB stop the worker loop.
 
 Values of 1 KB are written under keys that fit the budget, so that all of it has changed before each checkpoint, while
 the rest of the state lies on disk. The job is a process of its own.
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--hot", type=float, default=0.55, help="share of the budget that the changed values take")
     parser.add_argument("--checkpoints", type=int, default=51, help="the first one is not incremental")
     parser.add_argument("--interval", default="1s")
+    parser.add_argument("--cores", type=int, default=2, help="what it shares with the uploads and with RocksDB")
     parser.add_argument("--no-write", action="store_true", help="leave the table in benchmarks/results as it is")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
@@ -45,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(_one(json.loads(given.one))))
         return 0
     asked = {name: getattr(given, name) for name in ("state_mb", "budget_mb", "hot", "checkpoints", "interval")}
-    result = measured("penstock.benchmarks.state.stall", asked)
-    text = _table(asked, [Seen(**item) for item in result["seen"]], result)
+    result = measured("penstock.benchmarks.state.stall", asked, given.cores)
+    text = _table(asked | {"cores": given.cores}, [Seen(**item) for item in result["seen"]], result)
     print(text)
     if not given.no_write:
         (RESULTS / "stall.md").write_text(text)
@@ -57,7 +58,8 @@ def _table(asked: dict[str, Any], seen: list[Seen], result: dict[str, Any]) -> s
     later = seen[1:]
     lines = [
         f"# How long checkpoints stop the loop\n\n{asked['state_mb']:,} MB of state, a budget of "
-        f"{asked['budget_mb']} MB, one core, {len(later)} checkpoints after the first. `blocked`: the longest time in "
+        f"{asked['budget_mb']} MB, {asked['cores']} cores, {len(later)} checkpoints after the first. "
+        "`blocked`: the longest time in "
         "one go that the loop spent on a barrier; `gap`: the longest in which no batch was read, worked off or "
         "written while the checkpoint was under way; `held`: how long input had to wait for a checkpoint to be "
         "written; `turn`: the longest turn of the loop. Those of `cpu` are what the loop's thread did itself.\n",
