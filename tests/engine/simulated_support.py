@@ -70,6 +70,13 @@ def nested(job):
     wider.key_by("n", "key").agg(windows=count(), total=sum_("total")).name("counts").collect().name("out")
 
 
+def near(job):
+    """An interval join, which forgets rows as soon as no partner can come, and a count of it by more keys."""
+    right = read(job, 5, "right", ROWS // 2).rename(value="other", at="then")
+    both = read(job, 4, "left", ROWS // 2).interval_join(right, on="key", between=("-3s", "5s")).name("near")
+    both.key_by("key", "other").agg(n=count(), total=sum_("value")).name("counts").collect().name("out")
+
+
 PIPELINES = {
     "counted": counted,
     "tumbled": tumbled,
@@ -77,6 +84,7 @@ PIPELINES = {
     "joined": joined,
     "apart": apart,
     "nested": nested,
+    "near": near,
 }
 
 
