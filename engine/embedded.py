@@ -18,6 +18,7 @@ from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.letter_routes import LetterRoutes
 from penstock.engine.freed_memory import keep_freed_memory
 from penstock.engine.instance import Instance
+from penstock.engine.interpreter_lock import hand_over_soon
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
 from penstock.engine.operators.contract import Clock
@@ -72,6 +73,7 @@ class EmbeddedJob:
         """
         keep_freed_memory()
         keep_collections_short()
+        hand_over_soon()
         self.name = name
         self._clock = clock or SystemClock()
         self._routes = LetterRoutes(name, graph.graph, letters)

@@ -8,12 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka import clients
-from penstock.engine.connectors.kafka.messages import columns_of
+from penstock.engine.connectors.kafka.messages import columns_of, stamps_of
 from penstock.engine.connectors.kafka.queues import PartitionQueue, Queues
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import BugError, PenstockError, UserError
@@ -144,24 +146,23 @@ class Fetcher:
             return
         self._reachable = True
         last = 0
-        if any(map(Message.error, batch)):
+        stamps = stamps_of(batch)
+        if not stamps["kind"].all():
             for index, message in enumerate(batch):
                 error = message.error()
                 if error is not None:
-                    self._put(batch[last:index])
+                    self._put(batch[last:index], stamps[last:index])
                     last = index + 1
                     self._met(message, error)
-        self._put(batch[last:] if last else batch)
+        self._put(batch[last:] if last else batch, stamps[last:])
 
-    def _put(self, batch: Block) -> None:
+    def _put(self, batch: Block, stamps: NDArray[Any]) -> None:
         """Put messages without errors into the queues of their partitions."""
         if not batch:
             return
         size = 0
         for start, end in _runs(batch, one_topic=len(self.queues.topics) == 1):
-            messages = columns_of(batch[start:end])
-            size += messages.bytes
-            self.queues.put(messages)
+            size += self.queues.put(columns_of(batch[start:end], stamps[start:end]))
         self._message_bytes += 0.5 * (size / len(batch) - self._message_bytes)
 
     def _met(self, message: Message, error: KafkaError) -> None:

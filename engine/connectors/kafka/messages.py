@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.formats.contract import Headers
 from penstock.model.connectors import RawRecord
+from penstock.state.arrays import NO_INTEGERS
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
 OVERHEAD_BYTES = 100
 """What a message takes in memory beside its value, about."""
-
-NO_VALUE = -1
-"""What stands for the size of a value that is not there."""
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 
@@ -54,8 +52,6 @@ class Messages:
     topic: str
     partition: int
     values: Sequence[bytes | None]
-    sizes: NDArray[np.int64]
-    """The bytes of each value; `NO_VALUE` for tombstones."""
     offsets: NDArray[np.int64]
     stamps: NDArray[Any]
     keys: Sequence[bytes | None] | None = None
@@ -67,12 +63,15 @@ class Messages:
     @property
     def bytes(self) -> int:
         """What they take in memory, about."""
-        return int(self.sizes.sum()) + OVERHEAD_BYTES * len(self.values)
+        return sum(map(len, filter(None, self.values))) + OVERHEAD_BYTES * len(self.values)
 
     @property
     def tombstones(self) -> NDArray[np.int64]:
         """The indices of messages without a value."""
-        return np.flatnonzero(self.sizes == NO_VALUE)
+        # What is not empty is not None: values are looked at one by one only where one is empty.
+        if all(self.values):
+            return NO_INTEGERS
+        return np.array([index for index, value in enumerate(self.values) if value is None], np.int64)
 
     def slice(self, start: int, end: int) -> "Messages":
         """Return some of them."""
@@ -80,7 +79,6 @@ class Messages:
             self.topic,
             self.partition,
             self.values[start:end],
-            self.sizes[start:end],
             self.offsets[start:end],
             self.stamps[start:end],
             None if self.keys is None else self.keys[start:end],
@@ -119,7 +117,16 @@ class Messages:
         return _COLUMNS[name](self)
 
 
-def columns_of(messages: "Sequence[Message]") -> Messages:
+def stamps_of(messages: "Sequence[Message]") -> NDArray[Any]:
+    """Return the kinds and times of messages; the kind of what is an error and no message is 0."""
+    from confluent_kafka import Message
+
+    # A row at a time would take three times as long.
+    flat = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * len(messages))
+    return flat.view(_STAMP)
+
+
+def columns_of(messages: "Sequence[Message]", stamps: NDArray[Any]) -> Messages:
     """Take messages of one partition, in order and without errors, apart; there is at least one."""
     from confluent_kafka import Message
 
@@ -133,10 +140,8 @@ def columns_of(messages: "Sequence[Message]") -> Messages:
         topic,
         partition,
         values,
-        _sizes_of(values),
         _offsets_of(messages),
-        # A row at a time would take three times as long.
-        np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * count).view(_STAMP),
+        stamps,
         None if keys.count(None) == count else keys,
         None if headers.count(None) == count else headers,
     )
@@ -150,7 +155,6 @@ def joined(parts: Sequence[Messages]) -> Messages:
         parts[0].topic,
         parts[0].partition,
         list(chain.from_iterable(part.values for part in parts)),
-        np.concatenate([part.sizes for part in parts]),
         np.concatenate([part.offsets for part in parts]),
         np.concatenate([part.stamps for part in parts]),
         _joined([part.keys for part in parts], parts),
@@ -175,13 +179,6 @@ def _offsets_of(messages: "Sequence[Message]") -> NDArray[np.int64]:
         # They ascend, so there is no gap.
         return np.arange(first, last + 1, dtype=np.int64)
     return np.fromiter(map(Message.offset, messages), np.int64, len(messages))
-
-
-def _sizes_of(values: Sequence[bytes | None]) -> NDArray[np.int64]:
-    try:
-        return np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
-    except TypeError:
-        return np.array([NO_VALUE if value is None else len(value) for value in values], np.int64)
 
 
 def _stamps(messages: Messages) -> pa.Array:

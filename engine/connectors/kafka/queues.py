@@ -93,17 +93,18 @@ class Queues:
         with self._changed:
             return self._queues.get((topic or "", -1 if partition is None else partition))
 
-    def put(self, messages: Messages) -> None:
-        """Append messages; those of a partition that is not there any more are dropped."""
+    def put(self, messages: Messages) -> int:
+        """Append messages and return their bytes; those of a partition that is not there any more are dropped."""
         size = messages.bytes
         with self._changed:
             queue = self._queues.get((messages.topic, messages.partition))
             if queue is None:
-                return
+                return size
             queue.held.append(_Held(messages, size))
             queue.bytes += size
             queue.at_end = queue.starved = False
             self.bytes += size
+        return size
 
     def meet_end(self, queue: PartitionQueue, offset: int) -> None:
         """Note that nothing readable follows before ``offset``, and nothing at all behind it for now."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf, ValueDecoder, no_headers
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.formats.raw import RawEncoder, RawValues
-from penstock.engine.connectors.kafka.messages import METADATA, NO_VALUE, OVERHEAD_BYTES, Messages, joined
+from penstock.engine.connectors.kafka.messages import METADATA, OVERHEAD_BYTES, Messages, joined
 from penstock.engine.connectors.kafka.queues import Queues, Taken
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
 from penstock.engine.connectors.kafka.rows import RowMaker
@@ -25,8 +25,7 @@ def messages(values: Sequence[bytes | None], first: int = 0, keys: Sequence[byte
     """Make messages whose offsets leave gaps and whose time in milliseconds is their offset."""
     offsets = np.arange(first, first + 2 * len(values), 2, dtype=np.int64)
     stamps = np.array([(1, offset) for offset in offsets], dtype=[("kind", np.int64), ("ms", np.int64)])
-    sizes = np.array([NO_VALUE if value is None else len(value) for value in values], np.int64)
-    return Messages("t", 3, values, sizes, offsets, stamps, keys, None)
+    return Messages("t", 3, values, offsets, stamps, keys, None)
 
 
 class Lines(ValueDecoder):
