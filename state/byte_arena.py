@@ -45,7 +45,12 @@ class ByteArena:
         """Keep only these byte strings, with room for `extra_bytes` more; return their new starts."""
         data, offsets = gather_bytes(self.data, starts, lengths)
         self.usage[:] = offsets[-1], 0
-        self._resize(max(2 * len(data), len(data) + extra_bytes, _SMALLEST_BYTES), data)
+        size = max(2 * len(data), len(data) + extra_bytes, _SMALLEST_BYTES)
+        if size <= len(self.data) <= 2 * size:
+            # Fresh memory costs more than writing to it.
+            self.data[: len(data)] = data
+        else:
+            self._resize(size, data)
         return offsets[:-1]
 
     def discard(self, bytes_: int) -> None:

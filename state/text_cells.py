@@ -49,7 +49,7 @@ class MemoryTextCells(TextCells):
         self.changes += 1
         column = read_column(values, self.type)
         assert isinstance(column, ByteColumn)
-        self._make_room(int(column.offsets[-1] - column.offsets[0]))
+        self._make_room(self._needed_bytes(slots, np.diff(column.offsets)))
         nulls = np.zeros(0, np.bool_) if column.nulls is None else column.nulls
         store_cells(
             read_only(slots),
@@ -90,6 +90,14 @@ class MemoryTextCells(TextCells):
     def load(self, slots: Slots, cells: pa.Array) -> None:
         """Write cells that `dump` returned to fresh slots."""
         self.set(slots, cells)
+
+    def _needed_bytes(self, slots: Slots, lengths: NDArray[np.int64]) -> int:
+        """Return what may have to be stored behind the used bytes; values that are not longer stay where they are."""
+        before = self._lengths[slots]
+        if (lengths < before).any():
+            # One of them may be followed by a longer one for the same slot.
+            return int(lengths.sum())
+        return int(lengths.sum(where=lengths > before))
 
     def _make_room(self, extra_bytes: int) -> None:
         if self._arena.room >= extra_bytes:

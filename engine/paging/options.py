@@ -14,7 +14,7 @@ class PagingOptions:
     """
 
     budget_bytes: int | None = None
-    bucket_bytes: int = 32 << 20
+    bucket_bytes: int = 8 << 20
     least_bucket_bytes: int = 1 << 18
     row_bytes: int | None = None
     patience_ns: int = 1_000_000_000
