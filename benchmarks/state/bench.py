@@ -65,7 +65,7 @@ def _large(names: Sequence[str]) -> list[str]:
         share = result["peak_mb"] / (budget_mb + MEMORY_OVER_BUDGET_MB)
         right = "yes" if result["right"] else "NO"
         figures = f"{result['rate']:.2f} | {result['peak_mb']:.0f} | {share:.0%}"
-        lines.append(f"| {result['name']} | {budget_mb} | {figures} | {right} |")
+        _add(lines, f"| {result['name']} | {budget_mb} | {figures} | {right} |")
     return [*lines, ""]
 
 
@@ -80,16 +80,22 @@ def _micro(keys: int, operations: int) -> list[str]:
             asked = {"kind": kind, "budget_mb": budget_mb, "keys": keys, "operations": operations}
             ours, bare = measured(MODULE, asked), measured(MODULE, {**asked, "bare": True})
             rates = f"{ours['rate']:.2f} | {bare['rate']:.2f} | {ours['rate'] / bare['rate']:.1f}"
-            lines.append(f"| {kind} | {budget_mb} | {rates} | {ours['peak_mb']:.0f} |")
+            _add(lines, f"| {kind} | {budget_mb} | {rates} | {ours['peak_mb']:.0f} |")
     return lines
+
+
+def _add(lines: list[str], line: str) -> None:
+    """Add a line, and show it while the others are measured."""
+    lines.append(line)
+    print(line, file=sys.stderr, flush=True)
 
 
 def _one(request: dict[str, Any]) -> dict[str, Any]:
     kind, budget = request["kind"], request["budget_mb"] * MB
     with TemporaryDirectory(prefix="penstock-") as folder:
         if request.get("bare"):
-            seconds = bare_rocksdict(kind, request["keys"], request["operations"], budget, Path(folder))
-            return {"name": kind, "rate": request["operations"] / seconds / 1e6, "peak_mb": _peak_mb(), "right": True}
+            rate = bare_rocksdict(kind, request["keys"], request["operations"], budget, Path(folder)) / 1e6
+            return {"name": kind, "rate": rate, "peak_mb": _peak_mb(), "right": True}
         workload = LARGE[kind][0]() if kind in LARGE else micro(kind, request["keys"], request["operations"])
         job, counted = Job(), Counted()
         workload.build(job, counted)
