@@ -27,6 +27,8 @@ BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
 _WATCHED = (Setting(BEGUN, 1, "say"), Setting(COMPLETE, 1, "say"))
 _PROVOKED = (Setting("checkpoint.uploading", 2, "raise"), Setting("instance.barrier.passed", 4, "raise"))
 """Failures that a process survives: points on the way out of them are passed only then."""
+_SILENT = 10
+"""By what the patience with a life grows that passes no point on its way."""
 
 AFTER_CHECKPOINT = 0.85
 """The share of kills that wait for a new checkpoint first; the others come at any time after the restart."""
@@ -141,7 +143,7 @@ class Chaos:
         folder = self._folder / "undisturbed"
         folder.mkdir(parents=True)
         child = self._begin(folder, [], "")
-        return self._finished(child, folder)
+        return self._finished(child, folder, _SILENT * self._options.patience_s)
 
     def _live(self, folder: Path) -> dict[str, Any] | None:
         """Start once, kill or let finish; return the summary of a job that is done."""
@@ -204,17 +206,18 @@ class Chaos:
             self._note(child.next_point(due - time.monotonic()))
         return not child.ended
 
-    def _watch(self, child: Child, point: str | None) -> str | None:
+    def _watch(self, child: Child, point: str | None, patience_s: float | None = None) -> str | None:
         """Listen until a point is passed, or to the end; return the point at which the process killed itself.
 
         Raises:
             ChaosError: nothing happens for too long.
         """
         died_at = None
+        patience_s = self._options.patience_s if patience_s is None else patience_s
         while not child.ended:
-            passed = self._note(child.next_point(self._options.patience_s))
+            passed = self._note(child.next_point(patience_s))
             if passed is None and not child.ended:
-                raise ChaosError(f"a life hangs: nothing happened for {self._options.patience_s:.0f} s")
+                raise ChaosError(f"a life hangs: nothing happened for {patience_s:.0f} s")
             if passed is not None and passed == point:
                 return None
             if passed is not None and passed.endswith(" kill"):
@@ -241,13 +244,18 @@ class Chaos:
         given += ["--", *options.arguments, *self._where.arguments(folder)]
         return self._start(given, {VARIABLE: settings}, folder / "summary.json")
 
-    def _finished(self, child: Child, folder: Path) -> dict[str, Any]:
+    def _finished(self, child: Child, folder: Path, patience_s: float | None = None) -> dict[str, Any]:
         """Wait for a job that is not killed, and return its summary.
 
         Raises:
             ChaosError: it failed.
         """
-        self._watch(child, None)
+        try:
+            self._watch(child, None, patience_s)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
         code = child.wait()
         lines = (folder / "summary.json").read_bytes().splitlines()
         if code != 0 or not lines:

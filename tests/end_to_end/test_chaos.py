@@ -13,7 +13,9 @@ import pytest
 from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
 from penstock.benchmarks.chaos.fork_server import ForkServer
 from penstock.benchmarks.chaos.full_disk import full_disk
-from penstock.chaos_values import ChaosReport
+from penstock.chaos import Chaos
+from penstock.chaos_values import ChaosOptions, ChaosReport
+from penstock.loading import capture
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 
@@ -71,6 +73,28 @@ def test_s1_s2_a_damaged_checkpoint_is_passed_over(tmp_path: Path, server: ForkS
 @pytest.mark.parametrize("room", [0, 3_000])
 def test_s3_a_full_disk_passes(tmp_path: Path, server: ForkServer, room: int) -> None:
     check(full_disk(tmp_path, server.start, EVENTS, room), 0)
+
+
+SILENT = """
+import time
+import pyarrow as pa
+import penstock as ps
+
+def rows():
+    time.sleep(60)
+    yield pa.record_batch({"k": [1]})
+
+ps.read_iterable(rows, schema=pa.schema({"k": pa.int64()})).name("rows").write_json("out").name("out")
+"""
+
+
+def test_a_run_that_hangs_is_ended_and_the_next_one_begins(tmp_path: Path, server: ForkServer) -> None:
+    file = tmp_path / "silent.py"
+    file.write_text(SILENT)
+    options = ChaosOptions(kills=1, patience_s=0.05)
+    report = Chaos(file, capture(file)[0], options, tmp_path / "runs", server.start).run()
+    assert report.failure is not None and "hangs" in report.failure
+    check(Attacker(tmp_path, server.start, FEWER_EVENTS, (1,)).moments(1, seed=1), 1)
 
 
 def test_the_command_tells_what_it_did(tmp_path: Path) -> None:
