@@ -6,6 +6,7 @@ Everything is real: processes, SIGKILL, files. Called by ``penstock chaos``, the
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -257,13 +258,12 @@ class Chaos:
             child.wait()
             raise
         code = child.wait()
-        lines = (folder / "summary.json").read_bytes().splitlines()
-        if code != 0 or not lines:
+        summary = _summary(folder / "summary.json")
+        if code != 0 or summary is None:
             said = "\n".join(child.said) or "it said nothing"
             raise ChaosError(f"a life that was not killed ended with {code}:\n{said}")
         self._count_fallbacks(child)
         self._down_since = None
-        summary: dict[str, Any] = json.loads(lines[-1])
         return summary
 
     def _outputs(self, folder: Path, summary: dict[str, Any]) -> dict[str, Rows]:
@@ -299,3 +299,13 @@ class _Moment:
 
     after_checkpoint: bool
     delay_s: float
+
+
+def _summary(stdout: Path) -> dict[str, Any] | None:
+    """Return what ``penstock run --json`` said last; the pipeline's own program may print before and after it."""
+    for line in reversed(stdout.read_bytes().splitlines()):
+        with suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and {"job", "status", "operators"} <= said.keys():
+                return said
+    return None

@@ -97,6 +97,25 @@ def test_a_run_that_hangs_is_ended_and_the_next_one_begins(tmp_path: Path, serve
     check(Attacker(tmp_path, server.start, FEWER_EVENTS, (1,)).moments(1, seed=1), 1)
 
 
+TALKING = """
+import penstock as ps
+
+rows = [{"k": number % 7} for number in range(20_000)]
+keys = ps.read_memory(rows).name("rows").key_by("k").agg(n=ps.count()).name("counts")
+keys.write_json("out", mode="upsert", key="k").name("out")
+print("{}")
+ps.run("talking", batch_rows=200)
+print("that was all")
+"""
+
+
+def test_a_pipeline_may_print(tmp_path: Path, server: ForkServer) -> None:
+    file = tmp_path / "talking.py"
+    file.write_text(TALKING)
+    options = ChaosOptions(kills=2, checkpoint_interval="10ms")
+    check(Chaos(file, capture(file)[0], options, tmp_path / "runs", server.start).run(), 2)
+
+
 def test_the_command_tells_what_it_did(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "penstock", "chaos", str(PIPELINE), "--kills", "1", "--checkpoint-interval", "30ms",
