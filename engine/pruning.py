@@ -27,6 +27,7 @@ from penstock.model.job_graph import (
 )
 from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
 from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.windows import Count
 
 Required = dict[tuple[OperatorId, str], set[str]]
 
@@ -79,7 +80,7 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
         outputs = [required.get((node.id, output), set()) for output, _ in spec.outputs]
         return [wanted.union(*outputs, _columns(predicate for _, predicate in spec.outputs))]
     if isinstance(spec, AggregateSpec):
-        if (node.id, LATE) in required:
+        if (node.id, LATE) in required or _counts_rows(spec):
             return everything
         return [_aggregate_needs(spec, inputs[0])]
     if isinstance(spec, JoinSpec | IntervalJoinSpec | AsOfJoinSpec):
@@ -90,6 +91,11 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
         return [wanted | {spec.column} | _time_column(inputs[0])]
     # Ties are decided by all columns of a row, and user functions may look at any.
     return everything
+
+
+def _counts_rows(spec: AggregateSpec) -> bool:
+    """Whether its windows are of a number of rows, which are put in order by all of their columns."""
+    return spec.windowing is not None and isinstance(spec.windowing.window, Count)
 
 
 def _aggregate_needs(spec: AggregateSpec, schema: StreamSchema) -> set[str]:
