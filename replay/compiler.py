@@ -1,0 +1,167 @@
+"""From a pipeline to Spark: every operator of a job graph as DataFrames with the same answer (ecosystem.md 4.4).
+
+The session of a replay calls it. Nothing runs here: what has no counterpart in a batch is refused before Spark is asked
+for a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT
+from penstock.engine.optimiser import reachable
+from penstock.model.dead_letters import DEAD_LETTER
+from penstock.model.errors import SchemaError
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import (
+    LATE,
+    MAIN,
+    AggregateSpec,
+    AsyncFunctionSpec,
+    BatchFunctionSpec,
+    FilterSpec,
+    JobGraph,
+    OperatorNode,
+    ProjectSpec,
+    ReduceSpec,
+    RowFunctionSpec,
+    SinkSpec,
+    SourceSpec,
+    SplitSpec,
+    TimeSpec,
+    UnionSpec,
+)
+from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
+from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
+from penstock.model.schema import StreamSchema
+from penstock.replay.frames import Compiled, Context, Frame, ReplayError, Rows, refused
+from penstock.replay.operators.aggregates import compile_aggregate, refuse_aggregate
+from penstock.replay.operators.asof_join import compile_asof_join, refuse_asof_join
+from penstock.replay.operators.functions import compile_function
+from penstock.replay.operators.grouped import compile_process, compile_reduce, refuse_process
+from penstock.replay.operators.interval_join import compile_interval_join
+from penstock.replay.operators.joins import compile_join, refuse_join
+from penstock.replay.operators.lookup import compile_lookup, refuse_lookup
+from penstock.replay.operators.over import compile_over
+from penstock.replay.operators.prepared import quoted, times_sql
+from penstock.replay.operators.ranking import compile_first, compile_top, refuse_first
+from penstock.replay.operators.rows import compile_filter, compile_project, compile_split, compile_union
+from penstock.replay.operators.times import compile_time
+from penstock.replay.spark_types import carrier_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Refusal = Callable[[Any, OperatorNode, Sequence[StreamSchema]], str | None]
+"""Says why an operator has no counterpart in a batch, None if it has one: (spec, node, schemas of its inputs)."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the compiler knows of one kind of operator."""
+
+    compile: Compiled
+    refuse: Refusal = lambda spec, node, inputs: None
+
+
+_KINDS: dict[type, Kind] = {
+    FilterSpec: Kind(compile_filter),
+    ProjectSpec: Kind(compile_project),
+    SplitSpec: Kind(compile_split),
+    UnionSpec: Kind(compile_union),
+    RowFunctionSpec: Kind(compile_function),
+    BatchFunctionSpec: Kind(compile_function),
+    AsyncFunctionSpec: Kind(compile_function),
+    TimeSpec: Kind(compile_time),
+    AggregateSpec: Kind(compile_aggregate, refuse_aggregate),
+    ReduceSpec: Kind(compile_reduce),
+    ProcessSpec: Kind(compile_process, refuse_process),
+    JoinSpec: Kind(compile_join, refuse_join),
+    IntervalJoinSpec: Kind(compile_interval_join),
+    AsOfJoinSpec: Kind(compile_asof_join, refuse_asof_join),
+    LookupSpec: Kind(compile_lookup, refuse_lookup),
+    TopSpec: Kind(compile_top),
+    FirstSpec: Kind(compile_first, refuse_first),
+    OverSpec: Kind(compile_over),
+}
+
+
+def check_job(graph: JobGraph) -> None:
+    """Check that what the sinks of a graph need can be compiled.
+
+    Raises:
+        ReplayError: an operator has no counterpart in a batch; the message names it and says why.
+    """
+    needed = reachable(graph)
+    for node in needed.operators.values():
+        _check_types(node)
+        inputs = [needed[edge.operator].outputs[edge.output] for edge in node.inputs]
+        for edge in node.inputs:
+            if edge.output == DEAD_LETTER:
+                raise refused(
+                    node,
+                    f"it reads the dead letters of {needed[edge.operator].name!r}, which a batch does not write; leave "
+                    "this branch out of the replay",
+                )
+        if isinstance(node.spec, SourceSpec | SinkSpec):
+            continue
+        kind = _KINDS.get(type(node.spec))
+        why = f"there is no counterpart for {node.kind}" if kind is None else kind.refuse(node.spec, node, inputs)
+        if why is not None:
+            raise refused(node, why)
+
+
+def _check_types(node: OperatorNode) -> None:
+    for output, schema in node.outputs.items():
+        if output != DEAD_LETTER:
+            try:
+                carrier_schema(schema.fields)
+            except SchemaError as error:
+                raise refused(node, str(error)) from None
+
+
+def compile_job(graph: JobGraph, read: Callable[[OperatorNode], DataFrame]) -> Mapping[str, Frame]:
+    """Return what every sink gets, by its name; ``read`` returns the rows of a source, with its columns.
+
+    Of a changelog a sink gets the rows that stand at the end. No row is late in a batch, so outputs of late rows are
+    empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source.
+
+    Raises:
+        ReplayError: an operator has no counterpart in a batch; nothing was read.
+    """
+    check_job(graph)
+    needed = reachable(graph)
+    frames: dict[tuple[OperatorId, str], Frame] = {}
+    sinks: dict[str, Frame] = {}
+    context: Context | None = None
+    for node in needed.operators.values():
+        inputs = [frames[edge.operator, edge.output] for edge in node.inputs]
+        if isinstance(node.spec, SinkSpec):
+            sinks[node.name] = inputs[0]
+            continue
+        if isinstance(node.spec, SourceSpec):
+            rows: Rows = {MAIN: _source(node, read(node))}
+            context = context or Context(rows[MAIN].sparkSession)
+        else:
+            assert context is not None
+            rows = _KINDS[type(node.spec)].compile(node.spec, node, inputs, context)
+        for output, schema in node.outputs.items():
+            if output in rows:
+                frames[node.id, output] = Frame(rows[output], schema)
+            elif output in (LATE, LATE_RIGHT):
+                frames[node.id, output] = Frame(inputs[output == LATE_RIGHT].rows.filter("false"), schema)
+    return sinks
+
+
+def _source(node: OperatorNode, rows: DataFrame) -> DataFrame:
+    schema = node.outputs[MAIN]
+    missing = [name for name in schema.fields.names if name not in rows.columns]
+    if missing:
+        raise ReplayError(f"what was read for source {node.name!r} has no column {missing[0]!r}; check its schema")
+    rows = rows.select(*map(quoted, schema.fields.names))
+    if schema.time is None:
+        return rows
+    return rows.filter(f"{times_sql(schema)} BETWEEN {LEAST_TIME_US}L AND {GREATEST_TIME_US}L")

@@ -1,0 +1,53 @@
+"""What operators of a replay hand to each other, and how they refuse what a batch cannot answer (ecosystem.md 4.4).
+
+The compiler makes a `Frame` of every output of every operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.model.errors import UserError
+from penstock.model.job_graph import OperatorNode
+from penstock.model.schema import StreamSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ReplayError(UserError):
+    """A pipeline, or a part of it, has no counterpart in a batch; the message names the operator and says why."""
+
+
+def refused(node: OperatorNode, why: str) -> ReplayError:
+    """Return the error of an operator that has no counterpart in a batch."""
+    where = f" (at {node.where})" if node.where else ""
+    return ReplayError(f"operator {node.name!r} cannot be replayed: {why}{where}")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows of one output of an operator, all of them.
+
+    ``rows`` has the columns of ``schema.fields``, in that order, and none else. Of a changelog they are the rows that
+    stand at the end, without weights.
+    """
+
+    rows: DataFrame
+    schema: StreamSchema
+
+
+@dataclass(frozen=True)
+class Context:
+    """What operators may use besides their inputs."""
+
+    session: SparkSession
+
+
+Rows = Mapping[str, "DataFrame"]
+"""What an operator puts out, by output; an output that is missing has no rows."""
+
+Compiled = Callable[[Any, OperatorNode, Sequence[Frame], Context], Rows]
+"""Makes the frames of an operator from those of its inputs: (spec, node, inputs, context)."""

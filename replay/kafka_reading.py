@@ -1,0 +1,143 @@
+"""The rows of a pipeline's Kafka source in Spark, over ranges of offsets: from archives, and from topics beyond them.
+
+What an archive has is read there, all else in the topic: by offsets, so there is no gap and nothing twice, whatever
+retention has taken away (ecosystem.md 5). Called by the replay with the ranges of `offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.model.errors import OptionError, UserError
+from penstock.replay.archive_reading import TopicArchive, open_archive, scan_archive
+from penstock.replay.kafka_batches import ERROR, Wanted
+from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
+from penstock.replay.kafka_source import SlicesToRead, scan_topics
+from penstock.replay.kafka_travel import SourceParts, parts_of
+from penstock.replay.offsets import Chosen, Kept
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+REJECTED = "rejected"
+"""What the observation of `read_counted` counts."""
+
+Archives = Mapping[str, TopicArchive]
+"""Archives by topic."""
+
+
+def archives_of(source: KafkaSource, url: str, topics: Sequence[str]) -> Archives:
+    """Return the archives of topics that a source reads.
+
+    Raises:
+        OptionError: the source reads what is not committed, which no archive has.
+        UserError: there is no archive of one of them.
+    """
+    if not parts_of(source).settings.committed_only:
+        raise OptionError(f"{source.describe()} is read with isolation.level=read_uncommitted, which no archive has")
+    return {topic: open_archive(url, topic) for topic in topics}
+
+
+def kept_in(archives: Archives) -> Kept:
+    """Return what archives have, for `offsets.choose`."""
+    return {key: ranges for archive in archives.values() for key, ranges in archive.manifest.kept().items()}
+
+
+def ids_in(archives: Archives) -> Mapping[str, str | None]:
+    """Return the ids of the topics that are archived, for `offsets.choose_kept`."""
+    return {topic: archive.manifest.topic_id for topic, archive in archives.items()}
+
+
+def read_rows(
+    session: SparkSession,
+    source: KafkaSource,
+    chosen: Chosen,
+    *,
+    archives: Archives | None = None,
+    most_offsets: int = MOST_OFFSETS,
+) -> DataFrame:
+    """Return the rows that ``source`` has in the chosen ranges, the same that a stream reads there.
+
+    Nothing is read yet. Messages that cannot be decoded are left out, as a stream makes dead letters of them. Only the
+    columns of ``source`` are decoded, see `KafkaSource.restrict`.
+
+    Raises:
+        UserError: an archive is of another topic.
+    """
+    return _frame(session, source, chosen, archives or {}, most_offsets, Wanted.ROWS)
+
+
+def read_counted(
+    session: SparkSession,
+    source: KafkaSource,
+    chosen: Chosen,
+    *,
+    archives: Archives | None = None,
+    most_offsets: int = MOST_OFFSETS,
+) -> tuple[DataFrame, Observation]:
+    """Return the rows as `read_rows` does, and what will have counted the messages left out.
+
+    ``observation.get["rejected"]`` has the count once a first query over the rows has ended, and waits for that.
+    """
+    from pyspark.sql import Observation, functions
+
+    told = Observation(f"kafka-{uuid4().hex}")
+    rows = _frame(session, source, chosen, archives or {}, most_offsets, Wanted.COUNTED)
+    error = functions.col(f"`{ERROR}`")
+    return rows.observe(told, functions.count(error).alias(REJECTED)).where(error.isNull()).drop(ERROR), told
+
+
+def read_letters(
+    session: SparkSession,
+    source: KafkaSource,
+    chosen: Chosen,
+    *,
+    archives: Archives | None = None,
+    most_offsets: int = MOST_OFFSETS,
+) -> DataFrame:
+    """Return the messages that are left out, as `LETTERS`; reads everything again for that."""
+    return _frame(session, source, chosen, archives or {}, most_offsets, Wanted.LETTERS)
+
+
+def _frame(
+    session: SparkSession,
+    source: KafkaSource,
+    chosen: Chosen,
+    archives: Archives,
+    most_offsets: int,
+    wanted: Wanted,
+) -> DataFrame:
+    parts = parts_of(source)
+    archived, rest = _dealt(parts, chosen, archives)
+    maker = parts.maker.fresh()
+    frames = [scan_archive(session, archives[topic], maker, ranges, wanted) for topic, ranges in archived.items()]
+    if rest or not frames:
+        slices = tuple(cut(rest, most_offsets))
+        frames.append(scan_topics(session, SlicesToRead(parts.settings, maker, slices, chosen.topic_ids, wanted)))
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _dealt(
+    parts: SourceParts, chosen: Chosen, archives: Archives
+) -> tuple[dict[str, list[OffsetRange]], list[OffsetRange]]:
+    """Return what is read from archives, by topic, and what from the topics themselves."""
+    archived: dict[str, list[OffsetRange]] = {}
+    rest: list[OffsetRange] = []
+    kept = kept_in(archives)
+    for item in chosen.ranges:
+        inside, outside = split(item, kept.get((item.topic, item.partition), ()))
+        if inside:
+            archived.setdefault(item.topic, []).extend(inside)
+        rest += outside
+    for topic in archived:
+        known, meant = archives[topic].manifest.topic_id, chosen.topic_ids.get(topic)
+        if known is not None and meant is not None and known != meant:
+            raise UserError(
+                f"{archives[topic].files.where} is the archive of an earlier topic {topic!r} (its id was {known}, at "
+                f"{parts.settings.bootstrap} it is {meant}): replay without it"
+            )
+    return archived, rest

@@ -1,0 +1,123 @@
+"""Ranges of offsets, and the slices of them that Spark reads at a time (ecosystem.md 5). Pure; called by the sources.
+
+A place in a partition is an offset and, for formats with many rows in a message, how many rows of that message are
+before it: so a checkpoint has it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+MOST_OFFSETS = 500_000
+"""A slice has at most so many offsets, so that what a task that fails had done is little."""
+
+FEWEST_OFFSETS = 50_000
+"""A slice is not cut into smaller ones: each makes a connection of its own, and fetches some of what is behind it."""
+
+SLICES = 8
+"""How many slices there are at least, if they do not become too small: so that several cores read one partition."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Before the message at ``offset``, or behind its first ``rows`` rows."""
+
+    offset: int
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """What is from one place of a partition up to another. Offsets in between may have no message."""
+
+    topic: str
+    partition: int
+    start: Place
+    stop: Place
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets lie in it, that of a message which is only begun included."""
+        return self.stop.offset - self.start.offset + (1 if self.stop.rows else 0)
+
+    @property
+    def name(self) -> str:
+        """The partition's name."""
+        return f"{self.topic}/{self.partition}"
+
+    def __str__(self) -> str:
+        return f"{self.name} from offset {self.start.offset} up to {self.stop.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Messages from offset ``start`` up to, not including, ``stop``.
+
+    The first ``skip`` rows are left out, and if ``most`` is set those behind that many more.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    stop: int
+    skip: int = 0
+    most: int | None = None
+
+
+def offset_range(topic: str, partition: int, start: int, stop: int) -> OffsetRange:
+    """Return a range of whole messages."""
+    return OffsetRange(topic, partition, Place(start), Place(stop))
+
+
+def ranges_between(
+    starts: Mapping[tuple[str, int], Place], stops: Mapping[tuple[str, int], Place]
+) -> list[OffsetRange]:
+    """Return the ranges of all partitions in ``stops`` that are not empty, in order.
+
+    ``starts`` has each of them.
+    """
+    ranges = [OffsetRange(*key, starts[key], stop) for key, stop in sorted(stops.items())]
+    return [item for item in ranges if item.start < item.stop]
+
+
+def cut(
+    ranges: Iterable[OffsetRange], most_offsets: int = MOST_OFFSETS, slices: int = SLICES, fewest: int = FEWEST_OFFSETS
+) -> list[Slice]:
+    """Cut ranges into slices, which together have every row once; those of different ranges take turns."""
+    known = list(ranges)
+    total = sum(item.offsets for item in known)
+    size = min(most_offsets, max(fewest, -(-total // slices)))
+    turns = zip_longest(*(list(_cut(item, size)) for item in known))
+    return [piece for piece in chain.from_iterable(turns) if piece is not None]
+
+
+def split(wanted: OffsetRange, kept: Sequence[tuple[int, int]]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Return what of a range lies in ``kept``, and what does not.
+
+    ``kept`` are (start, stop) of whole messages, ascending and apart.
+    """
+    inside: list[OffsetRange] = []
+    outside: list[OffsetRange] = []
+    at = wanted.start
+    for start, stop in kept:
+        low, high = max(at, Place(start)), min(wanted.stop, Place(stop))
+        if low >= high:
+            continue
+        if at < low:
+            outside.append(OffsetRange(wanted.topic, wanted.partition, at, low))
+        inside.append(OffsetRange(wanted.topic, wanted.partition, low, high))
+        at = high
+    if at < wanted.stop:
+        outside.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.stop))
+    return inside, outside
+
+
+def _cut(item: OffsetRange, size: int) -> Iterator[Slice]:
+    start, stop = item.start.offset, item.stop.offset
+    count = -(-(stop - start) // size)
+    for number in range(count):
+        low, high = (start + (stop - start) * part // count for part in (number, number + 1))
+        yield Slice(item.topic, item.partition, low, high, item.start.rows if low == start else 0)
+    if item.stop.rows:
+        skip = item.start.rows if start == stop else 0
+        yield Slice(item.topic, item.partition, stop, stop + 1, skip, item.stop.rows - skip)

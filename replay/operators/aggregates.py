@@ -1,0 +1,72 @@
+"""Aggregates of a replay, by key and window or by key alone: native Spark SQL unless a user's own code is called.
+
+What an updating aggregate leaves standing at the end of its input is what is computed here (engine.md 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Count, Global
+from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.operators import aggregate_sql
+from penstock.replay.operators.aggregate_sql import prepared_calls
+from penstock.replay.operators.grouped import run_by_key
+from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
+from penstock.replay.operators.windows import Windowed, in_windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS = "$rows"
+_BOUNDS = ("window_start", "window_end")
+
+
+def refuse_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
+    """Say why there is no counterpart in a batch, None if there is one."""
+    windowing = spec.windowing
+    if windowing is not None and windowing.clock == "processing" and not isinstance(windowing.window, Global):
+        return "its windows are of processing time: which rows they held depends on when these came; use event time"
+    return None
+
+
+def compile_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    """Group rows by their keys and windows; with aggregates of a user's, or ties that stay open, by our operator."""
+    frame = inputs[0]
+    counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
+    if any(call.user is not None for _, call in spec.aggregates) or (counts and unordered(frame.schema.fields)):
+        return {MAIN: run_by_key(spec, node, frame, spec.keys)}
+    schema, fields = frame.schema, node.outputs[MAIN].fields
+    prepared = prepared_calls(spec.aggregates, schema.fields, node.name)
+    keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
+    names = [name for name, _ in keys]
+    rows = computed(frame, [*keys, *prepared.columns], node.name)
+    window = None if spec.windowing is None else spec.windowing.window
+    if prepared.timed or not (window is None or isinstance(window, Global)):
+        rows = with_times(rows, schema)
+    windowed = Windowed(rows, (), None)
+    if window is not None:
+        windowed = in_windows(rows, window, names, tie_order(schema.fields), node.name)
+    results = {f"$result{index}": aggregate_sql.aggregate_sql(call) for index, call in enumerate(prepared.calls)}
+    if windowed.bounds is not None:
+        results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
+    groups = [*names, *windowed.groups]
+    grouped = _grouped(windowed, groups, results)
+    columns = {column: quoted(name) for (column, _), (name, _) in zip(spec.keys, keys, strict=True)}
+    if windowed.bounds is not None:
+        columns |= {name: time_sql(quoted(f"${name}"), fields.field(name).type) for name in _BOUNDS}
+    columns |= {call.name: quoted(f"$result{index}") for index, call in enumerate(prepared.calls)}
+    return {MAIN: shown(grouped, columns, fields)}
+
+
+def _grouped(windowed: Windowed, groups: Sequence[str], results: dict[str, str]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    results = {_ROWS: "count(1)", **results}
+    columns = [f.col(quoted(name)) for name in groups]
+    grouped = windowed.rows.groupBy(*columns).agg(*(f.expr(sql).alias(name) for name, sql in results.items()))
+    # Without groups Spark answers for no rows too.
+    return grouped if groups else grouped.filter(f"{quoted(_ROWS)} > 0")

@@ -1,0 +1,77 @@
+"""User functions on rows, on batches and coroutines: the stream's own operators call them in Spark's Python workers.
+
+A batch function sees Spark's batches, which are cut elsewhere than the stream's: one whose answer depends on where is
+outside every promise of equality. A row for which a function raises is left out, or fails with ``on_error="fail"``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.engine.clock import SystemClock
+from penstock.engine.elements import Batch
+from penstock.engine.operators.contract import Emission, Operator
+from penstock.engine.operators.registry import make_operator
+from penstock.model.job_graph import (
+    MAIN,
+    AsyncFunctionSpec,
+    BatchFunctionSpec,
+    OperatorNode,
+    RowFunctionSpec,
+)
+from penstock.model.schema import StreamSchema
+from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.operators.running import operator_context
+from penstock.replay.spark_types import from_spark_batch, spark_schema, to_spark_batch
+
+FunctionSpec = RowFunctionSpec | BatchFunctionSpec | AsyncFunctionSpec
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def compile_function(spec: FunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    """Call the user's function with every row, or every batch of Spark's.
+
+    Raises:
+        PlanError: the library of a batch function's format is missing.
+    """
+    schema = StreamSchema(inputs[0].schema.fields, inputs[0].schema.time)
+    make_operator(spec, [schema], node.name)
+    fields = node.outputs[MAIN].fields
+    return {MAIN: inputs[0].rows.mapInArrow(_runner(spec, schema, node.name), spark_schema(fields))}
+
+
+def _runner(spec: FunctionSpec, schema: StreamSchema, name: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        operator = make_operator(spec, [schema], name)
+        answered = threading.Event()
+        clock = SystemClock()
+        operator.open(operator_context(name, spec.on_error, clock, answered))
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    yield from _rows(operator.process(0, Batch(from_spark_batch(batch, schema.fields))))
+                    yield from _rows(_answers(operator, clock, answered))
+        finally:
+            operator.close()
+
+    return run
+
+
+def _rows(emissions: Iterable[Emission]) -> Iterator[pa.RecordBatch]:
+    for _, batch in emissions:
+        yield to_spark_batch(batch.rows)
+
+
+def _answers(operator: Operator, clock: SystemClock, answered: threading.Event) -> Iterator[Emission]:
+    """Wait until coroutines have answered for every row of a batch, or their time is over."""
+    while operator.unanswered():
+        answered.clear()
+        due_ns = operator.timer_ns()
+        wait_ns = 0 if due_ns is None else due_ns - clock.monotonic_ns()
+        if due_ns is None or wait_ns > 0:
+            answered.wait(None if due_ns is None else wait_ns / 1_000_000_000)
+        yield from operator.on_timer(clock.monotonic_ns())

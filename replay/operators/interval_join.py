@@ -1,0 +1,40 @@
+"""The join of rows with equal keys whose event times are close, in a replay: a join with bounds in Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.engine.operators.joins.join_schema import key_types
+from penstock.model.expressions import Expr
+from penstock.model.job_graph import MAIN, OperatorNode
+from penstock.model.join_specs import IntervalJoinSpec
+from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.operators.join_sides import Side, joined, put_out
+from penstock.replay.operators.prepared import AT, micros_sql
+
+_UPPER = "$upper"
+
+# More than all of time, yet far from overflowing when added to a time.
+_LONG_US = 1 << 60
+
+
+def compile_interval_join(
+    spec: IntervalJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context
+) -> Rows:
+    """Join rows whose times are within the bounds."""
+    left, right = inputs
+    kinds = key_types(spec, left.schema, right.schema, node.name)
+    upper = spec.upper
+    sides = (
+        Side(node.name, 0, left, spec.left_keys, kinds, ((_UPPER, upper),) if isinstance(upper, Expr) else ()),
+        Side(node.name, 1, right, spec.right_keys, kinds),
+    )
+    at, other = sides[0].column(AT), sides[1].column(AT)
+    last = micros_sql(sides[0].column(_UPPER)) if isinstance(upper, Expr) else f"{at} + {_bounded(upper)}L"
+    conditions = [f"{other} >= {at} + {_bounded(spec.lower_us)}L", f"{other} <= {last}"]
+    rows = joined(sides[0].rows(), sides[1].rows(), sides, conditions, spec.how)
+    return {MAIN: put_out(rows, sides, spec.output, node.outputs[MAIN].fields)}
+
+
+def _bounded(bound_us: int) -> int:
+    return max(-_LONG_US, min(_LONG_US, bound_us))

@@ -1,0 +1,82 @@
+"""The two sides of a join of a replay: their keys, and names under which columns of both can stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.model.expressions import Expr
+from penstock.model.join_specs import Output
+from penstock.model.windows import Hopping, Tumbling
+from penstock.replay.frames import Frame
+from penstock.replay.operators.prepared import AT, computed, over, quoted, shown, tie_order, with_times
+from penstock.replay.operators.windows import END, START, with_bounds
+from penstock.replay.spark_types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PLACE = "$place"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One input of a join: ``number`` is 0 on the left and 1 on the right.
+
+    Keys are compared in the types ``kinds``. ``beside`` are further expressions to compute, by name. With ``once`` only
+    the first row of each key counts: by event time, if there is one, then by its columns.
+    """
+
+    operator: str
+    number: int
+    frame: Frame
+    keys: tuple[Expr, ...]
+    kinds: Sequence[pa.DataType]
+    beside: tuple[tuple[str, Expr], ...] = ()
+    once: bool = False
+
+    def rows(self, window: Tumbling | Hopping | None = None) -> DataFrame:
+        """Return the rows with their columns renamed by `column`, and keys, times and windows beside them."""
+        schema = self.frame.schema
+        keys = [(f"$key{index}", key) for index, key in enumerate(self.keys)]
+        rows = computed(self.frame, [*keys, *self.beside], self.operator)
+        timed = schema.time is not None
+        if timed:
+            rows = with_times(rows, schema)
+        if self.once:
+            order = [*([quoted(AT)] if timed else []), *tie_order(schema.fields)]
+            place = f"row_number() {over([name for name, _ in keys], order)}"
+            rows = rows.selectExpr("*", f"{place} AS {quoted(_PLACE)}").filter(f"{quoted(_PLACE)} = 1")
+        if window is not None:
+            rows = with_bounds(rows, window, self.operator)
+        added = [name for name, _ in self.beside] + ([AT] if timed else []) + ([] if window is None else [START, END])
+        columns = [(name, quoted(name)) for name in (*schema.fields.names, *added)]
+        columns += [
+            (name, f"CAST({quoted(name)} AS {sql_type(kind)})")
+            for (name, _), kind in zip(keys, self.kinds, strict=True)
+        ]
+        return rows.selectExpr(*(f"{sql} AS {self.column(name)}" for name, sql in columns))
+
+    def column(self, name: str) -> str:
+        """Return the quoted name of one of the input's columns, or of one that is added, in what `rows` returns."""
+        return quoted(f"${self.number}:{name}")
+
+
+def joined(
+    left: DataFrame, right: DataFrame, sides: tuple[Side, Side], conditions: Sequence[str], how: str
+) -> DataFrame:
+    """Join rows with equal keys, of which null is none, that fulfil further conditions."""
+    from pyspark.sql import functions as f
+
+    names = [f"$key{index}" for index in range(len(sides[0].keys))]
+    equal = [f"{sides[0].column(name)} = {sides[1].column(name)}" for name in names]
+    return left.join(right, f.expr(" AND ".join([*equal, *conditions])), how)
+
+
+def put_out(rows: DataFrame, sides: tuple[Side, Side], output: Output, fields: pa.Schema, **own: str) -> DataFrame:
+    """Return the output columns of a join; ``own`` are those of side -1, as text."""
+    columns = {result: own[column] if side == -1 else sides[side].column(column) for result, side, column in output}
+    return shown(rows, columns, fields)

@@ -1,0 +1,43 @@
+"""Running and row-window aggregates of a replay: window functions of Spark SQL (engine.md 2, "Order")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.model.job_graph import MAIN, OperatorNode
+from penstock.model.keyed_specs import OverSpec
+from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.operators import aggregate_sql
+from penstock.replay.operators.aggregate_sql import prepared_calls
+from penstock.replay.operators.grouped import run_by_key
+from penstock.replay.operators.prepared import (
+    AT,
+    computed,
+    ordered_by,
+    over,
+    quoted,
+    shown,
+    tie_order,
+    unordered,
+    with_times,
+)
+
+
+def compile_over(spec: OverSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    """Add aggregates over each row's frame; those of a user's, or where ties stay open, by our operator."""
+    frame, fields = inputs[0], node.outputs[MAIN].fields
+    if any(call.user is not None for _, call in spec.aggregates) or unordered(frame.schema.fields):
+        return {MAIN: run_by_key(spec, node, frame, spec.keys)}
+    prepared = prepared_calls(spec.aggregates, frame.schema.fields, node.name)
+    keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
+    order = [(f"$order{index}", by) for index, by in enumerate(spec.order)]
+    orders = [(name, by.expression) for name, by in order]
+    rows = computed(frame, [*keys, *prepared.columns, *orders], node.name)
+    if frame.schema.time is not None:
+        rows = with_times(rows, frame.schema)
+    sorting = [*(ordered_by(order) if order else [quoted(AT)]), *tie_order(frame.schema.fields)]
+    before = "UNBOUNDED" if spec.rows is None else str(spec.rows - 1)
+    clause = over([name for name, _ in keys], sorting, f"ROWS BETWEEN {before} PRECEDING AND CURRENT ROW")
+    columns = {name: quoted(name) for name in frame.schema.fields.names}
+    columns |= {call.name: aggregate_sql.aggregate_sql(call, clause) for call in prepared.calls}
+    return {MAIN: shown(rows, columns, fields)}

@@ -1,0 +1,16 @@
+"""Another column as event time: in a batch no row is late, so only rows without a usable time are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
+from penstock.model.job_graph import MAIN, OperatorNode, TimeSpec
+from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.spark_types import quoted_name
+
+
+def compile_time(spec: TimeSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    """Pass the rows whose new event time is one of the years 1 to 9999."""
+    micros = f"unix_micros(CAST({quoted_name(spec.column)} AS TIMESTAMP))"
+    return {MAIN: inputs[0].rows.filter(f"{micros} BETWEEN {LEAST_TIME_US}L AND {GREATEST_TIME_US}L")}

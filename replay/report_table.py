@@ -1,0 +1,34 @@
+"""A validation as a table on the terminal. `validate` prints it; it imports rich, so it is imported late."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from penstock.replay.report_words import verdict, windows_that_differ
+from penstock.replay.validation_values import Status, Validation
+from penstock.tables import Column, count_text, print_table
+
+_COLUMNS = (
+    Column("query", figures=False),
+    *(Column(title) for title in ("rows", "missing", "extra", "different", "windows that differ")),
+    Column("verdict", figures=False),
+)
+
+
+def summary_table(validation: Validation, stream: TextIO | None = None) -> None:
+    """Print a row a query, why queries were not compared, and the verdict (default: to stderr).
+
+    ``rows`` are those of the exact answer.
+    """
+    rows = []
+    for query in validation.queries:
+        counts = (query.rows_exact, query.missing, query.extra, query.different)
+        compared = query.status is not Status.NOT_COMPARED
+        cells = [count_text(count) if compared else "" for count in counts]
+        windows = windows_that_differ(query) if compared and query.windows else ""
+        rows.append([query.query, *cells, windows, query.status])
+    if rows:
+        print_table(_COLUMNS, rows, stream=stream)
+    lines = [f"not compared: {query.query}: {query.why}" for query in validation.queries if query.why is not None]
+    print(*lines, verdict(validation), sep="\n", file=stream or sys.stderr)

@@ -1,0 +1,187 @@
+"""Holds what a stream has put out against an exact recomputation, sink by sink and window by window.
+
+Spark does the work; what comes back are counts and a few examples. Called by ``penstock validate``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.simulation.promises import not_promised
+from penstock.model.errors import SchemaError
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, differences
+from penstock.replay.compiler import compile_job
+from penstock.replay.frames import ReplayError
+from penstock.replay.output_keys import OutputKeys, output_keys
+from penstock.replay.source_reading import SourceReading
+from penstock.replay.spark_types import quoted_name
+from penstock.replay.stream_output import as_written, standing_rows
+from penstock.replay.validation_values import (
+    Difference,
+    Example,
+    QueryResult,
+    WindowResult,
+    bounded_windows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MOST_WINDOWS = 10_000
+MOST_EXAMPLES = 20
+BUCKETS = 60
+"""Into about how many stretches of time rows without windows are counted."""
+
+_START, _END = "$start", "$end"
+_COUNTED = ("rows_exact", "rows_stream", MISSING, EXTRA, DIFFERENT)
+
+
+def validate_sink(graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: Any) -> QueryResult:
+    """Compare what stands in one sink with what a replay of its sources gives.
+
+    What cannot be compared says why in the result: what is not promised, has no counterpart in a batch, or left
+    nothing that can be read.
+    """
+    spec = sink.spec
+    assert isinstance(spec, SinkSpec)
+    keys = output_keys(graph, sink)
+    asked: dict[str, Any] = {
+        "query": sink.name,
+        "mode": spec.mode,
+        "keys": keys.columns,
+        "promised_accuracy": spec.min_accuracy,
+    }
+    why = not_promised(graph).get(sink.name)
+    if why is not None:
+        return QueryResult(**asked, why=why)
+    edge = sink.inputs[0]
+    try:
+        exact = as_written(compile_job(only(graph, sink), reading)[sink.name].rows, sink)
+        stream = standing_rows(session, sink, graph[edge.operator].outputs[edge.output])
+    except (ReplayError, SchemaError) as error:
+        return QueryResult(**asked, why=str(error))
+    exact, stream = exact.persist(), stream.persist()
+    try:
+        return _result(asked, keys, stream, exact)
+    finally:
+        exact.unpersist()
+        stream.unpersist()
+
+
+def only(graph: JobGraph, sink: OperatorNode) -> JobGraph:
+    """Return the graph with this sink alone; what no longer leads to a sink is left in it, and is not looked at."""
+    others = {id: node for id, node in graph.operators.items() if not isinstance(node.spec, SinkSpec) or id == sink.id}
+    return JobGraph(others)
+
+
+def _result(asked: dict[str, Any], keys: OutputKeys, stream: DataFrame, exact: DataFrame) -> QueryResult:
+    from pyspark.sql import functions as f
+
+    window = _window(keys, exact, stream)
+    found = differences(stream, exact, keys.columns).persist()
+    try:
+        row = f.coalesce(f.col(EXACT), f.col(STREAM))
+        sides = [
+            _counted(exact, window, None, "rows_exact"),
+            _counted(stream, window, None, "rows_stream"),
+            *(_counted(found.where(f.col(STATUS) == status), window, row, status) for status in _COUNTED[2:]),
+        ]
+        union = sides[0]
+        for side in sides[1:]:
+            union = union.unionByName(side)
+        counts = union.groupBy(_START, _END).agg(*(f.sum(name).alias(name) for name in _COUNTED)).persist()
+        totals = counts.agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in _COUNTED)).collect()[0].asDict()
+        windows, left_out = _windows(counts, asked["promised_accuracy"])
+        counts.unpersist()
+        examples = _examples(found, keys.columns)
+    finally:
+        found.unpersist()
+    counted: dict[str, Any] = {name: int(totals[name]) for name in _COUNTED}
+    return QueryResult(
+        **asked,
+        **counted,
+        windows=windows,
+        windows_left_out=left_out,
+        examples=examples,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Which stretch of time a row counts to: from one column to another, or so many ``seconds`` around one.
+
+    Without any column there is none.
+    """
+
+    start: str | None = None
+    end: str | None = None
+    seconds: int = 0
+
+
+def _window(keys: OutputKeys, exact: DataFrame, stream: DataFrame) -> _Stretch:
+    """Return a row's window, or for rows without one the stretch of time that its event time lies in."""
+    from pyspark.sql import functions as f
+
+    if keys.window_start is not None and keys.window_end is not None:
+        return _Stretch(keys.window_start, keys.window_end)
+    if keys.time is None:
+        return _Stretch()
+    time = f.col(quoted_name(keys.time)).cast("timestamp_ntz")
+    ends = exact.select(time.alias(_START)).union(stream.select(time.alias(_START)))
+    low, high = ends.agg(f.min(_START), f.max(_START)).collect()[0]
+    if low is None:
+        return _Stretch()
+    seconds = max(1, -(-int((high - low).total_seconds() + 1) // BUCKETS))
+    return _Stretch(keys.time, seconds=seconds)
+
+
+def _counted(rows: DataFrame, window: _Stretch, row: Column | None, name: str) -> DataFrame:
+    """Return how many rows there are in every window, as column ``name``; the other counts are 0."""
+    from pyspark.sql import functions as f
+
+    def column(of: str) -> Column:
+        return f.col(quoted_name(of)) if row is None else row[of]
+
+    if window.start is None:
+        start, end = (f.lit(None).cast("timestamp_ntz") for _ in range(2))
+    elif window.end is None:
+        at = f.unix_seconds(column(window.start).cast("timestamp_ntz").cast("timestamp"))
+        first = f.floor(at / window.seconds) * window.seconds
+        start, end = (f.timestamp_seconds(first + more).cast("timestamp_ntz") for more in (0, window.seconds))
+    else:
+        start, end = (column(of).cast("timestamp_ntz") for of in (window.start, window.end))
+    counted = rows.groupBy(start.alias(_START), end.alias(_END)).agg(f.count("*").alias(name))
+    return counted.select(_START, _END, *(f.col(item) if item == name else f.lit(0).alias(item) for item in _COUNTED))
+
+
+def _windows(counts: DataFrame, promised: float) -> tuple[Sequence[WindowResult], int]:
+    """Return windows in order of time, and how many are left out; those that differ are taken first."""
+    from pyspark.sql import functions as f
+
+    differs = f.col(MISSING) + f.col(EXTRA) + f.col(DIFFERENT) > 0
+    taken = counts.orderBy(f.desc(differs), _START, _END).limit(MOST_WINDOWS).collect()
+    results = []
+    for row in taken:
+        counted: dict[str, Any] = {name: int(row[name]) for name in _COUNTED}
+        window = {"window_start": row[_START], "window_end": row[_END]}
+        results.append(WindowResult(**window, **counted, promised_accuracy=promised))
+    return bounded_windows(results, MOST_WINDOWS)[0], counts.count() - len(taken)
+
+
+def _examples(found: DataFrame, keys: Sequence[str]) -> list[Example]:
+    from pyspark.sql import functions as f
+
+    options = {"ignoreNullFields": "false"}
+    sides = [f.to_json(f.col(side), options).alias(side) for side in (STREAM, EXACT)]
+    rows = found.orderBy(STATUS, *(f.col(quoted_name(name)) for name in keys)).limit(MOST_EXAMPLES)
+    examples = []
+    for row in rows.select(STATUS, *sides).collect():
+        stream, exact = (None if row[side] is None else json.loads(row[side]) for side in (STREAM, EXACT))
+        whole = exact or stream or {}
+        key = {name: whole[name] for name in keys}
+        examples.append(Example(Difference(row[STATUS]), key, stream, exact))
+    return examples

@@ -1,0 +1,168 @@
+"""`validation.json`: a validation as text and back; `validate` writes it, docs/reference/validation.md tells users.
+
+Names and order are those of `validation_values`, with ``version``, ``status``, ``same`` and ``true_accuracy`` besides,
+and ``from`` and ``to`` for `SourceRange.start` and `SourceRange.stop`. A version may get more fields; none goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from penstock.model.errors import BugError, UserError
+from penstock.replay.validation_values import (
+    Accuracy,
+    Difference,
+    Example,
+    QueryResult,
+    SourceRange,
+    Validation,
+    WindowResult,
+)
+
+VERSION = 1
+
+_ROWS = ("rows_exact", "rows_stream", "missing", "extra", "different")
+_ESTIMATE = ("exact", "estimate", "low", "high", "covered")
+
+
+def to_json(validation: Validation) -> str:
+    """Return the file's text."""
+    data = {
+        "version": VERSION,
+        "job": validation.job,
+        "created": validation.created.isoformat(),
+        "penstock": validation.penstock,
+        "spark": validation.spark,
+        "status": validation.status,
+        "sources": [_source_data(source) for source in validation.sources],
+        "queries": [_query_data(query) for query in validation.queries],
+    }
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def from_json(text: str | bytes, where: str) -> Validation:
+    """Return the validation that a file holds; ``where`` names the file in errors.
+
+    Raises:
+        UserError: it is none, or of a later version.
+    """
+    try:
+        data: Mapping[str, Any] = json.loads(text)
+        if data["version"] != VERSION:
+            raise UserError(
+                f"{where} is of version {data['version']}, but this Penstock reads {VERSION}: use a newer one"
+            )
+        return Validation(
+            job=data["job"],
+            created=datetime.fromisoformat(data["created"]),
+            penstock=data["penstock"],
+            spark=data["spark"],
+            sources=tuple(_source(item) for item in data["sources"]),
+            queries=tuple(_query(item) for item in data["queries"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, BugError) as error:
+        raise UserError(f"{where} holds no validation ({type(error).__name__}: {error})") from None
+
+
+def _source_data(source: SourceRange) -> dict[str, Any]:
+    return {
+        "source": source.source,
+        "topic": source.topic,
+        "from": _offsets_data(source.start),
+        "to": _offsets_data(source.stop),
+        "rows": source.rows,
+    }
+
+
+def _offsets_data(offsets: Mapping[int, int] | None) -> dict[str, int] | None:
+    return None if offsets is None else {str(partition): offsets[partition] for partition in sorted(offsets)}
+
+
+def _query_data(query: QueryResult) -> dict[str, Any]:
+    rows = {name: getattr(query, name) for name in _ROWS}
+    return {
+        "query": query.query,
+        "mode": query.mode,
+        "keys": list(query.keys),
+        "status": query.status,
+        "why": query.why,
+        "rows_exact": rows.pop("rows_exact"),
+        "rows_stream": rows.pop("rows_stream"),
+        "same": query.same,
+        **rows,
+        **_accuracy_data(query),
+        "windows": [_window_data(window) for window in query.windows],
+        "windows_left_out": query.windows_left_out,
+        "examples": [asdict(example) for example in query.examples],
+    }
+
+
+def _window_data(window: WindowResult) -> dict[str, Any]:
+    accuracy = _accuracy_data(window)
+    biased = accuracy.pop("biased")
+    return {
+        "window_start": _time_data(window.window_start),
+        "window_end": _time_data(window.window_end),
+        **{name: getattr(window, name) for name in _ROWS},
+        **accuracy,
+        **{name: getattr(window, name) for name in _ESTIMATE},
+        "biased": biased,
+    }
+
+
+def _accuracy_data(found: Accuracy) -> dict[str, Any]:
+    return {
+        "rows_expected": found.rows_expected,
+        "rows_used": found.rows_used,
+        "promised_accuracy": found.promised_accuracy,
+        "true_accuracy": found.true_accuracy,
+        "biased": found.biased,
+    }
+
+
+def _time_data(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _source(data: Mapping[str, Any]) -> SourceRange:
+    return SourceRange(data["source"], data["topic"], _offsets(data["from"]), _offsets(data["to"]), data["rows"])
+
+
+def _offsets(data: Mapping[str, int] | None) -> dict[int, int] | None:
+    return None if data is None else {int(partition): offset for partition, offset in data.items()}
+
+
+def _query(data: Mapping[str, Any]) -> QueryResult:
+    return QueryResult(
+        query=data["query"],
+        mode=data["mode"],
+        keys=tuple(data["keys"]),
+        why=data["why"],
+        windows=tuple(_window(item) for item in data["windows"]),
+        windows_left_out=data["windows_left_out"],
+        examples=tuple(
+            Example(Difference(item["status"]), item["key"], item["stream"], item["exact"]) for item in data["examples"]
+        ),
+        **_rows_and_accuracy(data),
+    )
+
+
+def _window(data: Mapping[str, Any]) -> WindowResult:
+    return WindowResult(
+        window_start=_time(data["window_start"]),
+        window_end=_time(data["window_end"]),
+        **_rows_and_accuracy(data),
+        **{name: data[name] for name in _ESTIMATE},
+    )
+
+
+def _rows_and_accuracy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in (*_ROWS, "rows_expected", "rows_used", "promised_accuracy", "biased")}
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

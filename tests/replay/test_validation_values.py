@@ -1,0 +1,223 @@
+"""A validation's values and `validation.json`: the schema as it is promised, and back again."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.errors import BugError, UserError
+from penstock.replay.validation_json import from_json, to_json
+from penstock.replay.validation_values import (
+    Difference,
+    Example,
+    QueryResult,
+    SourceRange,
+    Status,
+    Validation,
+    WindowResult,
+    bounded_windows,
+    json_value,
+)
+
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+WINDOW = WindowResult(
+    window_start=START,
+    window_end=START + timedelta(seconds=10),
+    rows_exact=10,
+    rows_stream=9,
+    missing=2,
+    extra=1,
+    different=3,
+)
+QUERY = QueryResult(
+    query="hot",
+    mode="append",
+    keys=("auction", "at"),
+    rows_exact=10,
+    rows_stream=9,
+    missing=2,
+    extra=1,
+    different=3,
+    windows=(WINDOW,),
+    examples=(Example(Difference.DIFFERENT, {"auction": 7}, {"auction": 7, "n": 1}, {"auction": 7, "n": 2}),),
+)
+SOURCE = SourceRange("bids", "bids", {0: 5, 10: 0, 2: 7}, {0: 9, 10: 4, 2: 7}, 8)
+VALIDATION = Validation("job", START, "0.1.0", "4.3.0", (SOURCE,), (QUERY,))
+
+ACCURACY = {"rows_expected": None, "rows_used": None, "promised_accuracy": 1.0, "true_accuracy": None}
+ROWS = {"rows_exact": 10, "rows_stream": 9, "missing": 2, "extra": 1, "different": 3}
+
+
+def test_the_file_has_the_schema_that_is_promised() -> None:
+    estimate = dict.fromkeys(("exact", "estimate", "low", "high", "covered", "biased"))
+    times = {"window_start": "2026-03-02T09:00:00+00:00", "window_end": "2026-03-02T09:00:10+00:00"}
+    assert json.loads(to_json(VALIDATION)) == {
+        "version": 1,
+        "job": "job",
+        "created": "2026-03-02T09:00:00+00:00",
+        "penstock": "0.1.0",
+        "spark": "4.3.0",
+        "status": "differs",
+        "sources": [
+            {
+                "source": "bids",
+                "topic": "bids",
+                "from": {"0": 5, "2": 7, "10": 0},
+                "to": {"0": 9, "2": 7, "10": 4},
+                "rows": 8,
+            }
+        ],
+        "queries": [
+            {
+                "query": "hot",
+                "mode": "append",
+                "keys": ["auction", "at"],
+                "status": "differs",
+                "why": None,
+                **ROWS,
+                "same": 5,
+                **ACCURACY,
+                "biased": None,
+                "windows": [times | ROWS | ACCURACY | estimate],
+                "windows_left_out": 0,
+                "examples": [
+                    {
+                        "status": "different",
+                        "key": {"auction": 7},
+                        "stream": {"auction": 7, "n": 1},
+                        "exact": {"auction": 7, "n": 2},
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def test_it_comes_back_as_it_was() -> None:
+    shed = replace(
+        WINDOW,
+        window_start=datetime(2026, 3, 2),
+        window_end=None,
+        rows_expected=50,
+        rows_used=45,
+        promised_accuracy=0.8,
+        biased=True,
+        exact=1.5,
+        estimate=1.25,
+        low=1.0,
+        high=1.5,
+        covered=True,
+    )
+    skipped = QueryResult(query="later", mode="upsert", why="it looks at the clock", windows_left_out=4)
+    whole = replace(VALIDATION, queries=(replace(QUERY, windows=(WINDOW, shed)), skipped), sources=(SourceRange("x"),))
+    assert from_json(to_json(whole), "f") == whole
+    assert from_json(to_json(VALIDATION).encode(), "f") == VALIDATION
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.binary(),
+    st.decimals(),
+    st.datetimes(),
+    st.dates(),
+    st.timedeltas(),
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text("ab"), inner), max_leaves=6)
+
+
+@given(values)
+def test_every_value_has_json_that_stays_as_it_is(value: object) -> None:
+    found = json_value(value)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert json_value(found) == found
+    example = Example(Difference.EXTRA, {}, {"value": value}, None)  # type: ignore[dict-item]
+    whole = replace(VALIDATION, queries=(replace(QUERY, examples=(example,)),))
+    assert from_json(to_json(whole), "f") == whole
+
+
+def test_what_json_lacks_is_text() -> None:
+    row = {"d": Decimal("1.50"), "t": date(2026, 3, 2), "b": b"\x00\xff", "n": float("nan"), "i": float("-inf")}
+    assert json_value(row) == {"d": "1.50", "t": "2026-03-02", "b": "AP8=", "n": "NaN", "i": "-Infinity"}
+    assert json_value((START, timedelta(seconds=1))) == ["2026-03-02T09:00:00+00:00", "0:00:01"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[]", "holds no validation"),
+        ("no json", "holds no validation"),
+        ('{"version": 1}', "holds no validation .KeyError"),
+        (to_json(VALIDATION).replace('"version": 1', '"version": 2'), "of version 2.* reads 1"),
+        (to_json(VALIDATION).replace('"missing": 2', '"missing": 4'), "do not leave the same rows"),
+    ],
+)
+def test_what_is_no_validation_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UserError, match=f"here.json.*{why}"):
+        from_json(text, "here.json")
+
+
+def test_counts_have_to_add_up() -> None:
+    with pytest.raises(BugError, match="query 'q': 10 exact rows of which 1 are missing and 10 stream rows"):
+        QueryResult(query="q", mode="append", rows_exact=10, rows_stream=10, missing=1)
+    with pytest.raises(BugError, match="the 11 that are different"):
+        QueryResult(query="q", mode="append", rows_exact=10, rows_stream=10, different=11)
+
+
+def test_status() -> None:
+    same = QueryResult(query="q", mode="append", rows_exact=1, rows_stream=1)
+    skipped = QueryResult(query="q", mode="append", why="so")
+    statuses = [(query.status, query.same) for query in (QUERY, same, skipped)]
+    assert statuses == [(Status.DIFFERS, 5), (Status.SAME, 1), (Status.NOT_COMPARED, 0)]
+
+    def status(*queries: QueryResult) -> Status:
+        return replace(VALIDATION, queries=queries).status
+
+    assert status(same, QUERY, skipped) is Status.DIFFERS
+    assert status(same, skipped) is Status.SAME
+    assert status(skipped) is status() is Status.NOT_COMPARED
+
+
+def test_accuracy() -> None:
+    assert WINDOW.true_accuracy is None
+    assert not WINDOW.short
+    known = replace(WINDOW, rows_expected=50, rows_used=45, promised_accuracy=0.9)
+    assert known.true_accuracy == 0.9
+    assert not known.short
+    assert replace(known, rows_used=44).short
+    assert replace(known, rows_expected=0, rows_used=0).true_accuracy is None
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 50), st.booleans(), st.booleans())), st.integers(0, 60))
+def test_the_windows_that_are_kept_are_those_worth_a_look(
+    drawn: list[tuple[int | None, bool, bool]], limit: int
+) -> None:
+    windows = [
+        replace(
+            WINDOW,
+            window_start=None if at is None else START + timedelta(seconds=at),
+            missing=int(differs),
+            extra=0,
+            different=0,
+            covered=covered,
+        )
+        for at, differs, covered in drawn
+    ]
+    kept, left_out = bounded_windows(windows, limit)
+    assert len(kept) + left_out == len(windows)
+    assert len(kept) == min(limit, len(windows))
+    starts = [window.window_start or datetime.min.replace(tzinfo=UTC) for window in kept]
+    assert starts == sorted(starts)
+
+    def worth(window: WindowResult) -> int:
+        return 2 if window.differs else int(window.notable)
+
+    assert sorted(map(worth, kept)) == sorted(map(worth, windows))[left_out:]
