@@ -19,7 +19,10 @@ _SINKS = (("windows", "append"), ("auctions", "changelog"))
 
 
 def full_disk(folder: Path, start: Start, events: int, room: int) -> ChaosReport:
-    """Let the second checkpoint be complete, then no file grow beyond ``room`` bytes until the job has failed once."""
+    """Let the second checkpoint be complete, then no file grow beyond ``room`` bytes until something has failed.
+
+    That is the job, or a checkpoint that is given up and tried again; where all files are smaller it is nothing.
+    """
     report = ChaosReport(seed=room)
     expected, full = folder / "expected", folder / "full"
     given = ["run", str(PIPELINE), "--json", f"--batch-rows={BATCH_ROWS}"]
@@ -27,12 +30,12 @@ def full_disk(folder: Path, start: Start, events: int, room: int) -> ChaosReport
     rows = ["--", str(events)]
     folder.mkdir(parents=True, exist_ok=True)
     code = start([*given, f"--sinks-into={expected}", *rows], {VARIABLE: ""}, folder / "summary.json").wait()
-    points = "checkpoint.after_commit:2:say,job.taken_down:1:say"
+    points = "checkpoint.after_commit:2:say,job.taken_down:1:say,checkpoint.abandoned:1:say"
     child = start([*given, *checkpoints, *rows], {VARIABLE: points}, folder / "summary.json")
     reached = _await(child, "checkpoint.after_commit")
     limits = resource.prlimit(child.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (room, limits[1]))
-    reached = reached and _await(child, "job.taken_down")
+    reached = reached and (_await(child, "job.taken_down", "checkpoint.abandoned") or child.ended)
     if not child.ended:
         resource.prlimit(child.pid, resource.RLIMIT_FSIZE, limits)
     if child.wait() != 0:
@@ -50,8 +53,8 @@ def full_disk(folder: Path, start: Start, events: int, room: int) -> ChaosReport
     return report
 
 
-def _await(child: Child, point: str) -> bool:
+def _await(child: Child, *points: str) -> bool:
     while (passed := child.next_point(PATIENCE_S)) is not None:
-        if passed[1] == point:
+        if passed[1] in points:
             return True
     return False
