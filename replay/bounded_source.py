@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pickle import PicklingError
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +54,7 @@ def scan(session: SparkSession, schema: pa.Schema, pieces: Sequence[Piece], *, n
     reading = Scan(schema, tuple(pieces), numbered)
     try:
         return slices_source.scan(session, reading, spark_schema(reading.schema), range(len(pieces)))
-    except PicklingError as error:
+    except slices_source.UnsendableError as error:
         what = pieces[0][0].describe()
         raise UserError(f"{what} cannot be sent to Spark's workers ({error}): build it from parts that can") from error
 

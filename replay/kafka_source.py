@@ -25,7 +25,7 @@ from penstock.model.errors import RetryableError, UserError
 from penstock.replay import kafka_travel
 from penstock.replay.kafka_batches import Wanted
 from penstock.replay.kafka_slices import Slice
-from penstock.replay.slices_source import scan
+from penstock.replay.slices_source import UnsendableError, scan
 from penstock.replay.spark_types import spark_schema
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def scan_topics(session: SparkSession, reading: SlicesToRead) -> DataFrame:
     columns = spark_schema(reading.wanted.schema(reading.maker.schema))
     try:
         return scan(session, reading, columns, reading.slices)
-    except Exception as error:
-        if type(error).__name__ != "PicklingError":
-            raise
+    except UnsendableError as error:
         raise UserError(
             f"what reads the messages cannot be sent to Spark's workers ({error}): define its classes in a module that "
             "workers can import"

@@ -22,6 +22,10 @@ _Pickles: Any = CloudPickleSerializer
 """Spark's own, which also packs whatever functions use; it has no types."""
 
 
+class UnsendableError(Exception):
+    """What reads slices holds something that cannot go to another process."""
+
+
 class ReadsSlices(Protocol):
     """Reads a slice, whatever that is to it, in a worker; sent there by pickle."""
 
@@ -33,11 +37,14 @@ def scan(session: SparkSession, reading: ReadsSlices, schema: StructType, slices
     """Return what the slices have; nothing is read yet.
 
     Raises:
-        pickle.PicklingError: ``reading`` cannot be sent.
+        UnsendableError: ``reading`` cannot be sent.
     """
     # On Spark Connect a name is looked up whenever a query runs, so each scan has its own.
     name = f"penstock-{uuid4().hex}"
-    packed: bytes = _Pickles().dumps(reading)
+    try:
+        packed: bytes = _Pickles().dumps(reading)
+    except Exception as error:  # objects of users say in their own ways that they stay where they are
+        raise UnsendableError(str(error)) from error
     session.dataSource.register(_source_class(name, schema, tuple(slices), packed))
     return session.read.format(name).load()
 
