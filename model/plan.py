@@ -1,0 +1,124 @@
+"""What controllers decide: frozen values, each with its reason and the figures it rests on (style.md 2, habit 2).
+
+Tasks, edges, instances, machines, queries and applications are rows of the snapshot that was decided on. To do nothing
+is a decision too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Numbers = Mapping[str, float]
+"""The figures that a decision rests on, by name, units last."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """Nothing is done."""
+
+    reason: str
+    numbers: Numbers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An instance starts on ``machine``; ``flagged``: it was stopped where it was, and must not return there."""
+
+    instance: int
+    machine: int
+    flagged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Instances start on machines."""
+
+    moves: tuple[Move, ...]
+    reason: str
+    numbers: Numbers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A task needs more instances than it has, which shedding hides: ``cores`` that it could use in all."""
+
+    task: int
+    cores: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShedPlan:
+    """What every shedder keeps, and which instances move so that minimums can be kept.
+
+    ``source_keep`` by source task and ``edge_keep`` by edge: the probability in [0, 1] that a row is kept; those that
+    are not named keep all. ``desired_accuracy`` by query, in [0, 1]. ``failed``: machines on which minimums cannot be
+    met and from which nothing could be moved ("rescheduling failed").
+    """
+
+    source_keep: Mapping[int, float]
+    edge_keep: Mapping[int, float]
+    desired_accuracy: tuple[float, ...]
+    reason: str
+    moves: tuple[Move, ...] = ()
+    demands: tuple[Demand, ...] = ()
+    failed: tuple[int, ...] = ()
+    numbers: Numbers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """How many instances a task shall have, and the memory of each; None: as it is."""
+
+    task: int
+    parallelism: int
+    memory_level: int | None = None
+    managed_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketMove:
+    """A bucket of a keyed task gets another owner: the instance of that number."""
+
+    task: int
+    bucket: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How the rows of a free edge are shared out among the consumer's instances: parts that add up to 1."""
+
+    edge: int
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSize:
+    """What an application is given; None: as it is."""
+
+    application: int
+    cores: float | None = None
+    heap_bytes: float | None = None
+    memory_bytes: float | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePlan:
+    """Parallelism, memory, owners of buckets and routes change; one action."""
+
+    reason: str
+    tasks: tuple[TaskSize, ...] = ()
+    buckets: tuple[BucketMove, ...] = ()
+    routes: tuple[Route, ...] = ()
+    applications: tuple[ApplicationSize, ...] = ()
+    numbers: Numbers = field(default_factory=dict)
+
+
+Decision = Placement | ShedPlan | RescalePlan | NoChange
+
+
+def as_dict(decision: Decision) -> dict[str, Any]:
+    """Return a decision as plain data for JSON, with its kind; equal decisions give equal data."""
+    return {"kind": type(decision).__name__, **asdict(decision)}

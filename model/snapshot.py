@@ -1,0 +1,277 @@
+"""The metric contract: all that controllers read of a cluster, frozen and in columns (papers.md, metric contract).
+
+Counts and times are those of the window that ended at ``time_s``. Rows refer to one another by row number: the task of
+an instance is a row of the tasks. Task managers fill it, the simulated cluster does, and logs keep it.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from penstock.model.columns import Bools, Columns, Floats, Ints, Names
+
+SCHEMA = 1
+"""Grows with every change of a column; a log of another one is refused."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApplicationColumns(Columns):
+    """Jobs, and what they were given: ``cores``, ``memory_bytes`` (of which ``heap_bytes``) and ``threads``.
+
+    ``heap_used_bytes`` is the most live heap, ``heap_committed_bytes`` the most that was claimed, ``resident_bytes``
+    the most of the processes; ``throttled_ns`` time without the core because the allocation was used up.
+    """
+
+    name: Names
+    cores: Floats | None = None
+    memory_bytes: Floats | None = None
+    heap_bytes: Floats | None = None
+    threads: Floats | None = None
+    heap_used_bytes: Floats | None = None
+    heap_committed_bytes: Floats | None = None
+    resident_bytes: Floats | None = None
+    gc_ns: Floats | None = None
+    gc_count: Floats | None = None
+    throttled_ns: Floats | None = None
+    cpu_ns: Floats | None = None
+    out_of_memory_kills: Floats | None = None
+    disk_io_bytes: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskColumns(Columns):
+    """Tasks. ``is_source`` and ``is_sink``: it has no task above, or below. ``memory_level`` counts if ``is_stateful``.
+
+    ``target_rate``: rows a second that a source must read, known from outside; not measured: what is offered counts.
+    """
+
+    name: Names
+    application: Ints
+    is_source: Bools
+    is_sink: Bools
+    is_stateful: Bools
+    is_keyed: Bools
+    key_groups: Ints
+    memory_level: Ints
+    target_rate: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgeColumns(Columns):
+    """Edges between tasks. ``is_free``: rows may go to any instance of the consumer (rebalance)."""
+
+    producer: Ints
+    consumer: Ints
+    is_free: Bools
+    row_bytes: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryColumns(Columns):
+    """Queries, by their sink's task. ``priority``: larger is more important; ``minimum_accuracy`` in [0, 1]."""
+
+    name: Names
+    task: Ints
+    priority: Floats
+    minimum_accuracy: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MachineColumns(Columns):
+    """Machines with a task manager. ``cpu_percent``: of all processes, foreign ones too, 100 for a core.
+
+    ``network_bytes`` by purpose; ``network_limit_bytes`` is what the link carries in a second.
+    """
+
+    name: Names
+    cores: Floats
+    cpu_percent: Floats | None = None
+    resident_bytes: Floats | None = None
+    memory_limit_bytes: Floats | None = None
+    out_of_memory_kills: Floats | None = None
+    disk_bytes: Floats | None = None
+    network_limit_bytes: Floats | None = None
+    network_data_bytes: Floats | None = None
+    network_heartbeat_bytes: Floats | None = None
+    network_checkpoint_bytes: Floats | None = None
+    network_other_bytes: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstanceColumns(Columns):
+    """Task instances. ``machine`` is where it runs, or ran if not ``is_running``; ``number`` is its own in the task.
+
+    ``records_in``: rows taken, after shedding. Busy, remote wait, core wait, input wait and output wait add up to the
+    window. ``latency_ms``: queue and service of a row, mean. ``get_p90_ms`` of accesses to state. ``managed_bytes``:
+    the budget of its state. ``age_s`` since it started, ``settled_s`` since the last action that touched it.
+    """
+
+    task: Ints
+    number: Ints
+    machine: Ints
+    is_running: Bools
+    records_in: Floats | None = None
+    busy_ns: Floats | None = None
+    remote_wait_ns: Floats | None = None
+    core_wait_ns: Floats | None = None
+    input_wait_ns: Floats | None = None
+    output_wait_ns: Floats | None = None
+    cpu_ns: Floats | None = None
+    queue_rows: Floats | None = None
+    latency_ms: Floats | None = None
+    age_s: Floats | None = None
+    settled_s: Floats | None = None
+    cache_hits: Floats | None = None
+    cache_misses: Floats | None = None
+    get_ms: Floats | None = None
+    get_p90_ms: Floats | None = None
+    put_ms: Floats | None = None
+    flush_stall_ns: Floats | None = None
+    state_bytes: Floats | None = None
+    managed_bytes: Floats | None = None
+    emit_latency_ms: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputColumns(Columns):
+    """What an instance sent into an edge: ``records_out`` before its shedder, of which ``dropped``."""
+
+    edge: Ints
+    instance: Ints
+    records_out: Floats | None = None
+    dropped: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputColumns(Columns):
+    """What an edge offered to an instance, before its producers' shedders."""
+
+    edge: Ints
+    instance: Ints
+    offered: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionColumns(Columns):
+    """Partitions of sources' logs, and the instance that reads each.
+
+    Rows: ``appended`` and ``consumed`` (fetched, before the source's shedder), ``end_offset`` and ``position`` at the
+    end of the window; ``lag_max`` the largest distance in it, as the reader's own metrics have it.
+    """
+
+    instance: Ints
+    appended: Floats | None = None
+    consumed: Floats | None = None
+    end_offset: Floats | None = None
+    position: Floats | None = None
+    lag_max: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketColumns(Columns):
+    """Buckets (key groups) of keyed tasks: who owns each, the rows that came for it, and its state."""
+
+    task: Ints
+    bucket: Ints
+    instance: Ints
+    records_in: Floats | None = None
+    state_bytes: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServiceColumns(Columns):
+    """Remote services that applications call. ``latency_ms`` is the mean."""
+
+    name: Names
+    application: Ints
+    latency_ms: Floats | None = None
+    calls: Floats | None = None
+    errors: Floats | None = None
+    retries: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferColumns(Columns):
+    """What waits at a machine for a query: ``sic`` is its share of the query's source information."""
+
+    machine: Ints
+    query: Ints
+    rows: Floats | None = None
+    batches: Floats | None = None
+    sic: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterSnapshot:
+    """A cluster at ``time_s`` and in the ``window_s`` before it; ``number`` grows by one a snapshot."""
+
+    number: int
+    time_s: float
+    window_s: float
+    applications: ApplicationColumns = field(default_factory=ApplicationColumns.none)
+    tasks: TaskColumns = field(default_factory=TaskColumns.none)
+    edges: EdgeColumns = field(default_factory=EdgeColumns.none)
+    queries: QueryColumns = field(default_factory=QueryColumns.none)
+    machines: MachineColumns = field(default_factory=MachineColumns.none)
+    instances: InstanceColumns = field(default_factory=InstanceColumns.none)
+    outputs: OutputColumns = field(default_factory=OutputColumns.none)
+    inputs: InputColumns = field(default_factory=InputColumns.none)
+    partitions: PartitionColumns = field(default_factory=PartitionColumns.none)
+    buckets: BucketColumns = field(default_factory=BucketColumns.none)
+    services: ServiceColumns = field(default_factory=ServiceColumns.none)
+    buffers: BufferColumns = field(default_factory=BufferColumns.none)
+
+    def __post_init__(self) -> None:
+        if not self.window_s > 0:
+            raise ValueError(f"a window is longer than 0 s, not {self.window_s}")
+        for group, column, target in _REFERENCES:
+            rows = getattr(getattr(self, group), column)
+            count = len(getattr(self, target))
+            if len(rows) and not (rows.min() >= 0 and rows.max() < count):
+                raise ValueError(f"{group}.{column} names rows that the {count} {target} do not have")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, with the schema's number."""
+        own = {"schema": SCHEMA, "number": self.number, "time_s": self.time_s, "window_s": self.window_s}
+        return own | {name: getattr(self, name).as_dict() for name in GROUPS}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "ClusterSnapshot":
+        """Return the snapshot that `as_dict` gave.
+
+        Raises:
+            ValueError: it has another schema, or is no snapshot.
+        """
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"the snapshot has schema {data.get('schema')!r}; this version reads {SCHEMA}")
+        known = {"schema", "number", "time_s", "window_s", *GROUPS}
+        if data.keys() != known:
+            raise ValueError(f"no snapshot: it has {sorted(data.keys() ^ known)} too much or too little")
+        groups = {name: kind.from_dict(data[name]) for name, kind in GROUPS.items()}
+        return cls(data["number"], data["time_s"], data["window_s"], **groups)
+
+
+GROUPS: dict[str, Any] = {
+    item.name: item.type
+    for item in fields(ClusterSnapshot)
+    if isinstance(item.type, type) and item.type not in (int, float)
+}
+"""The groups of columns by name."""
+
+_REFERENCES = (
+    ("tasks", "application", "applications"),
+    ("edges", "producer", "tasks"),
+    ("edges", "consumer", "tasks"),
+    ("queries", "task", "tasks"),
+    ("instances", "task", "tasks"),
+    ("instances", "machine", "machines"),
+    ("outputs", "edge", "edges"),
+    ("outputs", "instance", "instances"),
+    ("inputs", "edge", "edges"),
+    ("inputs", "instance", "instances"),
+    ("partitions", "instance", "instances"),
+    ("buckets", "task", "tasks"),
+    ("buckets", "instance", "instances"),
+    ("services", "application", "applications"),
+    ("buffers", "machine", "machines"),
+    ("buffers", "query", "queries"),
+)
