@@ -37,8 +37,7 @@ def test_a_million_events(
     check(query, directory, tmp_path, parallelism=parallelism, batch_rows=batch_rows)
 
 
-@pytest.mark.parametrize("name", ["midnight", "day"])
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(("name", "parallelism"), [("midnight", 1), ("day", 2)])
 @pytest.mark.parametrize("query", QUERIES)
 def test_row_by_row(data_sets: DataSets, tmp_path: Path, query: str, parallelism: int, name: str) -> None:
     directory = data_sets.directory(name, shuffled=True, events=5_000)

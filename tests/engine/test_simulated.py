@@ -20,6 +20,8 @@ from penstock.model.connectors import FunctionSink
 from penstock.model.errors import OptionError, PlanError
 from tests.engine.simulated_support import PIPELINES, read, rows, shared
 
+pytestmark = pytest.mark.xdist_group("simulated")
+
 SEEDS = range(1, 71)
 
 POINTS = {
