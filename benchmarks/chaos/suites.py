@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.chaos_values import ChaosReport
 
-LONGEST_S = 900.0
+LONGEST_S = 3_600.0
 TESTS = Path("tests")
 
 UNDER_RANDOM_SETTINGS = (
@@ -89,5 +89,5 @@ def late_ends(seed: int) -> ChaosReport:
 
 
 def machine(seed: int) -> ChaosReport:
-    """M1: 1,000 examples of 50 actions."""
-    return suite(["tests/engine/test_simulated_machine.py"], {"PENSTOCK_MACHINE_EXAMPLES": "1000"}, seed)
+    """M1: 10,000 examples of 50 actions."""
+    return suite(["tests/engine/test_simulated_machine.py"], {"PENSTOCK_MACHINE_EXAMPLES": "10000"}, seed)
