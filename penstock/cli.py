@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from penstock import dev_command, dlq_command, doctor_command, simulate_command, state_command
+from penstock import decide_command, dev_command, dlq_command, doctor_command, simulate_command, state_command
 from penstock.answering import FAILED, Debug, Json, answering
 
 COMMANDS = "penstock.commands"
@@ -28,6 +28,7 @@ app = typer.Typer(add_completion=True, no_args_is_help=True, pretty_exceptions_e
 app.add_typer(state_command.app, name="state")
 app.add_typer(dev_command.app, name="dev")
 app.add_typer(dlq_command.app, name="dlq")
+app.command()(decide_command.decide)
 app.command()(doctor_command.doctor)
 app.command()(simulate_command.simulate)
 

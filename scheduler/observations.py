@@ -1,0 +1,157 @@
+"""What Sage watches of every application, tick by tick, in sliding windows (Sage, 4; papers.md 6.1). Called by `sage`.
+
+A window is an array over ticks and applications; NaN: not measured. Nothing is changed in place, so an older history
+stays as it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Bools, Floats, Ints, Names
+from penstock.model.snapshot import ClusterSnapshot
+
+Window = NDArray[np.float64]
+"""Ticks x applications, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """One figure per application or, in a `History`, a `Window` of them; NaN: not measured.
+
+    Allocations: ``heap``, ``memory`` in bytes, ``cores``, ``threads``. Use: ``heap_used``, ``heap_committed``,
+    ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` and ``throttled`` as a share of time,
+    ``kills``, ``disk_io`` in bytes/s, ``backlog`` in rows waiting in the sources' logs, ``consumed`` and ``appended``
+    in rows/s. Remote services: ``latency_ms`` (the worst one's mean), ``calls`` and ``answers`` (those without an
+    error) a second.
+    """
+
+    heap: Floats
+    memory: Floats
+    cores: Floats
+    threads: Floats
+    heap_used: Floats
+    heap_committed: Floats
+    resident: Floats
+    cpu: Floats
+    busy_threads: Floats
+    gc: Floats
+    throttled: Floats
+    kills: Floats
+    disk_io: Floats
+    backlog: Floats
+    consumed: Floats
+    appended: Floats
+    latency_ms: Floats
+    calls: Floats
+    answers: Floats
+
+
+METRICS = tuple(field.name for field in fields(Observed))
+
+
+def observe(snapshot: ClusterSnapshot) -> Observed:
+    """Return the figures of a snapshot by application."""
+    given, count, window_s = snapshot.applications, len(snapshot.applications), snapshot.window_s
+    instances = snapshot.instances
+    by_instance = snapshot.tasks.application[instances.task]
+    by_partition = by_instance[snapshot.partitions.instance]
+
+    def own(column: Floats | None, per: float = 1.0) -> Floats:
+        return np.full(count, np.nan) if column is None else column / per
+
+    def added(column: Floats | None, rows: Ints, per: float) -> Floats:
+        if column is None:
+            return np.full(count, np.nan)
+        return np.bincount(rows, column, count) / per
+
+    worked = _sum(instances.busy_ns, instances.remote_wait_ns, instances.core_wait_ns)
+    behind = _difference(snapshot.partitions.end_offset, snapshot.partitions.position)
+    services = snapshot.services
+    latency = np.full(count, np.nan)
+    if services.latency_ms is not None:
+        np.fmax.at(latency, services.application, services.latency_ms)
+    return Observed(
+        heap=own(given.heap_bytes),
+        memory=own(given.memory_bytes),
+        cores=own(given.cores),
+        threads=own(given.threads),
+        heap_used=own(given.heap_used_bytes),
+        heap_committed=own(given.heap_committed_bytes),
+        resident=own(given.resident_bytes),
+        cpu=own(given.cpu_ns, window_s * 1e9),
+        busy_threads=added(worked, by_instance, window_s * 1e9),
+        gc=own(given.gc_ns, window_s * 1e9),
+        throttled=own(given.throttled_ns, window_s * 1e9),
+        kills=own(given.out_of_memory_kills),
+        disk_io=own(given.disk_io_bytes, window_s),
+        backlog=added(behind, by_partition, 1.0),
+        consumed=added(snapshot.partitions.consumed, by_partition, window_s),
+        appended=added(snapshot.partitions.appended, by_partition, window_s),
+        latency_ms=latency,
+        calls=added(services.calls, services.application, window_s),
+        answers=added(_difference(services.calls, services.errors), services.application, window_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """The last ticks of all applications: ``time_s`` of each; ``first_s``: when an application was first seen."""
+
+    names: Names
+    time_s: Floats
+    first_s: Floats
+    windows: Observed
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return the history before the first tick."""
+        none = np.empty((0, 0))
+        return cls((), np.empty(0), np.empty(0), Observed(*[none] * len(METRICS)))
+
+    def after(self, snapshot: ClusterSnapshot, keep_s: float) -> "History":
+        """Return the history with a snapshot more and no ticks older than ``keep_s``; applications may come and go."""
+        names = snapshot.applications.name
+        places = {name: place for place, name in enumerate(self.names)}
+        old = np.array([places.get(name, -1) for name in names], np.int64)
+        first_s = np.where(old >= 0, self.first_s[old] if len(self.names) else np.nan, snapshot.time_s)
+        kept = self.time_s > snapshot.time_s - keep_s
+        latest = observe(snapshot)
+        windows = {name: _moved(getattr(self.windows, name), kept, old, getattr(latest, name)) for name in METRICS}
+        return History(names, np.append(self.time_s[kept], snapshot.time_s), first_s, Observed(**windows))
+
+    def last(self, seconds: float) -> Observed:
+        """Return the ticks of the last so many seconds."""
+        first = int(np.searchsorted(self.time_s, self.time_s[-1] - seconds, side="right"))
+        return replace(self.windows, **{name: getattr(self.windows, name)[first:] for name in METRICS})
+
+
+def known(window: Observed, names: Sequence[str]) -> tuple[Bools, tuple[str, ...]]:
+    """Return which applications have all of these figures in a window, and which figures nobody has."""
+    holes = {name: np.isnan(getattr(window, name)) for name in names}
+    nowhere = tuple(name for name, hole in holes.items() if hole.all())
+    whole = ~np.logical_or.reduce([hole.any(axis=0) for hole in holes.values()])
+    return np.asarray(whole, np.bool_), nowhere
+
+
+def _moved(window: Window, kept: Bools, old: NDArray[np.int64], latest: Floats) -> Window:
+    past = np.full((int(kept.sum()), len(old)), np.nan)
+    if window.size:
+        past[:, old >= 0] = window[kept][:, old[old >= 0]]
+    return np.vstack([past, latest[np.newaxis]])
+
+
+def _sum(*columns: Floats | None) -> Floats | None:
+    total: Floats | None = None
+    for column in columns:
+        if column is None:
+            return None
+        total = column if total is None else total + column
+    return total
+
+
+def _difference(more: Floats | None, less: Floats | None) -> Floats | None:
+    return None if more is None or less is None else np.maximum(more - less, 0.0)

@@ -1,0 +1,142 @@
+"""Sage: sizes applications by rules in an order of priority, one resource of an application at a time (Sage, 4).
+
+Memory comes before cores and cores before parallelism, because a starved heap shows as CPU and as backlog. Run by the
+control loop, by the simulated cluster and by ``penstock decide``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Bools
+from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.observations import METRICS, History, Observed, known
+from penstock.scheduler.sizing import RULES, Limits, Resource, ThreadsUp, blamed_on_services
+
+_ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered:
+    """Of each resource (row) of each application (column): when it was last asked to change or grow, and from what.
+
+    ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if it never was.
+    """
+
+    history: History
+    changed_s: NDArray[np.float64]
+    grown_s: NDArray[np.float64]
+    changed_from: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sage:
+    """The policy engine.
+
+    ``stabilisation_s``: nothing is asked of an application for so long after an action, and three times as long while
+    its allocation has not changed. A window begins anew when its resource changes, or one that it depends on grows.
+    ``guarded``: a faltering remote service is no reason for more threads.
+    """
+
+    growth: float = 1.5
+    margin: float = 0.12
+    up: float = 0.92
+    down: float = 0.8
+    stabilisation_s: float = 300.0
+    guarded: bool = True
+
+    def __post_init__(self) -> None:
+        self.limits()
+
+    def limits(self) -> Limits:
+        """Return the bounds that rules share.
+
+        Raises:
+            ValueError: with these, sizes would go up and down for ever.
+        """
+        return Limits(growth=self.growth, margin=self.margin, up=self.up, down=self.down)
+
+    def start(self) -> Remembered:
+        """Remember nothing."""
+        none = np.empty((len(Resource), 0))
+        return Remembered(History.empty(), none, none, none)
+
+    def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
+        """Return at most one change for every application; rules are tried by priority."""
+        keep_s = max(max(rule.window_s for rule in RULES), 4 * ThreadsUp.window_s)
+        history = memory.history.after(snapshot, keep_s)
+        changed_s = _moved(memory, history, memory.changed_s, -np.inf)
+        grown_s = _moved(memory, history, memory.grown_s, -np.inf)
+        changed_from = _moved(memory, history, memory.changed_from, np.nan)
+        after = Remembered(history, changed_s, grown_s, changed_from)
+        if not len(history.names):
+            return NoChange("there are no applications"), after
+        given = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
+        since_s = snapshot.time_s - changed_s
+        in_flight = (given == changed_from) & (since_s < 3 * self.stabilisation_s)
+        free = (since_s.min(axis=0) >= self.stabilisation_s) & ~in_flight.any(axis=0)
+        sizes, reasons, missing = [], [], {}
+        for rule in RULES:
+            window = history.last(rule.window_s)
+            whole, nowhere = known(window, rule.needs)
+            if nowhere:
+                missing[rule.name] = nowhere
+                continue
+            begin_s = np.maximum(changed_s[rule.resource], grown_s[list(rule.after)].max(axis=0))
+            begin_s = np.maximum(begin_s, history.first_s - snapshot.window_s)
+            ready = free & (snapshot.time_s - begin_s >= rule.window_s)
+            found = rule.propose(_of(window, whole), self.limits())
+            fires = ready & whole & found.fires
+            if self.guarded and isinstance(rule, ThreadsUp) and fires.any():
+                fires &= ~blamed_on_services(history.windows, len(window.backlog))
+            # A higher rule that cannot tell yet keeps lower ones from acting.
+            free &= ~fires & (whole | ~ready)
+            for place in np.flatnonzero(fires).tolist():
+                value = float(found.value[place])
+                sizes.append(_size(place, rule.resource, value))
+                before = float(given[rule.resource, place])
+                reasons.append(f"{history.names[place]}: {rule.name}, {before:.6g} -> {value:.6g}")
+                changed_s[rule.resource, place] = snapshot.time_s
+                changed_from[rule.resource, place] = before
+                if value > before:
+                    grown_s[rule.resource, place] = snapshot.time_s
+        return _decision(sizes, reasons, missing), after
+
+
+def _of(window: Observed, whole: Bools) -> Observed:
+    """Return the window with harmless figures where some are missing: what is proposed there does not count."""
+    if whole.all():
+        return window
+    return Observed(**{name: np.where(whole, getattr(window, name), 1.0) for name in METRICS})
+
+
+def _moved(memory: Remembered, history: History, values: NDArray[np.float64], new: float) -> NDArray[np.float64]:
+    """Return a copy of values by application as the applications are now."""
+    places = {name: place for place, name in enumerate(memory.history.names)}
+    moved = np.full((len(Resource), len(history.names)), new)
+    for place, name in enumerate(history.names):
+        if name in places:
+            moved[:, place] = values[:, places[name]]
+    return moved
+
+
+def _size(place: int, resource: Resource, value: float) -> ApplicationSize:
+    if resource is Resource.HEAP:
+        return ApplicationSize(place, heap_bytes=value)
+    if resource is Resource.MEMORY:
+        return ApplicationSize(place, memory_bytes=value)
+    if resource is Resource.CORES:
+        return ApplicationSize(place, cores=value)
+    return ApplicationSize(place, threads=int(value))
+
+
+def _decision(sizes: list[ApplicationSize], reasons: list[str], missing: dict[str, tuple[str, ...]]) -> Decision:
+    if sizes:
+        order = sorted(range(len(sizes)), key=lambda place: sizes[place].application)
+        return RescalePlan("; ".join(reasons[place] for place in order), applications=tuple(sizes[p] for p in order))
+    if missing:
+        lacking = sorted({name for names in missing.values() for name in names})
+        return NoChange(f"not measured: {', '.join(lacking)}; the other rules ask for nothing")
+    return NoChange("no rule asks for anything")

@@ -1,0 +1,111 @@
+"""Deciding again from a log alone, with a policy that is one file and one line: nothing else knows it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.engine.policies import POLICIES, make_policy, parameters_of
+from penstock.engine.redeciding import redecide
+from penstock.model.errors import OptionError
+from penstock.model.snapshot import ClusterSnapshot, MachineColumns
+from penstock.scheduler.action_log import ActionLog
+
+THRESHOLD = '''
+from dataclasses import dataclass
+import numpy as np
+from penstock.model.plan import NoChange, RescalePlan, TaskSize
+
+@dataclass(frozen=True)
+class Threshold:
+    """One instance more after so many busy snapshots in a row."""
+    most_percent: float = 80.0
+    patience: int = 2
+    aggressive: bool = False
+
+    def start(self):
+        return 0
+
+    def decide(self, snapshot, busy):
+        if snapshot.machines.cpu_percent is None:
+            return NoChange("not measured: cpu_percent"), busy
+        percent = float(np.max(snapshot.machines.cpu_percent))
+        busy = busy + 1 if percent > self.most_percent else 0
+        if busy < self.patience:
+            return NoChange(f"{busy} busy snapshots of {self.patience}", {"cpu_percent": percent}), busy
+        return RescalePlan("busy", tasks=(TaskSize(0, 2),), numbers={"cpu_percent": percent}), 0
+'''
+CPU_PERCENT = (50.0, 85.0, 90.0, 95.0, None, 81.0, 79.0)
+
+
+@pytest.fixture
+def threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "threshold_scaler.py").write_text(THRESHOLD)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(POLICIES, "threshold", "threshold_scaler:Threshold")
+    yield "threshold"
+    sys.modules.pop("threshold_scaler", None)
+
+
+@pytest.fixture
+def log(tmp_path: Path, threshold: str) -> Path:
+    """A log of which the policy saw every snapshot but the first, and was started again in the middle."""
+    policy = make_policy(threshold, {"patience": 3})
+    path = tmp_path / "actions.jsonl"
+    with ActionLog(path) as written:
+        for number, percent in enumerate(CPU_PERCENT):
+            measured = None if percent is None else [percent]
+            snapshot = ClusterSnapshot(number, 5.0 * number, 5.0, machines=MachineColumns(("a",), [1.0], measured))
+            written.snapshot(snapshot)
+            if number in (1, 5):
+                written.policy(threshold, parameters_of(policy))
+                memory = policy.start()
+            if number:
+                decision, memory = policy.decide(snapshot, memory)
+                written.decision(snapshot, threshold, decision)
+    return path
+
+
+def test_the_same_policy_decides_the_same_again(log: Path, threshold: str) -> None:
+    again = list(redecide(log, threshold, {}))
+    assert [item.snapshot.number for item in again] == [1, 2, 3, 4, 5, 6]
+    assert [item.same for item in again] == [True] * 6
+    assert [type(item.decision).__name__ for item in again][:4] == ["NoChange", "NoChange", "RescalePlan", "NoChange"]
+    assert again[3].decision.reason == "not measured: cpu_percent"
+
+
+def test_a_changed_parameter_changes_some(log: Path, threshold: str) -> None:
+    again = list(redecide(log, threshold, {"patience": "2"}))
+    assert [item.same for item in again] == [False, False, False, True, False, False]
+
+
+def test_a_policy_that_was_not_there_sees_every_snapshot(
+    log: Path, threshold: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(POLICIES, "other", POLICIES[threshold])
+    again = list(redecide(log, "other", {}))
+    assert [(item.snapshot.number, item.same) for item in again] == [(number, None) for number in range(7)]
+
+
+def test_what_does_not_exist_is_refused_by_naming_what_does(log: Path, threshold: str) -> None:
+    with pytest.raises(OptionError, match=r"no policy 'thresh'; choose from .*threshold"):
+        list(redecide(log, "thresh", {}))
+    with pytest.raises(OptionError, match="no parameter 'most'; it has most_percent, patience, aggressive"):
+        list(redecide(log, threshold, {"most": 3}))
+    with pytest.raises(OptionError, match="'maybe' is neither true nor false"):
+        list(redecide(log, threshold, {"aggressive": "maybe"}))
+
+
+def test_the_command(log: Path, threshold: str) -> None:
+    run = CliRunner().invoke
+    same = run(app, ["decide", str(log), "--policy", threshold])
+    assert same.exit_code == 0 and "6 decisions; 6 of 6 as recorded" in same.output
+    changed = run(app, ["decide", str(log), "--policy", threshold, "--set", "patience=2", "--json"])
+    assert changed.exit_code == 0 and '"same": false' in changed.output
+    log.write_bytes(log.read_bytes().replace(b'"reason":"busy"', b'"reason":"idle"'))
+    assert run(app, ["decide", str(log), "--policy", threshold]).exit_code == 1
+    log.write_bytes(log.read_bytes()[:-20])
+    cut = run(app, ["decide", str(log), "--policy", threshold])
+    assert cut.exit_code == 1 and "actions.jsonl:16: the line is cut off" in cut.output

@@ -1,0 +1,89 @@
+"""The guard against faltering services: what it blocks, what it lets pass, and how the paper's own rule fails."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from penstock.scheduler.remote_guard import correlated, explained_by_service
+
+RUNS = 600
+BEFORE = 40
+Series = NDArray[np.float64]
+
+
+def noise(random: np.random.Generator, ticks: int, mean: float, spread: float) -> Series:
+    return mean * (1 + spread * random.standard_normal((ticks, RUNS)))
+
+
+def blocked(seed: int, window: int, slowdown: Series, *, load: float = 1.0, answered: float = 1.0) -> Series:
+    """Return the share of runs that are blocked when latency follows ``slowdown`` and the input rises by ``load``.
+
+    A row waits for its call, so a service that is slower by s takes 1 / s of the rows; the rest is backlog.
+    """
+    random = np.random.default_rng(seed)
+    ticks = BEFORE + 2 * window
+    factor = np.ones((ticks, 1))
+    factor[BEFORE:] = slowdown[: 2 * window, np.newaxis]
+    latency = noise(random, ticks, 5.0, 0.05) * factor
+    taken = 1000 / factor
+    given = noise(random, ticks, 1000.0, 0.03)
+    given[BEFORE:] *= load
+    backlog = np.cumsum(np.maximum(given - taken * (1 + 0.02 * random.standard_normal(given.shape)), 0.0), axis=0)
+    calls = noise(random, ticks, 500.0, 0.02) / factor
+    answers = calls * np.where(np.arange(ticks)[:, np.newaxis] >= BEFORE, answered, 1.0)
+    return explained_by_service(backlog, latency, calls, answers, window)
+
+
+@pytest.mark.parametrize("window", [10, 20, 30])
+def test_steps_ramps_and_long_slowdowns_are_blocked(window: int) -> None:
+    ticks = 2 * window
+    step = np.where(np.arange(ticks) < ticks // 4, 1.0, 3.0)
+    ramp = np.linspace(1.0, 4.0, ticks)
+    late = np.where(np.arange(ticks) < ticks // 2, 1.0, 2.0)
+    for slowdown in (step, ramp, late):
+        assert blocked(window, window, slowdown).mean() >= 0.99
+
+
+@pytest.mark.parametrize("window", [10, 20, 30])
+def test_more_input_is_not_blocked(window: int) -> None:
+    assert blocked(window, window, np.ones(2 * window), load=1.5).mean() <= 0.01
+
+
+@pytest.mark.parametrize("window", [10, 20, 30])
+def test_independent_noise_is_let_pass(window: int) -> None:
+    random = np.random.default_rng(window)
+    ticks = BEFORE + 2 * window
+    backlog = np.cumsum(np.abs(noise(random, ticks, 100.0, 0.5)), axis=0)
+    latency, calls = noise(random, ticks, 5.0, 0.2), noise(random, ticks, 500.0, 0.2)
+    assert explained_by_service(backlog, latency, calls, calls, window).mean() <= 0.05
+
+
+def test_correlation_of_the_backlog_alone_takes_noise_for_a_cause_and_misses_what_lasts() -> None:
+    """The paper's rule as it stands, with a backlog and a latency that wander, and with a service that stays slow."""
+    random = np.random.default_rng(1)
+    wandering = random.standard_normal((14, RUNS))
+    for tick in range(1, 14):
+        wandering[tick] += 0.8 * wandering[tick - 1]
+    backlog = np.cumsum(random.standard_normal((10, RUNS)), axis=0)
+    assert correlated(backlog, wandering, 10).mean() > 0.05
+    slow = noise(random, 44, 15.0, 0.05)
+    assert correlated(np.cumsum(noise(random, 44, 600.0, 0.05), axis=0), slow, 40).mean() < 0.01
+
+
+def test_without_a_service_nothing_is_blamed_on_it() -> None:
+    backlog = np.cumsum(np.ones((60, 3)), axis=0)
+    none = np.full((60, 3), np.nan)
+    assert not explained_by_service(backlog, none, none, none, 10).any()
+    assert not explained_by_service(backlog[:3], none[:3], none[:3], none[:3], 10).any()
+
+
+def test_errors_that_are_tried_again_are_blocked() -> None:
+    random = np.random.default_rng(3)
+    ticks, window = BEFORE + 20, 10
+    bad = np.zeros((ticks, 1))
+    bad[BEFORE + 5 :] = 1.0
+    calls = noise(random, ticks, 500.0, 0.02) * (1 + bad)
+    answers = calls * (1 - 0.6 * bad)
+    backlog = np.cumsum(np.abs(noise(random, ticks, 5.0, 0.3)) + 300 * bad, axis=0)
+    latency = noise(random, ticks, 5.0, 0.05)
+    assert explained_by_service(backlog, latency, calls, answers, window).mean() >= 0.99
