@@ -1,0 +1,130 @@
+"""Maximum flow by shortest augmenting paths (Edmonds-Karp) and the minimum cut; it knows no streams.
+
+Flink-ER, 3.2 uses it to hand out load and to find what holds it back; called by `flow_network`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+TOLERANCE = 1e-9
+"""Capacity that counts as none, as a share of the largest."""
+
+
+@dataclass(slots=True)
+class FlowGraph:
+    """A directed graph with capacities and a flow; vertices are numbers from 0.
+
+    Edge k goes from ``tails[k]`` to ``heads[k]``, with 0 <= flow[k] <= capacity[k].
+    """
+
+    vertices: int
+    tails: list[int] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+    capacity: list[float] = field(default_factory=list)
+    flow: list[float] = field(default_factory=list)
+
+    def add(self, tail: int, head: int, capacity: float, flow: float = 0.0) -> int:
+        """Add an edge and return its number.
+
+        Raises:
+            ValueError: a vertex is not there, or the flow is not in [0, capacity].
+        """
+        if not (0 <= tail < self.vertices and 0 <= head < self.vertices):
+            raise ValueError(f"the edge {tail} -> {head} leaves the {self.vertices} vertices")
+        if not 0 <= flow <= capacity:
+            raise ValueError(f"the flow {flow} of edge {tail} -> {head} is not in [0, {capacity}]")
+        self.tails.append(tail)
+        self.heads.append(head)
+        self.capacity.append(capacity)
+        self.flow.append(flow)
+        return len(self.tails) - 1
+
+
+def value(graph: FlowGraph, source: int) -> float:
+    """Return the flow that leaves the source (Flink-ER, eq 1): f = sum of f(s, v), less what comes back."""
+    out = sum(flow for tail, flow in zip(graph.tails, graph.flow, strict=True) if tail == source)
+    return out - sum(flow for head, flow in zip(graph.heads, graph.flow, strict=True) if head == source)
+
+
+def augment(graph: FlowGraph, source: int, sink: int, enough: Callable[[float], bool] | None = None) -> float:
+    """Raise the flow along shortest paths until there is none, or it is ``enough``, and return its value.
+
+    Flink-ER, eq 2: a path carries f_P = the least residual capacity on it, c(u,v) - f(u,v) forwards and f(v,u)
+    backwards; eq 3: it is added forwards and taken off backwards, so the value grows by f_P.
+    """
+    leaving = _adjacency(graph)
+    least = TOLERANCE * max(graph.capacity, default=0.0)
+    reached = value(graph, source)
+    while enough is None or not enough(reached):
+        path = _shortest(graph, leaving, source, sink, least)
+        if path is None:
+            break
+        carried = min(_residual(graph, edge, forwards) for edge, forwards in path)
+        for edge, forwards in path:
+            graph.flow[edge] += carried if forwards else -carried
+        reached += carried
+    return reached
+
+
+def reachable(graph: FlowGraph, source: int) -> set[int]:
+    """Return the vertices that the residual graph reaches: the source's side of a minimum cut, if no path is left."""
+    leaving = _adjacency(graph)
+    least = TOLERANCE * max(graph.capacity, default=0.0)
+    seen, queue = {source}, deque([source])
+    while queue:
+        vertex = queue.popleft()
+        for edge, forwards in leaving[vertex]:
+            other = graph.heads[edge] if forwards else graph.tails[edge]
+            if other not in seen and _residual(graph, edge, forwards) > least:
+                seen.add(other)
+                queue.append(other)
+    return seen
+
+
+def cut_edges(graph: FlowGraph, source_side: set[int]) -> list[int]:
+    """Return the edges that leave one side; their capacities add up to the cut's (Flink-ER, eq 4)."""
+    return [
+        edge
+        for edge, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True))
+        if tail in source_side and head not in source_side
+    ]
+
+
+def _adjacency(graph: FlowGraph) -> Sequence[list[tuple[int, bool]]]:
+    leaving: list[list[tuple[int, bool]]] = [[] for _ in range(graph.vertices)]
+    for edge, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True)):
+        leaving[tail].append((edge, True))
+        leaving[head].append((edge, False))
+    return leaving
+
+
+def _residual(graph: FlowGraph, edge: int, forwards: bool) -> float:
+    return graph.capacity[edge] - graph.flow[edge] if forwards else graph.flow[edge]
+
+
+def _shortest(
+    graph: FlowGraph, leaving: Sequence[list[tuple[int, bool]]], source: int, sink: int, least: float
+) -> list[tuple[int, bool]] | None:
+    came: dict[int, tuple[int, bool]] = {}
+    queue = deque([source])
+    while queue:
+        vertex = queue.popleft()
+        for edge, forwards in leaving[vertex]:
+            other = graph.heads[edge] if forwards else graph.tails[edge]
+            if other == source or other in came or _residual(graph, edge, forwards) <= least:
+                continue
+            came[other] = (edge, forwards)
+            if other == sink:
+                return _back(graph, came, source, sink)
+            queue.append(other)
+    return None
+
+
+def _back(graph: FlowGraph, came: dict[int, tuple[int, bool]], source: int, sink: int) -> list[tuple[int, bool]]:
+    path, vertex = [], sink
+    while vertex != source:
+        edge, forwards = came[vertex]
+        path.append((edge, forwards))
+        vertex = graph.tails[edge] if forwards else graph.heads[edge]
+    return path[::-1]
