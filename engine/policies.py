@@ -12,6 +12,7 @@ from penstock.model.errors import OptionError
 from penstock.model.policy import Policy
 
 POLICIES: dict[str, str] = {
+    "flink-er": "penstock.scheduler.flink_er:FlinkEr",
     "sage": "penstock.scheduler.sage:Sage",
 }
 """``module:class`` by name."""

@@ -1,0 +1,66 @@
+"""What an instance can take: from the network at first, then from latency, or from its true rate (Flink-ER, 3.1).
+
+Rows a second by instance. Capacity stands on vertices, because every link into a vertex has its vertex's limit. Called
+by `flink_er`.
+"""
+
+import numpy as np
+
+from penstock.model.columns import Floats
+
+MIB = float(1 << 20)
+LEAST = 1e-3
+"""epsilon: the least capacity, rows a second, so that a vertex can recover."""
+
+
+def available_bandwidth(most: Floats, other: Floats, heartbeat: Floats, checkpoint: Floats) -> Floats:
+    """Return what data may use of a link (Flink-ER, eq 9): B_avail = B_max - (B_os + B_heartbeat + B_checkpoint).
+
+    All in MB/s; the share that changes with time (B_dynamic) is part of ``other``. At least 0.
+    """
+    return np.maximum(most - (other + heartbeat + checkpoint), 0.0)
+
+
+def network_capacity(available: Floats, row_bytes: Floats) -> Floats:
+    """Return the first capacity of a vertex: c0(vi, vj) of all n_in links into vj together (Flink-ER, eq 10).
+
+    c0(vi, vj) = B_avail * 2^20 / (n_in(vj) * bytes per row); B_avail in MB/s of the machine of vj.
+    """
+    return available * MIB / row_bytes
+
+
+def step_literal(latency_ms: Floats, limit_ms: float) -> Floats:
+    """Return eta_i = |1000 / l_c - 1000 / l_i| rows a second (Flink-ER, eqs 13 and 14), as it stands.
+
+    It takes one row in flight for granted, so that it moves by 2 rows a second towards a capacity of 20,000.
+    """
+    return np.abs(1000.0 / limit_ms - 1000.0 / latency_ms)
+
+
+def step_paper(flow: Floats, latency_ms: Floats, limit_ms: float) -> Floats:
+    """Return eta_i = f_i |l_i / l_c - 1|: equation 14 times the rows in flight, by Little's law."""
+    return flow * np.abs(latency_ms / limit_ms - 1.0)
+
+
+def detect(capacity: Floats, flow: Floats, latency_ms: Floats, limit_ms: float, step: Floats) -> Floats:
+    """Return the capacity after a monitoring period (Flink-ER, Algorithm 1), with "<<" and "about" made concrete.
+
+    l_v > theta = l_c             c - eta, at least epsilon and the measured flow
+    l_v < 0.5 theta, f >= 0.95 c  c + eta
+    f > c                         f, because what was measured disproves the estimate
+    Vertices without load or latency keep theirs.
+    """
+    found = capacity.copy()
+    loaded = (flow > 0) & ~np.isnan(latency_ms)
+    slow = loaded & (latency_ms > limit_ms)
+    found[slow] = np.maximum(capacity - step, np.maximum(flow, LEAST))[slow]
+    idle = loaded & ~slow & (latency_ms < 0.5 * limit_ms) & (flow >= 0.95 * capacity)
+    found[idle] = (capacity + step)[idle]
+    return np.where(loaded & (flow > found), flow, found)
+
+
+def true_capacity(records_in: Floats, busy_ns: Floats, remote_wait_ns: Floats) -> Floats:
+    """Return rows a second of useful time (DS2, section 3.1); NaN for instances that took nothing."""
+    useful_s = (busy_ns + remote_wait_ns) / 1e9
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((records_in > 0) & (useful_s > 0), records_in / useful_s, np.nan)

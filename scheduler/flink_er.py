@@ -1,0 +1,258 @@
+"""Flink-ER: hands load out anew where capacity is spare, and adds instances at the minimum cut where it is not.
+
+Flink-ER, 3.2, Algorithm 2, run by the control loop, the simulated cluster and ``penstock decide``. Buckets of keyed
+tasks move before instances are added; a bucket that no instance can take is named as a hot key, and never scaled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from penstock.model.columns import Floats, Ints, Names
+from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.bucket_moves import levelled
+from penstock.scheduler.capacity import detect, network_capacity, step_literal, step_paper, true_capacity
+from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried, handed_out
+from penstock.scheduler.propagation import propagate
+from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
+
+DETECTORS = ("true", "paper", "literal")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered:
+    """Capacities as detected so far, by instance of ``tasks`` as they were; when each application last changed."""
+
+    tasks: Names = ()
+    owners: Ints | None = None
+    capacity: Floats | None = None
+    acted_s: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkEr:
+    """The policy.
+
+    ``detector``: where capacities come from: the true rate of useful time, the paper's steps from latency times the
+    rows in flight, or its steps as they stand. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi: a lag
+    worth more seconds of input is acted on, and shall be gone in ``drain_s``. ``settle_s``: nothing more is done to an
+    application for so long after an action. ``jump``: instances are added up to the need, not one at a time. ``pool``:
+    instances that can be had; None: as many as are asked for.
+    """
+
+    detector: str = "true"
+    saturated: float = 0.85
+    latency_ms: float = 500.0
+    lag_s: float = 1.0
+    drain_s: float = 60.0
+    settle_s: float = 30.0
+    jump: bool = True
+    pool: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.detector not in DETECTORS:
+            raise ValueError(f"detector is one of {', '.join(DETECTORS)}, not {self.detector!r}")
+        if not 0.85 <= self.saturated <= 1:
+            raise ValueError(f"saturated is in [0.85, 1], not {self.saturated}")
+
+    def start(self) -> Remembered:
+        """Remember nothing."""
+        return Remembered()
+
+    def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
+        """Return routes, bucket moves and sizes of all applications that lag, in one plan."""
+        limits = self._capacities(snapshot, memory)
+        acted = {name: when for name, when in memory.acted_s if name in snapshot.applications.name}
+        kept = Remembered(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted.items()))
+        needs, lacking = _needs(snapshot, self.drain_s)
+        if lacking:
+            return NoChange(f"not measured: {lacking}"), kept
+        lags = _lags(snapshot)
+        if lags is None:
+            return NoChange("not measured: end offsets and positions of the sources' partitions"), kept
+        plan = _Plan(snapshot, self)
+        for application in np.flatnonzero(lags > self.lag_s).tolist():
+            name = snapshot.applications.name[application]
+            if snapshot.time_s - acted.get(name, -np.inf) < self.settle_s:
+                plan.reasons.append(f"{name}: the last action settles")
+            elif plan.add(application, _layers(snapshot, application, limits, needs)):
+                acted[name] = snapshot.time_s
+        kept = Remembered(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted.items()))
+        return plan.decision(), kept
+
+    def _capacities(self, snapshot: ClusterSnapshot, memory: Remembered) -> Floats:
+        """Return rows a second by instance; NaN: nothing is known, so it does not bind."""
+        own, rows = snapshot.instances, len(snapshot.instances)
+        columns = (own.records_in, own.busy_ns, own.remote_wait_ns)
+        records_in, busy_ns, remote_ns = (or_nan(column, rows) for column in columns)
+        if self.detector == "true":
+            return true_capacity(records_in, busy_ns, remote_ns)
+        same = memory.capacity is not None and memory.tasks == snapshot.tasks.name
+        if same and memory.owners is not None and np.array_equal(memory.owners, own.task):
+            before = memory.capacity
+        else:
+            before = _from_network(snapshot)
+        assert before is not None
+        flow, latency_ms = records_in / snapshot.window_s, or_nan(own.latency_ms, rows)
+        literal = self.detector == "literal"
+        step = step_literal(latency_ms, self.latency_ms) if literal else step_paper(flow, latency_ms, self.latency_ms)
+        return detect(before, flow, latency_ms, self.latency_ms, step)
+
+
+class _Plan:
+    """Adds up what is done to applications, and why."""
+
+    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr) -> None:
+        self._snapshot, self._policy = snapshot, policy
+        self._left = policy.pool
+        self._sizes: list[TaskSize] = []
+        self._buckets: list[BucketMove] = []
+        self._routes: list[Route] = []
+        self.reasons: list[str] = []
+
+    def add(self, application: int, layers: Sequence[Layer]) -> bool:
+        """Decide on one application that lags, and tell whether anything is done."""
+        name = self._snapshot.applications.name[application]
+        most = capacity(layers)
+        if most >= 1:
+            routes = self._routed(layers)
+            self._routes += routes
+            why = "handed out anew" if routes else "capacity suffices, the lag drains"
+            self.reasons.append(f"{name}: {why} ({most:.3g} of the need)")
+            return bool(routes)
+        moves, hot = self._moved(layers)
+        self.reasons += [f"{name}: hot key in bucket {bucket} of {task!r}" for task, bucket in hot]
+        if moves:
+            self._buckets += moves
+            self.reasons.append(f"{name}: {len(moves)} buckets move ({most:.3g} of the need)")
+            return True
+        short = bottlenecks(layers, max(carried(layers), min(most, 1.0)), self._policy.saturated)
+        sizes = self._grown([layer for layer in short if layer.whole < 1], {task for task, _ in hot})
+        self._sizes += sizes
+        marked = ", ".join(f"{self._task(layer.task)!r}" for layer in short)
+        self.reasons.append(
+            f"{name}: bottleneck {marked} ({most:.3g} of the need)" + ("" if sizes else ", no instance")
+        )
+        return bool(sizes)
+
+    def decision(self) -> Decision:
+        """Return the plan."""
+        told = "; ".join(self.reasons)
+        if not (self._sizes or self._buckets or self._routes):
+            return NoChange(told or "no source lags")
+        return RescalePlan(told, tuple(self._sizes), tuple(self._buckets), tuple(self._routes))
+
+    def _task(self, task: int) -> str:
+        return self._snapshot.tasks.name[task]
+
+    def _routed(self, layers: Sequence[Layer]) -> list[Route]:
+        """Return new shares for free exchanges whose shares now would overload an instance at the need."""
+        edges, found = self._snapshot.edges, []
+        for layer in layers:
+            total = float(layer.flow.sum())
+            if not layer.is_free or total <= 0 or np.all(layer.flow / total <= layer.capacity):
+                continue
+            shares = tuple(handed_out(layer, 1.0).tolist())
+            found += [Route(int(edge), shares) for edge in np.flatnonzero(edges.consumer == layer.task)]
+        return found
+
+    def _moved(self, layers: Sequence[Layer]) -> tuple[list[BucketMove], list[tuple[str, int]]]:
+        """Return bucket moves that lift a keyed bottleneck to the need, or all that can be lifted; and hot keys."""
+        moves: list[BucketMove] = []
+        hot: list[tuple[str, int]] = []
+        for layer in layers:
+            if layer.is_free or layer.whole >= 1 or not self._snapshot.tasks.is_keyed[layer.task]:
+                continue
+            found = levelled(self._snapshot, layer)
+            hot += [(self._task(layer.task), bucket) for bucket in found.hot]
+            # Moves that do not reach the need are not made: instances are needed anyway, and owners change with them.
+            if found.whole >= 1 - 1e-9:
+                moves += found.moves
+        return moves, hot
+
+    def _grown(self, short: Sequence[Layer], hot: set[str]) -> list[TaskSize]:
+        sizes = []
+        for layer in short:
+            task, count = layer.task, len(layer.instances)
+            if self._task(task) in hot:
+                continue
+            each = layer.whole / count
+            wanted = ceil(1.0 / each - 1e-9) if self._policy.jump and each > 0 else count + 1
+            groups = int(self._snapshot.tasks.key_groups[task])
+            wanted = min(wanted, groups) if self._snapshot.tasks.is_keyed[task] else wanted
+            more = wanted - count if self._left is None else min(wanted - count, self._left)
+            if more > 0:
+                self._left = None if self._left is None else self._left - more
+                sizes.append(TaskSize(task, count + more))
+        return sizes
+
+
+def _needs(snapshot: ClusterSnapshot, drain_s: float) -> tuple[Floats, str]:
+    """Return the rows a second that must enter every task, the lag drained in ``drain_s``; and what is not measured."""
+    rates = task_rates(snapshot)
+    targets = source_targets(snapshot)
+    behind = _behind(snapshot)
+    if behind is not None:
+        reader = snapshot.instances.task[snapshot.partitions.instance]
+        targets = targets + sum_by(reader, behind, len(targets)) / drain_s
+    ratios = output_ratios(snapshot, rates.rate_in)
+    needs = propagate(targets, ratios, snapshot.edges.producer, snapshot.edges.consumer)
+    unknown = np.flatnonzero(np.isnan(needs))
+    if not len(unknown):
+        return needs, ""
+    task = int(unknown[0])
+    owner = snapshot.applications.name[snapshot.tasks.application[task]]
+    return needs, f"what must enter task {snapshot.tasks.name[task]!r} of {owner!r}"
+
+
+def _behind(snapshot: ClusterSnapshot) -> Floats | None:
+    ends, positions = snapshot.partitions.end_offset, snapshot.partitions.position
+    return None if ends is None or positions is None else np.maximum(ends - positions, 0.0)
+
+
+def _lags(snapshot: ClusterSnapshot) -> Floats | None:
+    """Return each application's lag in seconds of its input: that of its most lagging partition (eq 1's source)."""
+    behind, appended = _behind(snapshot), snapshot.partitions.appended
+    if behind is None or appended is None:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.where(behind > 0, behind / (appended / snapshot.window_s), 0.0)
+    lags = np.zeros(len(snapshot.applications))
+    of = snapshot.tasks.application[snapshot.instances.task[snapshot.partitions.instance]]
+    np.maximum.at(lags, of, seconds)
+    return lags
+
+
+def _layers(snapshot: ClusterSnapshot, application: int, limits: Floats, needs: Floats) -> list[Layer]:
+    """Return the application's network; an instance of which nothing is known takes what the known ones take."""
+    flow = or_nan(snapshot.instances.records_in, len(limits)) / snapshot.window_s
+    consumers, free = snapshot.edges.consumer, snapshot.edges.is_free
+    layers = []
+    for task in np.flatnonzero(snapshot.tasks.application == application).tolist():
+        own = np.flatnonzero(snapshot.instances.task == task).astype(np.int32)
+        known = limits[own][~np.isnan(limits[own])]
+        if needs[task] <= 0 or not len(known):
+            continue
+        most = np.where(np.isnan(limits[own]), known.mean(), limits[own]) / needs[task]
+        into = free[consumers == task]
+        is_free = bool(len(into)) and bool(into.all())
+        layers.append(Layer(task, own, most, np.nan_to_num(flow[own]) / needs[task], is_free))
+    return layers
+
+
+def _from_network(snapshot: ClusterSnapshot) -> Floats:
+    """Return equation 10 for every instance; where links or row sizes are unknown, infinite."""
+    machines, edges = snapshot.machines, snapshot.edges
+    limit = or_nan(machines.network_limit_bytes, len(machines))
+    parts = (machines.network_other_bytes, machines.network_heartbeat_bytes, machines.network_checkpoint_bytes)
+    used = sum((np.nan_to_num(or_nan(part, len(machines))) for part in parts), np.zeros(len(machines)))
+    available = np.maximum(limit - used / snapshot.window_s, 0.0) / float(1 << 20)
+    row_bytes = np.full(len(snapshot.tasks), np.nan)
+    if edges.row_bytes is not None:
+        np.fmax.at(row_bytes, edges.consumer, edges.row_bytes)
+    of = snapshot.instances
+    found = network_capacity(available[of.machine], row_bytes[of.task])
+    return np.where(np.isnan(found), np.inf, found)

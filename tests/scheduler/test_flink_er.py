@@ -1,0 +1,206 @@
+"""Flink-ER: load is handed out before anything grows, the cut names the bottleneck, hot keys are named."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.plan import NoChange, RescalePlan, TaskSize
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.capacity import (
+    available_bandwidth,
+    detect,
+    network_capacity,
+    step_literal,
+    step_paper,
+)
+from penstock.scheduler.flink_er import FlinkEr
+from penstock.scheduler.flow_network import Layer, as_graph, augmented, bottlenecks, capacity, carried, handed_out
+from penstock.scheduler.max_flow import augment
+from tests.papers_cases import cases
+from tests.scheduler.flow_jobs import Stage, snapshot
+
+QUICK = FlinkEr(drain_s=1e12)
+"""The lag adds nothing to the need, so that figures are round."""
+
+
+def decide(policy: FlinkEr, state: ClusterSnapshot) -> RescalePlan | NoChange:
+    decision, _ = policy.decide(state, policy.start())
+    assert isinstance(decision, RescalePlan | NoChange)
+    return decision
+
+
+def test_selectivity_is_normalised_so_that_count_is_blamed_and_not_split() -> None:
+    """5,000 lines and 20,000 words a second: plain flow says 5,000 and blames split; it is 2,000, and count."""
+    job = [Stage("lines", [1e6], 1.0), Stage("split", [5000.0], 10.0), Stage("count", [20_000.0], free=False)]
+    plan = decide(QUICK, snapshot(5000.0, job))
+    assert isinstance(plan, RescalePlan)
+    assert plan.tasks == (TaskSize(2, 3),) and "bottleneck 'count' (0.4 of the need)" in plan.reason
+
+
+def test_spare_capacity_is_used_before_anything_grows() -> None:
+    job = [Stage("source", [1e6]), Stage("map", [3000.0, 1000.0, 2000.0])]
+    plan = decide(QUICK, snapshot(5000.0, job))
+    assert isinstance(plan, RescalePlan) and plan.tasks == () and len(plan.routes) == 1
+    shares = np.array(plan.routes[0].shares)
+    assert shares.sum() == pytest.approx(1.0)
+    assert np.all(shares * 5000 <= np.array([3000.0, 1000.0, 2000.0]) * (1 + 1e-9))
+
+
+def test_a_keyed_task_moves_its_heaviest_buckets_before_it_grows() -> None:
+    buckets = [(0, 0.3), (0, 0.25), (0, 0.15), (1, 0.2), (1, 0.1)]
+    job = [Stage("source", [1e6]), Stage("count", [1100.0, 1000.0], free=False, shares=[0.7, 0.3], buckets=buckets)]
+    plan = decide(QUICK, snapshot(2000.0, job))
+    assert isinstance(plan, RescalePlan) and plan.tasks == ()
+    assert [(move.bucket, move.number) for move in plan.buckets] == [(2, 1)]
+
+
+def test_a_hot_key_is_named_and_never_scaled() -> None:
+    buckets = [(0, 0.8), (1, 0.1), (1, 0.1)]
+    job = [Stage("source", [1e6]), Stage("count", [1000.0, 1000.0], free=False, shares=[0.8, 0.2], buckets=buckets)]
+    plan = decide(QUICK, snapshot(2000.0, job))
+    assert isinstance(plan, NoChange) and "hot key in bucket 0 of 'count'" in plan.reason
+
+
+def test_the_pool_goes_to_the_fullest_first() -> None:
+    job = [Stage("source", [1e6]), Stage("a", [500.0]), Stage("b", [450.0])]
+    plan = decide(FlinkEr(drain_s=1e12, pool=2), snapshot(1000.0, job))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(2, 3),)
+    plan = decide(FlinkEr(drain_s=1e12, jump=False), snapshot(1000.0, job))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(2, 2), TaskSize(1, 2))
+    assert isinstance(decide(FlinkEr(drain_s=1e12, pool=0), snapshot(1000.0, job)), NoChange)
+
+
+def test_the_lag_is_part_of_the_need() -> None:
+    job = [Stage("source", [1e6]), Stage("map", [1000.0])]
+    plan = decide(FlinkEr(drain_s=60.0), snapshot(900.0, job, lag=60_000.0))
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 2),)
+    assert decide(FlinkEr(drain_s=60.0), snapshot(900.0, job, lag=10.0)) == NoChange("no source lags")
+
+
+def test_one_action_settles_before_the_next() -> None:
+    policy, job = FlinkEr(drain_s=1e12), [Stage("source", [1e6]), Stage("map", [400.0])]
+    plan, memory = policy.decide(snapshot(1000.0, job, number=1), policy.start())
+    assert isinstance(plan, RescalePlan)
+    plan, memory = policy.decide(snapshot(1000.0, job, number=2), memory)
+    assert plan == NoChange("job: the last action settles")
+    plan, _ = policy.decide(snapshot(1000.0, job, number=8), memory)
+    assert isinstance(plan, RescalePlan)
+
+
+def test_what_was_not_measured_is_said() -> None:
+    whole = snapshot(1000.0, [Stage("source", [1e6]), Stage("map", [400.0])]).as_dict()
+    for group, column, said in (
+        ("partitions", "end_offset", "end offsets"),
+        ("outputs", "records_out", "what must enter task 'map' of 'job'"),
+        ("partitions", "appended", "what must enter task 'source' of 'job'"),
+    ):
+        state = ClusterSnapshot.from_dict({**whole, group: {**whole[group], column: None}})
+        decision = decide(QUICK, state)
+        assert isinstance(decision, NoChange) and decision.reason.startswith(f"not measured: {said}")
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="one of true, paper, literal"):
+        FlinkEr(detector="guess")
+    with pytest.raises(ValueError, match=r"\[0.85, 1\]"):
+        FlinkEr(saturated=0.5)
+
+
+def rounds(step: str, most: int) -> int:
+    """Return in how many periods an estimate from a 100 Mb/s link comes within 5% of a capacity of 20,000 rows/s."""
+    limit_ms, true = 500.0, 20_000.0
+    known = network_capacity(available_bandwidth(*map(np.array, ([12.5], [0.0], [0.0], [0.0]))), np.array([100.0]))
+    assert known[0] == pytest.approx(131_072)
+    flow, latency = np.array([true]), np.array([2 * limit_ms])
+    for number in range(most):
+        if known[0] <= true * 1.05:
+            return number
+        eta = step_literal(latency, limit_ms) if step == "literal" else step_paper(flow, latency, limit_ms)
+        known = detect(known, flow, latency, limit_ms, eta)
+    return most
+
+
+def test_equation_14_as_it_stands_does_not_arrive_and_with_the_rows_in_flight_it_does() -> None:
+    assert rounds("paper", 100) == 6
+    assert rounds("literal", 20_000) == 20_000
+
+
+def test_detection_follows_what_was_measured() -> None:
+    limits, flow = np.array([100.0, 100.0, 100.0, 100.0]), np.array([150.0, 99.0, 10.0, 0.0])
+    latency = np.array([400.0, 100.0, 100.0, np.nan])
+    found = detect(limits, flow, latency, 500.0, np.full(4, 10.0))
+    assert found.tolist() == [150.0, 110.0, 100.0, 100.0]
+
+
+def random_layers(seed: int) -> list[Layer]:
+    random = np.random.default_rng(seed)
+    layers = []
+    for task in range(int(random.integers(1, 6))):
+        count = int(random.integers(1, 6))
+        most = random.uniform(0.05, 1.0, count) * random.choice([0.5, 1.0, 2.0])
+        shares = random.dirichlet(np.ones(count))
+        is_free = bool(random.random() < 0.6)
+        layers.append(Layer(task, np.arange(count, dtype=np.int32), most, shares, is_free))
+    flow = float(random.uniform(0, 1)) * capacity(layers)
+    return [Layer(x.task, x.instances, x.capacity, x.flow * flow, x.is_free) for x in layers]
+
+
+@settings(max_examples=cases())
+@given(st.integers(0, 2**32 - 1))
+def test_one_step_hands_out_what_augmenting_paths_do(seed: int) -> None:
+    layers = random_layers(seed)
+    most, now = capacity(layers), carried(layers)
+    graph, _ = as_graph(layers)
+    assert augment(graph, 0, len(layers)) == pytest.approx(most, rel=1e-6)
+    assert now <= most * (1 + 1e-9)
+    goal = min(1.0, most)
+    value, flows, cut = augmented(layers, goal)
+    assert value >= goal * (1 - 1e-9) and (cut == [] or value < goal)
+    for layer, paths in zip(layers, flows, strict=True):
+        own = handed_out(layer, goal)
+        assert own.sum() == pytest.approx(goal) and np.all(own >= 0)
+        assert np.all(own <= layer.capacity * (1 + 1e-6))
+        assert paths.sum() == pytest.approx(value)
+    with pytest.raises(ValueError, match="carries"):
+        handed_out(min(layers, key=lambda layer: layer.whole), most * 1.01)
+
+
+@settings(max_examples=cases())
+@given(st.integers(0, 2**32 - 1))
+def test_the_minimum_cut_names_the_narrowest_layers(seed: int) -> None:
+    layers = random_layers(seed)
+    most = capacity(layers)
+    _, _, cut = augmented(layers, most * 2)
+    assert cut and all(layers[place].whole == pytest.approx(most, rel=1e-6) for place in cut)
+    named = bottlenecks(layers, most, 0.85)
+    assert {layers[place].task for place in cut} <= {layer.task for layer in named}
+    assert [layer.whole for layer in named] == sorted(layer.whole for layer in named)
+    assert bottlenecks(layers, 0.0, 0.85) == []
+
+
+@settings(max_examples=cases())
+@given(st.integers(0, 2**32 - 1))
+def test_what_is_asked_for_carries_the_need(seed: int) -> None:
+    """Whatever grows or moves, every bottleneck can carry the need afterwards, or a hot key is named."""
+    random = np.random.default_rng(seed)
+    stages = [Stage("source", [1e9])]
+    for number in range(int(random.integers(1, 4))):
+        count = int(random.integers(1, 5))
+        rates = random.uniform(100, 2000, count).tolist()
+        stages.append(Stage(f"t{number}", rates, float(random.uniform(0.2, 3)), free=bool(random.random() < 0.5)))
+    offered = float(random.uniform(100, 5000))
+    state = snapshot(offered, stages)
+    plan = decide(QUICK, state)
+    needs = np.cumprod([1.0] + [stage.gain for stage in stages])[:-1] * offered
+    sizes = {size.task: size.parallelism for size in getattr(plan, "tasks", ())}
+    routes = {route.edge + 1: np.array(route.shares) for route in getattr(plan, "routes", ())}
+    for task, (stage, need) in enumerate(zip(stages, needs, strict=True)):
+        rates = np.array(stage.rates)
+        whole = rates.sum() if stage.free or task == 0 else rates.min() * len(rates)
+        if task in sizes:
+            assert sizes[task] * whole / len(rates) >= need * (1 - 1e-9) > whole * (1 - 1e-6)
+        elif task in routes:
+            assert np.all(routes[task] * need <= rates * (1 + 1e-6))
+        elif task and not sizes:
+            assert rates.min() * len(rates) >= need * (1 - 1e-6) or whole >= need * (1 - 1e-6)
