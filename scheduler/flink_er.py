@@ -73,12 +73,12 @@ class FlinkEr:
         lags = _lags(snapshot)
         if lags is None:
             return NoChange("not measured: end offsets and positions of the sources' partitions"), kept
-        plan = _Plan(snapshot, self)
+        plan, network = _Plan(snapshot, self), _Network(snapshot, limits, needs)
         for application in np.flatnonzero(lags > self.lag_s).tolist():
             name = snapshot.applications.name[application]
             if snapshot.time_s - acted.get(name, -np.inf) < self.settle_s:
                 plan.reasons.append(f"{name}: the last action settles")
-            elif plan.add(application, _layers(snapshot, application, limits, needs)):
+            elif plan.add(application, network.layers(application)):
                 acted[name] = snapshot.time_s
         kept = Remembered(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted.items()))
         return plan.decision(), kept
@@ -226,21 +226,35 @@ def _lags(snapshot: ClusterSnapshot) -> Floats | None:
     return lags
 
 
-def _layers(snapshot: ClusterSnapshot, application: int, limits: Floats, needs: Floats) -> list[Layer]:
-    """Return the application's network; an instance of which nothing is known takes what the known ones take."""
-    flow = or_nan(snapshot.instances.records_in, len(limits)) / snapshot.window_s
-    consumers, free = snapshot.edges.consumer, snapshot.edges.is_free
-    layers = []
-    for task in np.flatnonzero(snapshot.tasks.application == application).tolist():
-        own = np.flatnonzero(snapshot.instances.task == task).astype(np.int32)
-        known = limits[own][~np.isnan(limits[own])]
-        if needs[task] <= 0 or not len(known):
-            continue
-        most = np.where(np.isnan(limits[own]), known.mean(), limits[own]) / needs[task]
-        into = free[consumers == task]
-        is_free = bool(len(into)) and bool(into.all())
-        layers.append(Layer(task, own, most, np.nan_to_num(flow[own]) / needs[task], is_free))
-    return layers
+class _Network:
+    """Cuts a snapshot into the layers of each application; sorted once, as there may be thousands."""
+
+    def __init__(self, snapshot: ClusterSnapshot, limits: Floats, needs: Floats) -> None:
+        instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
+        self._limits, self._needs = limits, needs
+        self._flow = np.nan_to_num(or_nan(instances.records_in, len(limits))) / snapshot.window_s
+        self._instances = np.split(*_grouped(instances.task, tasks))
+        self._tasks = np.split(*_grouped(snapshot.tasks.application, len(snapshot.applications)))
+        fixed = np.bincount(edges.consumer, ~edges.is_free, tasks)
+        self._is_free = (fixed == 0) & (np.bincount(edges.consumer, minlength=tasks) > 0)
+
+    def layers(self, application: int) -> list[Layer]:
+        """Return an application's network; an instance of which nothing is known takes what the known ones take."""
+        found = []
+        for task in self._tasks[application].tolist():
+            own, need = self._instances[task], self._needs[task]
+            limits = self._limits[own]
+            known = limits[~np.isnan(limits)]
+            if need > 0 and len(known):
+                most = np.where(np.isnan(limits), known.mean(), limits) / need
+                found.append(Layer(task, own, most, self._flow[own] / need, bool(self._is_free[task])))
+        return found
+
+
+def _grouped(group: Ints, groups: int) -> tuple[Ints, list[int]]:
+    """Return the rows by group, and where each group but the first begins."""
+    order = np.argsort(group, kind="stable").astype(np.int32)
+    return order, np.searchsorted(group[order], np.arange(1, groups)).tolist()
 
 
 def _from_network(snapshot: ClusterSnapshot) -> Floats:
