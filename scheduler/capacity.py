@@ -59,8 +59,12 @@ def detect(capacity: Floats, flow: Floats, latency_ms: Floats, limit_ms: float, 
     return np.where(loaded & (flow > found), flow, found)
 
 
-def true_capacity(records_in: Floats, busy_ns: Floats, remote_wait_ns: Floats) -> Floats:
-    """Return rows a second of useful time (DS2, section 3.1); NaN for instances that took nothing."""
-    useful_s = (busy_ns + remote_wait_ns) / 1e9
+def true_capacity(records_in: Floats, useful_ns: Floats, core_wait_ns: Floats) -> Floats:
+    """Return rows a second of the time in which an instance worked or wanted its core; NaN if it took nothing.
+
+    The true rate of DS2, section 3.1, where it runs now: an instance that shares its core takes less there, and load
+    that is handed out, or an instance elsewhere, must know it. ``useful_ns``: busy and in remote calls.
+    """
+    wanted_s = (useful_ns + core_wait_ns) / 1e9
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((records_in > 0) & (useful_s > 0), records_in / useful_s, np.nan)
+        return np.where((records_in > 0) & (wanted_s > 0), records_in / wanted_s, np.nan)

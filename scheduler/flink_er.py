@@ -20,6 +20,8 @@ from penstock.scheduler.propagation import propagate
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
 DETECTORS = ("true", "paper", "literal")
+NOISE = 0.05
+"""A share of its capacity by which an instance may seem overloaded before load is handed out anew."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,18 +38,20 @@ class Remembered:
 class FlinkEr:
     """The policy.
 
-    ``detector``: where capacities come from: the true rate of useful time, the paper's steps from latency times the
-    rows in flight, or its steps as they stand. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi: a lag
-    worth more seconds of input is acted on, and shall be gone in ``drain_s``. ``settle_s``: nothing more is done to an
-    application for so long after an action. ``jump``: instances are added up to the need, not one at a time. ``pool``:
-    instances that can be had; None: as many as are asked for.
+    ``detector``: where capacities come from: the true rate where an instance runs, the paper's steps from latency
+    times the rows in flight, or its steps as they stand. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi:
+    a lag worth more seconds of input is acted on, and shall be gone in ``drain_s``, with what comes in the ``action_s``
+    that an action takes. ``settle_s``: nothing more is done to an application for so long after one. ``jump``:
+    instances are added up to the need, not one at a time. ``pool``: instances that a decision may add; None: as many
+    as there are free cores, where CPU was measured.
     """
 
     detector: str = "true"
     saturated: float = 0.85
     latency_ms: float = 500.0
     lag_s: float = 1.0
-    drain_s: float = 60.0
+    drain_s: float = 20.0
+    action_s: float = 5.0
     settle_s: float = 30.0
     jump: bool = True
     pool: int | None = None
@@ -67,7 +71,7 @@ class FlinkEr:
         limits = self._capacities(snapshot, memory)
         acted = {name: when for name, when in memory.acted_s if name in snapshot.applications.name}
         kept = Remembered(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted.items()))
-        needs, lacking = _needs(snapshot, self.drain_s)
+        needs, lacking = _needs(snapshot, self.drain_s, self.action_s)
         if lacking:
             return NoChange(f"not measured: {lacking}"), kept
         lags = _lags(snapshot)
@@ -86,10 +90,10 @@ class FlinkEr:
     def _capacities(self, snapshot: ClusterSnapshot, memory: Remembered) -> Floats:
         """Return rows a second by instance; NaN: nothing is known, so it does not bind."""
         own, rows = snapshot.instances, len(snapshot.instances)
-        columns = (own.records_in, own.busy_ns, own.remote_wait_ns)
-        records_in, busy_ns, remote_ns = (or_nan(column, rows) for column in columns)
+        records_in = or_nan(own.records_in, rows)
         if self.detector == "true":
-            return true_capacity(records_in, busy_ns, remote_ns)
+            useful_ns = or_nan(own.busy_ns, rows) + or_nan(own.remote_wait_ns, rows)
+            return true_capacity(records_in, useful_ns, or_nan(own.core_wait_ns, rows))
         same = memory.capacity is not None and memory.tasks == snapshot.tasks.name
         if same and memory.owners is not None and np.array_equal(memory.owners, own.task):
             before = memory.capacity
@@ -107,7 +111,7 @@ class _Plan:
 
     def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr) -> None:
         self._snapshot, self._policy = snapshot, policy
-        self._left = policy.pool
+        self._left = _free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
         self._buckets: list[BucketMove] = []
         self._routes: list[Route] = []
@@ -118,7 +122,7 @@ class _Plan:
         name = self._snapshot.applications.name[application]
         most = capacity(layers)
         if most >= 1:
-            routes = self._routed(layers)
+            routes = self._routed(layers, set())
             self._routes += routes
             why = "handed out anew" if routes else "capacity suffices, the lag drains"
             self.reasons.append(f"{name}: {why} ({most:.3g} of the need)")
@@ -132,11 +136,13 @@ class _Plan:
         short = bottlenecks(layers, max(carried(layers), min(most, 1.0)), self._policy.saturated)
         sizes = self._grown([layer for layer in short if layer.whole < 1], {task for task, _ in hot})
         self._sizes += sizes
+        routes = self._routed(layers, {size.task for size in sizes})
+        self._routes += routes
         marked = ", ".join(f"{self._task(layer.task)!r}" for layer in short)
         self.reasons.append(
             f"{name}: bottleneck {marked} ({most:.3g} of the need)" + ("" if sizes else ", no instance")
         )
-        return bool(sizes)
+        return bool(sizes or routes)
 
     def decision(self) -> Decision:
         """Return the plan."""
@@ -148,14 +154,15 @@ class _Plan:
     def _task(self, task: int) -> str:
         return self._snapshot.tasks.name[task]
 
-    def _routed(self, layers: Sequence[Layer]) -> list[Route]:
+    def _routed(self, layers: Sequence[Layer], grown: set[int]) -> list[Route]:
         """Return new shares for free exchanges whose shares now would overload an instance at the need."""
         edges, found = self._snapshot.edges, []
         for layer in layers:
-            total = float(layer.flow.sum())
-            if not layer.is_free or total <= 0 or np.all(layer.flow / total <= layer.capacity):
+            total, flow = float(layer.flow.sum()), min(1.0, layer.whole)
+            fits = total > 0 and np.all(layer.flow / total * flow <= layer.capacity * (1 + NOISE))
+            if not layer.is_free or layer.task in grown or total <= 0 or fits:
                 continue
-            shares = tuple(handed_out(layer, 1.0).tolist())
+            shares = tuple((handed_out(layer, flow) / flow).tolist())
             found += [Route(int(edge), shares) for edge in np.flatnonzero(edges.consumer == layer.task)]
         return found
 
@@ -190,14 +197,24 @@ class _Plan:
         return sizes
 
 
-def _needs(snapshot: ClusterSnapshot, drain_s: float) -> tuple[Floats, str]:
-    """Return the rows a second that must enter every task, the lag drained in ``drain_s``; and what is not measured."""
+def _free_cores(snapshot: ClusterSnapshot) -> int | None:
+    cpu = snapshot.machines.cpu_percent
+    if cpu is None or np.isnan(cpu).any():
+        return None
+    return int(np.maximum(snapshot.machines.cores - cpu / 100.0, 0.0).sum())
+
+
+def _needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, str]:
+    """Return the rows a second that must enter every task, and what is not measured.
+
+    Of a source: what is offered, and in ``drain_s`` what waits, with all that comes while an action pauses the job.
+    """
     rates = task_rates(snapshot)
     targets = source_targets(snapshot)
     behind = _behind(snapshot)
     if behind is not None:
         reader = snapshot.instances.task[snapshot.partitions.instance]
-        targets = targets + sum_by(reader, behind, len(targets)) / drain_s
+        targets = targets * (1 + action_s / drain_s) + sum_by(reader, behind, len(targets)) / drain_s
     ratios = output_ratios(snapshot, rates.rate_in)
     needs = propagate(targets, ratios, snapshot.edges.producer, snapshot.edges.consumer)
     unknown = np.flatnonzero(np.isnan(needs))

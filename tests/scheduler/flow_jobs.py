@@ -98,6 +98,7 @@ def snapshot(
             records_in=np.array(records),
             busy_ns=np.array(busy),
             remote_wait_ns=zeros,
+            core_wait_ns=zeros,
             latency_ms=np.full(count, 900.0),
         ),
         outputs=OutputColumns(
