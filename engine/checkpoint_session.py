@@ -20,7 +20,7 @@ from penstock.engine.restored import Restored
 from penstock.engine.savepoint_requests import SavepointRequests
 from penstock.engine.snapshots import Snapshots
 from penstock.model.connectors import Sink, Source
-from penstock.model.errors import PenstockError, RetryableError
+from penstock.model.errors import BugError, PenstockError, RetryableError
 from penstock.model.failpoints import failpoint
 from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.state.checkpoint import CheckpointRepository
@@ -257,6 +257,7 @@ class CheckpointSession:
 
         def answer(manifest: Manifest | None, error: BaseException | None) -> None:
             if manifest is None:
+                _fail_on_bug(error)
                 self._on(ev.UploadFailed(epoch, _told(error)))
                 return
             self._manifests[epoch] = manifest
@@ -275,6 +276,7 @@ class CheckpointSession:
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
             if traffic is None:
+                _fail_on_bug(error)
                 self._on(ev.PublishFailed(command.epoch, _told(error)))
                 return
             self.traffic = traffic
@@ -363,6 +365,12 @@ def _until_known(publish: Callable[[], _T], tries: int = 5) -> _T:
         except RetryableError:
             continue
     return publish()
+
+
+def _fail_on_bug(error: BaseException | None) -> None:
+    """End the attempt if an invariant broke: the next checkpoint would fail as this one did, and the last never end."""
+    if isinstance(error, BugError):
+        raise error
 
 
 def _told(error: BaseException | None) -> str:

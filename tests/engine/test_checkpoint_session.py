@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from penstock.engine.build import Build
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.checkpointing import CheckpointCoordinator
@@ -12,6 +14,7 @@ from penstock.engine.simulation.background import SimulatedBackground
 from penstock.engine.simulation.dice import Dice
 from penstock.engine.snapshots import Snapshots
 from penstock.model.config import CheckpointOptions
+from penstock.model.errors import BugError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import JobGraph
@@ -62,8 +65,9 @@ class Turning:
         repository = CheckpointRepository(SimulatedFiles(SimulatedDisk(Dice(1))))
         snapshots = Snapshots(repository, "job", 8, "0", self.clock.wall_us, Path("unused"))
         options = CheckpointOptions(interval_ms=10, timeout_ms=100, directory="disk")
-        background = SimulatedBackground(self.clock, Dice(1))
-        self.session = CheckpointSession(CheckpointCoordinator(options), repository, snapshots, background, self.clock)
+        self.background = SimulatedBackground(self.clock, Dice(1))
+        coordinator = CheckpointCoordinator(options)
+        self.session = CheckpointSession(coordinator, repository, snapshots, self.background, self.clock)
         self.session._receipts = {member.name: [] for member in members}
         self.start(1, *members)
 
@@ -122,3 +126,36 @@ def test_what_an_ended_instance_holds_is_not_let_go_of() -> None:
     turning.later(100)
     assert turning.session.statistics().aborted == 1
     assert pages.released == 0
+
+
+def test_a_bug_in_an_upload_ends_the_attempt_and_other_failures_only_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for error, text in ((OSError("the store is gone"), None), (BugError("the ledger is not JSON"), "the ledger")):
+        member = Member("only")
+        turning = Turning(member)
+        turning.later(10)
+        monkeypatch.setattr(turning.session._snapshots, "upload", Raises(error))
+        member.cut()
+        if text is None:
+            turns(turning)
+            assert "the store is gone" in (turning.session.statistics().last_abort or "")
+        else:
+            with pytest.raises(BugError, match=text):
+                turns(turning)
+
+
+def turns(turning: Turning) -> None:
+    """Let what happens in the background end."""
+    turning.background.proceed()
+    turning.later(1)
+
+
+class Raises:
+    """Called with anything, raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __call__(self, *given: object) -> None:
+        raise self.error

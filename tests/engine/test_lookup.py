@@ -60,6 +60,14 @@ def test_every_pair_in_order(
     assert all(rows.num_rows <= batch_rows for rows in found.batches.get("main", []))
 
 
+def test_rows_are_counted_in_numbers_that_a_checkpoint_can_hold() -> None:
+    operator = lookup([{"code": 1, "text": "a"}, {"code": 1, "text": "b"}])
+    collect(operator, [batch([1, None, 1, 2]), batch([1])])
+    counters = operator.context.counters
+    assert (counters.rows_in, counters.passed, counters.filtered) == (5, 3, 2)
+    assert {type(count) for count in (counters.rows_in, counters.passed, counters.filtered)} == {int}
+
+
 def test_a_pair_of_types_that_cannot_be_equal_is_refused() -> None:
     table = SourceTable(MemorySource([{"code": "a", "text": "b"}]))
     output = (("id", 0, "id"), ("text", 1, "text"))

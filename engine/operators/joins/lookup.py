@@ -74,7 +74,7 @@ class Lookup(Operator):
         for positions, found in self._pairs(keys):
             joined = self._joined(left, positions, found)
             # A row's pairs may go on in the next batch; it is counted with the first.
-            distinct = int(np.count_nonzero(np.diff(positions))) + (len(positions) > 0 and positions[0] != last)
+            distinct = int(np.count_nonzero(np.diff(positions)) + (len(positions) > 0 and positions[0] != last))
             passed += distinct
             last = int(positions[-1])
             counters.passed += distinct
