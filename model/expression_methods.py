@@ -94,7 +94,10 @@ class TextMethods:
 
 
 class TimeMethods:
-    """Functions of dates and timestamps, in the zone of the column's type (UTC without one). Parts are int64."""
+    """Functions of dates and timestamps, in the zone of the column's type (UTC without one). Parts are int64.
+
+    Zones are known up to 2037: later times have the standard time of their zone, also in summer.
+    """
 
     __slots__ = ("_time",)
 

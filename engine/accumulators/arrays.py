@@ -13,6 +13,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.contract import Rows
+from penstock.engine.expressions.decimals import nearest_floats
 from penstock.state.arrays import read_only
 from penstock.state.store import Slots
 
@@ -107,6 +108,8 @@ def doubles(array: pa.Array) -> NDArray[np.float64]:
         return read_only(fixed(array, np.float64))
     if pt.is_integer(kind):
         return read_only(fixed(array, kind.to_pandas_dtype()).astype(np.float64))
+    if pt.is_decimal(kind):
+        return read_only(fixed(nearest_floats(array, pa.float64()), np.float64))
     return read_only(fixed(array.cast(pa.float64()), np.float64))
 
 

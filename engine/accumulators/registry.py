@@ -16,7 +16,7 @@ from penstock.engine.accumulators.cells import TableAccumulator
 from penstock.engine.accumulators.counting import count
 from penstock.engine.accumulators.floats import float_mean, float_sum
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered
-from penstock.engine.accumulators.sketches import approx_count_distinct, approx_quantile
+from penstock.engine.accumulators.sketches import LG_K, approx_count_distinct, approx_quantile
 from penstock.engine.accumulators.spread import variance
 from penstock.engine.accumulators.sums import decimal_mean, decimal_sum, integer_mean, integer_sum
 from penstock.engine.accumulators.user import user_defined
@@ -188,7 +188,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "count_distinct": _Function(lambda types, options, updating: count_distinct(types[0], updating)),
     "approx_count_distinct": _Function(
         lambda types, options, updating: approx_count_distinct(types[0], options["lg_k"]),
-        options=(_Option("lg_k", 12, 7, 21),),
+        options=(_Option("lg_k", LG_K, 7, 21),),
     ),
     "approx_quantile": _Function(
         lambda types, options, updating: approx_quantile(float(options["q"]), options["k"]),

@@ -5,6 +5,7 @@ The distinct estimate does not depend on the order of rows. KLL tosses coins, so
 only to within their error (a rank error of 1.3% at k = 200).
 """
 
+import math
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,12 @@ from penstock.model.errors import BugError
 from penstock.state.keys import KeyCodec
 from penstock.state.store import KeyedTable, Objects, Slots
 
+APPROXIMATE = ("approx_count_distinct", "approx_quantile")
+"""The aggregates here."""
+
+LG_K = 12
+"""How many bits number the registers of a sketch of distinct values, unless it is said."""
+
 _CHUNK_ROWS = 65_536
 """Rows grouped at once: a group's number fits 16 bits."""
 
@@ -28,9 +35,13 @@ _OVERHEAD_BYTES = 200
 """What an empty sketch and its Python object take."""
 
 
+def standard_error(lg_k: int = LG_K) -> float:
+    """Return the standard error of a number of different values, relative to it."""
+    return 1.04 / math.sqrt(1 << lg_k)
+
+
 def approx_count_distinct(kind: pa.DataType, lg_k: int) -> TableAccumulator:
-    """Estimate the number of different values in an int64; the standard error is about 1.04 /
-    sqrt(2**lg_k).
+    """Estimate the number of different values in an int64; see `standard_error`.
 
     Raises:
         ImportError: datasketches is not installed.

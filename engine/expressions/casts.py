@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from penstock.engine.expressions.decimals import nearest_floats
 from penstock.engine.expressions.time import PER_SECOND, date
 from penstock.engine.expressions.values import (
     Kernel,
@@ -115,7 +116,7 @@ def _checked(source: pa.DataType, target: pa.DataType) -> Any:
     if instants:
         return lambda value: _instants(value, target)
     if pt.is_timestamp(target) and pt.is_integer(source):
-        return lambda value: (value.cast(pa.int64()).view(target), None)
+        return lambda value: _instants_from_integers(value, target)
     return None
 
 
@@ -131,6 +132,8 @@ def _strict(typed: Typed) -> Kernel:
         return lambda value: value.cast(target)
     if pt.is_floating(source) and pt.is_floating(target):
         return lambda value: value.cast(target, safe=False)
+    if pt.is_decimal(source) and pt.is_floating(target):
+        return lambda value: nearest_floats(value, target)
     return lambda value: value.cast(target)
 
 
@@ -217,6 +220,11 @@ def _instants(value: pa.Array, target: pa.DataType) -> Checked:
     limit = np.iinfo(np.int64).max // (want // have)
     good = (ticks <= limit) & (ticks >= -limit)
     return fixed(target, ticks * (want // have), validity(value)), None if good.all() else good
+
+
+def _instants_from_integers(value: pa.Array, target: pa.DataType) -> Checked:
+    ticks, good = _in_range(numbers(value), value, pa.int64())
+    return ticks.view(target), good
 
 
 def _times_from_text(value: pa.Array, target: pa.DataType) -> pa.Array:

@@ -24,7 +24,7 @@ from penstock.engine.expressions.values import (
     valid,
     validity,
 )
-from penstock.model.coercion import digits_of
+from penstock.model.coercion import MAX_PRECISION, digits_of
 from penstock.model.typed import Typed
 
 _INT64 = np.iinfo(np.int64)
@@ -101,8 +101,12 @@ def rounding(typed: Typed) -> Kernel:
     else:
         kernel = arrow(typed.op)
     if not pt.is_decimal(kind):
-        return kernel
-    wide = pa.decimal128(min(38, kind.precision + 1), kind.scale)
+        return lambda value: _rounded_floats(kernel, value, 10.0**digits)
+    precision = kind.precision + 1
+    if typed.op == "round" and kind.scale - digits >= precision:
+        # Every value is less than half of what is rounded to, and Arrow has no digits to say that in.
+        return lambda value: fixed(typed.type, np.zeros((len(value), 2), np.int64), validity(value))
+    wide = pa.decimal128(precision, kind.scale) if precision <= MAX_PRECISION else pa.decimal256(precision, kind.scale)
     return lambda value: kernel(value.cast(wide)).cast(typed.type)
 
 
@@ -217,6 +221,18 @@ def _float_remainder(typed: Typed) -> Kernel:
         return fixed(typed.type, result, nulls)
 
     return kernel
+
+
+def _rounded_floats(kernel: Kernel, value: pa.Array, unit: float) -> pa.Array:
+    """Round doubles; those that overflow when they are scaled are too great to have a fraction, and stay."""
+    try:
+        return kernel(value)
+    except pa.ArrowInvalid:
+        data = numbers(value)
+        with np.errstate(over="ignore"):
+            whole = np.isinf(data * unit) & np.isfinite(data)
+        rounded = numbers(kernel(fixed(value.type, np.where(whole, 0.0, data), validity(value))))
+        return fixed(value.type, np.where(whole, data, rounded), validity(value))
 
 
 def _rounded_integers(value: pa.Array, unit: int) -> pa.Array:
