@@ -3,23 +3,31 @@
 A policy is a frozen dataclass whose fields are its parameters (`model.policy`); it is imported when it is asked for.
 """
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
+from math import isinf
 from typing import Any
 
 from penstock.model.errors import OptionError
 from penstock.model.policy import Policy
 
 POLICIES: dict[str, str] = {
+    "autoscaler": "penstock.scheduler.autoscaler:Autoscaler",
+    "ds2": "penstock.scheduler.ds2:Ds2",
     "flink-er": "penstock.scheduler.flink_er:FlinkEr",
+    "justin": "penstock.scheduler.justin:Justin",
+    "memory-choice": "penstock.scheduler.memory_choice:MemoryChoice",
+    "placement": "penstock.scheduler.placement:TaskScheduler",
+    "qod": "penstock.shedding.qod:PENSTOCK",
+    "qod-paper": "penstock.shedding.qod:PAPER",
     "sage": "penstock.scheduler.sage:Sage",
 }
-"""``module:class`` by name."""
+"""``module:class``, or ``module:policy``, by name."""
 
 
 def make_policy(name: str, parameters: Mapping[str, Any]) -> Policy[Any]:
-    """Return a policy with these parameters, the rest as they are by default.
+    """Return a policy with these parameters, the rest as they are by default; text is taken for what it says.
 
     Raises:
         OptionError: there is no such policy or parameter, or a value does not fit; the valid ones are named.
@@ -27,34 +35,56 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Policy[Any]:
     if name not in POLICIES:
         raise OptionError(f"there is no policy {name!r}; choose from {', '.join(sorted(POLICIES))}")
     module, _, found = POLICIES[name].partition(":")
-    policy: Any = getattr(import_module(module), found)()
+    policy: Any = getattr(import_module(module), found)
+    policy = policy() if isinstance(policy, type) else policy
     known = parameters_of(policy)
     unknown = sorted(parameters.keys() - known.keys())
     if unknown:
         raise OptionError(f"policy {name!r} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     try:
-        made: Policy[Any] = replace(policy, **{key: _fitting(known[key], v) for key, v in parameters.items()})
+        for key, value in parameters.items():
+            policy = _with(policy, key.split("."), _fitting(known[key], value))
     except (TypeError, ValueError) as error:
         raise OptionError(f"policy {name!r}: {error}") from error
+    made: Policy[Any] = policy
     return made
 
 
 def parameters_of(policy: Policy[Any]) -> dict[str, Any]:
-    """Return the parameters of a policy by name."""
-    values: Any = policy
-    return {field.name: getattr(policy, field.name) for field in fields(values)}
+    """Return the parameters of a policy by name, as JSON can hold them; those of a part have dots in their names.
+
+    Functions are none: a policy that is made of others has another name.
+    """
+    return dict(_flat(policy, ""))
+
+
+def _flat(values: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for field in fields(values):
+        value = getattr(values, field.name)
+        if is_dataclass(value):
+            yield from _flat(value, f"{prefix}{field.name}.")
+        elif not callable(value):
+            yield prefix + field.name, str(value) if isinstance(value, float) and isinf(value) else value
+
+
+def _with(values: Any, path: Sequence[str], value: Any) -> Any:
+    """Return a frozen dataclass with another value at a path of fields."""
+    inner = value if len(path) == 1 else _with(getattr(values, path[0]), path[1:], value)
+    return replace(values, **{path[0]: inner})
 
 
 def _fitting(default: Any, value: Any) -> Any:
     """Return a value as its default is: text of the command line becomes a number."""
     if isinstance(value, list):
         return tuple(value)
-    if not isinstance(value, str) or isinstance(default, str):
+    if not isinstance(value, str):
         return value
     if isinstance(default, bool):
         if value not in ("true", "false"):
             raise ValueError(f"{value!r} is neither true nor false")
         return value == "true"
+    if isinstance(default, str) and default not in ("inf", "-inf"):
+        return value
     if value == "none":
         return None
-    return int(value) if isinstance(default, int) else float(value)
+    return int(value) if value.lstrip("+-").isdecimal() else float(value)

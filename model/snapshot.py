@@ -79,7 +79,8 @@ class QueryColumns(Columns):
 class MachineColumns(Columns):
     """Machines with a task manager. ``cpu_percent``: of all processes, foreign ones too, 100 for a core.
 
-    ``network_bytes`` by purpose; ``network_limit_bytes`` is what the link carries in a second.
+    ``network_bytes`` by purpose; ``network_limit_bytes`` is what the link carries in a second. ``heartbeat_age_s``
+    since its task manager was last heard of: a lost machine stays a row while instances ran on it.
     """
 
     name: Names
@@ -94,6 +95,7 @@ class MachineColumns(Columns):
     network_heartbeat_bytes: Floats | None = None
     network_checkpoint_bytes: Floats | None = None
     network_other_bytes: Floats | None = None
+    heartbeat_age_s: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +104,8 @@ class InstanceColumns(Columns):
 
     ``records_in``: rows taken, after shedding. Busy, remote wait, core wait, input wait and output wait add up to the
     window. ``latency_ms``: queue and service of a row, mean. ``get_p90_ms`` of accesses to state. ``managed_bytes``:
-    the budget of its state. ``age_s`` since it started, ``settled_s`` since the last action that touched it.
+    the budget of its state. ``age_s`` since it started, not measured before its first start; ``settled_s`` since the
+    last action that touched it.
     """
 
     task: Ints
@@ -201,6 +204,34 @@ class BufferColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ReuseColumns(Columns):
+    """Sampled accesses to a task's state by how far back the key was last used, scaled up to all accesses.
+
+    ``distance_bytes``: upper bound of the bytes of the distinct keys used since, itself included: what an instance's
+    cache must hold for the access to hit. Not measured: the key's first access, which no cache saves.
+    """
+
+    task: Ints
+    distance_bytes: Floats | None = None
+    accesses: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AffinityColumns(Columns):
+    """What is known of where an instance that waits shall start, by machine.
+
+    ``is_preferred``: it had better run there. ``is_reserved``: a controller keeps room for it there. ``is_flagged``: it
+    was stopped there on purpose, and must not return.
+    """
+
+    instance: Ints
+    machine: Ints
+    is_preferred: Bools
+    is_reserved: Bools
+    is_flagged: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
     """A cluster at ``time_s`` and in the ``window_s`` before it; ``number`` grows by one a snapshot."""
 
@@ -219,6 +250,8 @@ class ClusterSnapshot:
     buckets: BucketColumns = field(default_factory=BucketColumns.none)
     services: ServiceColumns = field(default_factory=ServiceColumns.none)
     buffers: BufferColumns = field(default_factory=BufferColumns.none)
+    reuse: ReuseColumns = field(default_factory=ReuseColumns.none)
+    affinities: AffinityColumns = field(default_factory=AffinityColumns.none)
 
     def __post_init__(self) -> None:
         if not self.window_s > 0:
@@ -274,4 +307,7 @@ _REFERENCES = (
     ("services", "application", "applications"),
     ("buffers", "machine", "machines"),
     ("buffers", "query", "queries"),
+    ("reuse", "task", "tasks"),
+    ("affinities", "instance", "instances"),
+    ("affinities", "machine", "machines"),
 )

@@ -33,6 +33,10 @@ app.command()(doctor_command.doctor)
 app.command()(simulate_command.simulate)
 
 
+_added: set[str] = set()
+"""The names of those that were found."""
+
+
 class Drawing(StrEnum):
     """The ways ``explain`` draws a plan."""
 
@@ -61,8 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
-    _add_commands(given)
-    app(given, prog_name="penstock")
+    app(_with_commands(given), prog_name="penstock")
 
 
 def _show_version(wanted: bool) -> None:
@@ -292,22 +295,27 @@ def init(
             typer.echo(f"  {line}")
 
 
-def _add_commands(given: Sequence[str]) -> None:
-    """Add the commands of other packages, unless one of our own is wanted anyway."""
+def _with_commands(given: list[str]) -> list[str]:
+    """Add the commands of other packages, unless one of our own is wanted anyway; return the command line to read."""
     own = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     own |= {group.name or "" for group in app.registered_groups}
+    own -= _added
     if given and given[0] in own:
-        return
+        return given
     for entry in metadata.entry_points(group=COMMANDS):
-        if entry.name not in own:
+        if entry.name not in own | _added:
             settings = {"allow_extra_args": True, "ignore_unknown_options": True}
             add = app.command(entry.name, help=_summary(entry), context_settings=settings, add_help_option=False)
             add(_calling(entry))
+            _added.add(entry.name)
+    at = next((place for place, word in enumerate(given, 1) if not word.startswith("-")), 0)
+    # Behind the name of such a command everything is its own, also a "--", of which ours would take one away.
+    return [*given[:at], "--", *given[at:]] if at and given[at - 1] in _added else given
 
 
 def _calling(entry: metadata.EntryPoint) -> Callable[[typer.Context], None]:
     def call(context: typer.Context) -> None:
-        with answering(context.obj):
+        with answering(context.obj or "--debug" in context.args):
             code = entry.load()(list(context.args))
         raise typer.Exit(code)
 

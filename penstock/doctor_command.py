@@ -35,8 +35,9 @@ def doctor(
         raise typer.BadParameter("give --kafka HOST:PORT too.", param_hint="--topic" if topics else "--kafka-setting")
     with answering(debug or context.obj, as_json):
         from penstock.doctor import FAIL, examine
+        from penstock.spark_doctor import examine_spark
 
-        checks = examine()
+        checks = examine() + examine_spark()
         if kafka is not None:
             from penstock.kafka_doctor import examine_kafka
 

@@ -61,21 +61,16 @@ def _parser() -> argparse.ArgumentParser:
 def _archive(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from penstock.engine.connectors.kafka.settings import KafkaSettings
     from penstock.kafka_doctor import parse_setting
-    from penstock.replay.session import spark_session, worker_failure
+    from penstock.replay.session import spark_session
 
     given = dict(map(parse_setting, arguments.settings))
     settings = KafkaSettings({"log_level": 0, "bootstrap.servers": arguments.kafka, **given})
     done = []
     with spark_session(arguments.master, settings=spark_settings(arguments)) as session:
-        from pyspark.errors import PySparkException
-
         from penstock.replay.archive import archive_topic
 
         for topic in arguments.topics:
-            try:
-                archived = archive_topic(session, settings, topic, arguments.out, accept_gap=arguments.accept_gap)
-            except PySparkException as error:
-                raise worker_failure(error) or error from error
+            archived = archive_topic(session, settings, topic, arguments.out, accept_gap=arguments.accept_gap)
             done.append(asdict(archived))
     return done
 

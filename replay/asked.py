@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.job import Job
 from penstock.loading import capture
-from penstock.model.errors import OptionError
+from penstock.model.errors import OptionError, UserError
+from penstock.model.job_graph import SourceSpec
 
 if TYPE_CHECKING:
+    from penstock.replay.kept_log import KeptLog
     from penstock.replay.offsets import Where
 
 CHECKPOINT = "checkpoint"
@@ -24,13 +27,17 @@ CHECKPOINT = "checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A pipeline that was loaded, and from where to where its topics are replayed (None: as `offsets.choose` says)."""
+    """A pipeline that was loaded, and from where to where its topics are replayed (None: as `offsets.choose` says).
+
+    Only what a log ``kept`` names is replayed of the topics that it is about.
+    """
 
     job: Job
     name: str
     start: Where | None
     stop: Where | None
     archive: str | None
+    kept: KeptLog | None = None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-archive", metavar="DIR", dest="archive", help="read archives of topics as far as they go"
     )
+    parser.add_argument("--kept", metavar="LOG", help="replay only the offsets that a log says were kept")
     add_spark_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--debug", action="store_true", help="show full tracebacks")
@@ -83,13 +91,16 @@ def load(arguments: argparse.Namespace) -> Asked:
     from penstock.engine.checkpoint_reader import read_checkpoint
 
     job, options = capture(arguments.file, arguments.arguments)
+    # Spark's workers on this machine import what this process can: also what lies beside the file.
+    sys.path.append(str(arguments.file.resolve().parent))
     directory = arguments.checkpoint_dir or options.checkpoints.directory
     stop = _where("--to", arguments.stop or CHECKPOINT)
     if stop == CHECKPOINT:
         address = arguments.checkpoint or (None if directory is None else f"{directory}/{options.name}")
         stop = None if address is None else read_checkpoint(address)
     start = None if arguments.start is None else _where("--from", arguments.start)
-    return Asked(job, options.name, start, stop, arguments.archive)
+    kept = None if arguments.kept is None else _kept_log(arguments.kept, job)
+    return Asked(job, options.name, start, stop, arguments.archive, kept)
 
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
@@ -105,6 +116,23 @@ def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
             raise OptionError(f"--spark is KEY=VALUE, such as spark.driver.memory=4g, not {text!r}")
         found[key] = value
     return found
+
+
+def _kept_log(path: str, job: Job) -> KeptLog:
+    """Read a log, and check that the pipeline reads the topics that it is about.
+
+    Raises:
+        UserError: it cannot be read, or is of something else.
+    """
+    from penstock.engine.connectors.kafka.source import KafkaSource
+    from penstock.replay.kept_log import read_kept_log
+
+    log = read_kept_log(path)
+    sources = [node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)]
+    for topic in sorted(log.topics):
+        if not any(isinstance(source, KafkaSource) and source.reads(topic) for source in sources):
+            raise UserError(f"the log {path} is about topic {topic!r}, which no source reads: is it of this pipeline?")
+    return log
 
 
 def _where(option: str, text: str) -> Any:

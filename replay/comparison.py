@@ -5,7 +5,7 @@ Rows are multisets: how often a row comes counts, in which order it comes does n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,16 @@ TOLERANCE = 1e-9
 _TURN = "$turn"
 
 
-def differences(stream: DataFrame, exact: DataFrame, keys: Sequence[str]) -> DataFrame:
+def differences(
+    stream: DataFrame, exact: DataFrame, keys: Sequence[str], near: Mapping[str, float] | None = None
+) -> DataFrame:
     """Return the rows in which a stream's answer and the exact one differ.
 
     Both have the same columns, ``keys`` among them. Columns of the result: the keys; ``$status``: ``missing`` (the
     stream has no such row), ``extra`` (it should not have it) or ``different`` (same keys, other values); ``$times``,
     how often; ``$stream`` and ``$exact``, the rows as structs, null where there is none. Without ``keys`` rows are the
-    same or not. NaN equals itself, and floats may be `TOLERANCE` apart.
+    same or not. NaN equals itself, and floats may be `TOLERANCE` apart; other numbers as far as ``near`` says of their
+    columns, relative to the greater one, if there are keys.
 
     Raises:
         ReplayError: a column cannot be compared, or the columns are not the same.
@@ -45,7 +48,8 @@ def differences(stream: DataFrame, exact: DataFrame, keys: Sequence[str]) -> Dat
     left = _left_over(stream, exact, floats)
     # Without keys rows pair by all that is not a float; what is left of those differs by a float, or is alone.
     by = list(keys) or [name for name in names if name not in floats]
-    return _paired(left, names, by, floats, keyed=bool(keys)).select(
+    tolerances = {**dict.fromkeys(floats, TOLERANCE), **(near or {})}
+    return _paired(left, names, by, tolerances, keyed=bool(keys)).select(
         *(_name(name) for name in keys), STATUS, TIMES, STREAM, EXACT
     )
 
@@ -73,9 +77,12 @@ def _rounded(name: str) -> Column:
 
 
 def _paired(
-    left: DataFrame, names: Sequence[str], by: Sequence[str], floats: Sequence[str], *, keyed: bool
+    left: DataFrame, names: Sequence[str], by: Sequence[str], near: Mapping[str, float], *, keyed: bool
 ) -> DataFrame:
-    """Pair rows of the two sides that agree in ``by``, one to one, in the order of their columns."""
+    """Pair rows of the two sides that agree in ``by``, one to one, in the order of their columns.
+
+    Columns in ``near`` may be so far apart.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -92,11 +99,11 @@ def _paired(
     joined = stream.join(exact, reduce(lambda one, other: one & other, same), "full_outer")
     known = [f.coalesce(f.col(f"s.{quoted_name(name)}"), f.col(f"e.{quoted_name(name)}")).alias(name) for name in by]
     both = f.col(STREAM).isNotNull() & f.col(EXACT).isNotNull()
-    near = [_near(name) for name in floats]
+    alike = [_near(name, tolerance) for name, tolerance in near.items()]
     others = [
-        f.col(STREAM)[name].eqNullSafe(f.col(EXACT)[name]) for name in names if name not in floats and name not in by
+        f.col(STREAM)[name].eqNullSafe(f.col(EXACT)[name]) for name in names if name not in near and name not in by
     ]
-    agree = reduce(lambda one, other: one & other, [*near, *others], both)
+    agree = reduce(lambda one, other: one & other, [*alike, *others], both)
     told = f.when(both, DIFFERENT).when(f.col(STREAM).isNull(), MISSING).otherwise(EXTRA)
     found = joined.select(*known, STREAM, EXACT).where(~agree)
     if keyed:
@@ -111,13 +118,13 @@ def _paired(
     return parts[0].unionByName(parts[1]).withColumn(TIMES, f.lit(1))
 
 
-def _near(name: str) -> Column:
+def _near(name: str, tolerance: float) -> Column:
     from pyspark.sql import functions as f
 
     one, other = f.col(STREAM)[name], f.col(EXACT)[name]
     greater = f.greatest(f.abs(one), f.abs(other))
     # NaN is greater than infinity.
-    near = (greater < float("inf")) & (f.abs(one - other) <= greater * TOLERANCE)
+    near = (greater < float("inf")) & (f.abs(one - other) <= greater * tolerance)
     return one.eqNullSafe(other) | f.coalesce(near, f.lit(False))
 
 

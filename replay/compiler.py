@@ -55,6 +55,8 @@ from penstock.replay.spark_types import carrier_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock.replay.progress import Progress
+
 Refusal = Callable[[Any, OperatorNode, Sequence[StreamSchema]], str | None]
 """Says why an operator has no counterpart in a batch, None if it has one: (spec, node, schemas of its inputs)."""
 
@@ -123,14 +125,17 @@ def _check_types(node: OperatorNode) -> None:
                 raise refused(node, str(error)) from None
 
 
-def compile_job(graph: JobGraph, read: Callable[[OperatorNode], DataFrame]) -> Mapping[str, Frame]:
+def compile_job(
+    graph: JobGraph, read: Callable[[OperatorNode], DataFrame], progress: Progress | None = None
+) -> Mapping[str, Frame]:
     """Return what every sink gets, by its name; ``read`` returns the rows of a source, with its columns.
 
     Of a changelog a sink gets the rows that stand at the end. No row is late in a batch, so outputs of late rows are
-    empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source.
+    empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source. With
+    ``progress`` a sink gets what a stream has put out that has come so far.
 
     Raises:
-        ReplayError: an operator has no counterpart in a batch; nothing was read.
+        ReplayError: an operator has no counterpart in a batch, or what it has put out cannot be told; nothing was read.
     """
     check_job(graph)
     needed = reachable(graph)
@@ -144,7 +149,7 @@ def compile_job(graph: JobGraph, read: Callable[[OperatorNode], DataFrame]) -> M
             continue
         if isinstance(node.spec, SourceSpec):
             rows: Rows = {MAIN: _source(node, read(node))}
-            context = context or Context(rows[MAIN].sparkSession)
+            context = context or Context(rows[MAIN].sparkSession, progress)
         else:
             assert context is not None
             rows = _KINDS[type(node.spec)].compile(node.spec, node, inputs, context)

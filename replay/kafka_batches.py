@@ -53,7 +53,7 @@ class Wanted(Enum):
             made = _counted(rows, rejected, fields)
         else:
             made = rows
-        return _sent(made) if made is not None and made.num_rows else None
+        return to_spark_batch(made) if made is not None and made.num_rows else None
 
 
 def _counted(rows: pa.RecordBatch | None, rejected: Sequence[RawRecord], fields: pa.Schema) -> pa.RecordBatch:
@@ -78,22 +78,3 @@ def _letters(rejected: Sequence[RawRecord]) -> pa.RecordBatch:
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, LETTERS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=LETTERS)
-
-
-def _sent(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows as Spark takes them: it refuses fields inside of columns that may not be null."""
-    rows = to_spark_batch(rows)
-    schema = pa.schema([pa.field(field.name, _nullable(field.type)) for field in rows.schema])
-    columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _nullable(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in fields])
-    if pa.types.is_list(kind):
-        return pa.list_(_nullable(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
-    return kind

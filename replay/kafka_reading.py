@@ -11,13 +11,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.engine.connectors.kafka.source import KafkaSource, SourceParts
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive_reading import TopicArchive, open_archive, scan_archive
 from penstock.replay.kafka_batches import ERROR, Wanted
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
 from penstock.replay.kafka_source import SlicesToRead, scan_topics
-from penstock.replay.kafka_travel import SourceParts, parts_of
+from penstock.replay.kept_rows import keeping
 from penstock.replay.offsets import Chosen, Kept
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def archives_of(source: KafkaSource, url: str, topics: Sequence[str]) -> Archive
         OptionError: the source reads what is not committed, which no archive has.
         UserError: there is no archive of one of them.
     """
-    if not parts_of(source).settings.committed_only:
+    if not source.parts.settings.committed_only:
         raise OptionError(f"{source.describe()} is read with isolation.level=read_uncommitted, which no archive has")
     return {topic: open_archive(url, topic) for topic in topics}
 
@@ -69,6 +69,11 @@ def read_rows(
         UserError: an archive is of another topic.
     """
     return _frame(session, source, chosen, archives or {}, most_offsets, Wanted.ROWS)
+
+
+def read_all(session: SparkSession, source: KafkaSource, chosen: Chosen) -> DataFrame:
+    """Return the rows as `read_rows` does, and for every message that is none a row of nulls with `ERROR`."""
+    return _frame(session, source, chosen, {}, MOST_OFFSETS, Wanted.COUNTED)
 
 
 def read_counted(
@@ -111,9 +116,9 @@ def _frame(
     most_offsets: int,
     wanted: Wanted,
 ) -> DataFrame:
-    parts = parts_of(source)
+    parts = source.parts
     archived, rest = _dealt(parts, chosen, archives)
-    maker = parts.maker.fresh()
+    maker = keeping(parts.maker.fresh(), chosen.only)
     frames = [scan_archive(session, archives[topic], maker, ranges, wanted) for topic, ranges in archived.items()]
     if rest or not frames:
         slices = tuple(cut(rest, most_offsets))

@@ -14,6 +14,9 @@ MOST_OFFSETS = 500_000
 FEWEST_OFFSETS = 50_000
 """A slice is not cut into smaller ones: each makes a connection of its own, and fetches some of what is behind it."""
 
+NEAR_OFFSETS = FEWEST_OFFSETS
+"""What lies between two ranges is read over up to here: less than to connect again costs."""
+
 SLICES = 8
 """How many slices there are at least, if they do not become too small: so that several cores read one partition."""
 
@@ -110,6 +113,17 @@ def split(wanted: OffsetRange, kept: Sequence[tuple[int, int]]) -> tuple[list[Of
     if at < wanted.stop:
         outside.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.stop))
     return inside, outside
+
+
+def joined(ranges: Sequence[OffsetRange], near: int = NEAR_OFFSETS) -> list[OffsetRange]:
+    """Join ranges of one partition, ascending and apart, with at most ``near`` offsets between them."""
+    found: list[OffsetRange] = []
+    for item in ranges:
+        if found and item.start.offset - found[-1].stop.offset <= near:
+            found[-1] = OffsetRange(item.topic, item.partition, found[-1].start, item.stop)
+        else:
+            found.append(item)
+    return found
 
 
 def _cut(item: OffsetRange, size: int) -> Iterator[Slice]:

@@ -6,33 +6,12 @@ which cannot be sent; secrets never are, only where they are. Called by the scan
 
 import copyreg
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.formats.registry import Registry
-from penstock.engine.connectors.kafka.rows import RowMaker
-from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.engine.connectors.kafka.starts import Place as Start
-from penstock.engine.connectors.kafka.topics import Topics
-
-
-@dataclass(frozen=True, slots=True)
-class SourceParts:
-    """What a Kafka source is made of: ``start`` is where a job without a checkpoint begins to read."""
-
-    settings: KafkaSettings
-    topics: Topics
-    maker: RowMaker
-    start: Start
-
-
-def parts_of(source: KafkaSource) -> SourceParts:
-    """Take a source apart."""
-    return SourceParts(source._settings, source._topics, source._maker, source._cluster._start)
 
 
 def teach() -> None:
@@ -46,7 +25,7 @@ def _json(schema: pa.Schema, wanted: Sequence[str]) -> JsonValues:
 
 
 def _reduced_json(decoder: JsonValues) -> tuple[Any, ...]:
-    return _json, (decoder._schema, decoder.schema.names)
+    return _json, (decoder.declared, decoder.schema.names)
 
 
 def _reduced_registry(registry: Registry) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import datetime
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.engine.checkpoint_reader import Checkpoint
@@ -24,7 +24,6 @@ from penstock.engine.connectors.positions import read_position
 from penstock.engine.source_positions import read_positions
 from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.replay.kafka_slices import OffsetRange, Place, ranges_between, split
-from penstock.replay.kafka_travel import parts_of
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -38,7 +37,7 @@ Where = str | datetime.datetime | Mapping[str, int] | Checkpoint
 """``earliest`` (a start only), a time, offsets by ``topic/partition``, or a checkpoint of the job."""
 
 Kept = Mapping[Partition, Sequence[tuple[int, int]]]
-"""What an archive has of partitions: (start, stop), ascending and apart."""
+"""What an archive has of partitions, or a stream has kept: (start, stop), ascending and apart."""
 
 _TRIES, _RETRY_S = 5, 0.5
 _START, _STOP = "the start of a replay", "the end of a replay"
@@ -63,10 +62,14 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The ranges to read, in order, and the ids of the topics that are meant."""
+    """The ranges to read, in order, and the ids of the topics that are meant.
+
+    Of partitions in ``only`` no other messages are read than those in its ranges.
+    """
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, str | None]
+    only: Kept = field(default_factory=dict)
 
 
 def ask(settings: KafkaSettings, topics: Topics) -> TopicState:
@@ -111,7 +114,7 @@ def choose(
         UserError: a topic is gone or another one, or messages are neither in it nor kept.
         RetryableError: the cluster does not answer.
     """
-    parts = parts_of(source)
+    parts = source.parts
     state = ask(parts.settings, parts.topics)
     stops, topic_ids = _places(_STOP, source, operator, stop, state)
     starts, more_ids = _starts(source, operator, start, state, kept or {})
@@ -211,7 +214,7 @@ def _starts(
         return {key: Place(min(known)) for key, known in firsts.items()}, {}
     if start is not None:
         return _places(_START, source, operator, start, state)
-    begin = parts_of(source).start
+    begin = source.parts.start
     if begin.name == LATEST:
         raise OptionError(
             f"source {operator!r} began at the ends its topics had when the job began, which nobody knows any more: "
@@ -234,7 +237,7 @@ def _places(
         raise OptionError(
             f"{option} cannot be 'latest', which is another place every time: give a checkpoint, a time or offsets"
         )
-    place = parse_place(option, where, parts_of(source).topics, ())
+    place = parse_place(option, where, source.parts.topics, ())
     if place.offsets is not None:
         return {split_name(name): Place(offset) for name, offset in place.offsets.items()}, {}
     if state is None:
@@ -251,6 +254,6 @@ def _resolved(source: KafkaSource, place: kafka_starts.Place, state: TopicState)
         return {key: Place(known.get(key, 0)) for key in state.low}
     from penstock.engine.connectors.kafka.clients import make_admin
 
-    settings = parts_of(source).settings
+    settings = source.parts.settings
     found = look_up(make_admin(settings, CLIENT), settings, {partition_name(*key): place for key in state.low})
     return {split_name(name): Place(offset) for name, offset in found.items()}

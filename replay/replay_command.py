@@ -54,21 +54,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _replay(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from penstock.replay.session import spark_session, worker_failure
+    from penstock.replay.session import spark_session
 
     settings = spark_settings(arguments)
     asked = load(arguments)
     with spark_session(arguments.master, settings=settings, name=f"penstock-replay-{asked.name}") as session:
-        from pyspark.errors import PySparkException
-
         from penstock.replay.compiler import compile_job
         from penstock.replay.source_reading import SourceReading
 
-        reading = SourceReading(session, start=asked.start, stop=asked.stop, archive=asked.archive)
-        try:
-            return _write(compile_job(asked.job.graph, reading), arguments.out, arguments.format)
-        except PySparkException as error:
-            raise worker_failure(error) or error from error
+        reading = SourceReading(session, start=asked.start, stop=asked.stop, archive=asked.archive, kept=asked.kept)
+        return _write(compile_job(asked.job.graph, reading), arguments.out, arguments.format)
 
 
 def _write(frames: Mapping[str, Frame], out: str, format: str) -> list[dict[str, Any]]:

@@ -95,7 +95,8 @@ def replayed(sources: Sequence[SourceRange]) -> str:
 def _source(source: SourceRange) -> str:
     topic = f", topic {safe(source.topic)}" if source.topic is not None else ""
     rows = f": {counted(source.rows, 'row')}" if source.rows is not None else ""
-    said = f"{safe(source.source)}{topic}{rows}"
+    less = f", {counted(source.left_out, 'offset')} left out by the log" if source.left_out is not None else ""
+    said = f"{safe(source.source)}{topic}{rows}{less}"
     start, stop = source.start or {}, source.stop or {}
     partitions = sorted({*start, *stop})
     if not partitions:

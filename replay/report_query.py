@@ -9,7 +9,17 @@ from penstock.replay.report_bins import Timeline
 from penstock.replay.report_charts import caption, chart
 from penstock.replay.report_page import CLASSES, accuracy_sentence
 from penstock.replay.report_text import cell, count_cell, folded, row, safe, table, value_html
-from penstock.replay.report_words import counted, figure, percent, sentence, window_text, windows_that_differ, zone_text
+from penstock.replay.report_words import (
+    corrected,
+    counted,
+    figure,
+    noted,
+    percent,
+    sentence,
+    window_text,
+    windows_that_differ,
+    zone_text,
+)
 from penstock.replay.validation_values import Difference, Example, JsonValue, QueryResult, WindowResult
 
 UNFOLDED_WINDOWS = 12
@@ -27,9 +37,8 @@ def section(query: QueryResult, line: Timeline | None, number: int, windows: int
         f'<p class="sentence">{safe(sentence(query))}</p>',
     ]
     if query.why is None:
-        told = accuracy_sentence(query)
         parts += [
-            f"<p>{safe(told)}</p>" if told else "",
+            *(f"<p>{safe(told)}</p>" for told in (accuracy_sentence(query), *noted(query), corrected(query)) if told),
             f'<p class="how">{safe(query.mode + by)}</p>',
             _tiles(query),
             _figure(query, line, number) if line is not None else "",

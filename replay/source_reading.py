@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+from penstock.engine.checkpoint_reader import Checkpoint
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.model.errors import UserError
+from penstock.model.ids import OperatorId
 from penstock.model.job_graph import OperatorNode, SourceSpec
 from penstock.replay.bounded_source import pieces_of, scan
 from penstock.replay.kafka_reading import Archives, archives_of, kept_in, read_rows
-from penstock.replay.kafka_travel import parts_of
+from penstock.replay.kept_log import KeptLog
+from penstock.replay.kept_rows import keep_only
 from penstock.replay.offsets import Where, choose
 from penstock.replay.validation_values import SourceRange
 
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
 class SourceReading:
     """Reads sources from ``start`` up to ``stop``, both as in `offsets.choose`; those that are no topics to their end.
 
-    ``archive`` is where archives of topics are, which are read as far as they go.
+    ``archive`` is where archives of topics are, which are read as far as they go; what a log ``kept`` says was not kept
+    is left out. With ``share`` the rows of a source stay in Spark, in memory or on its disks, from their first use on
+    until `close`: for several sinks that need them. Several threads may call it.
     """
 
     def __init__(
@@ -33,14 +39,25 @@ class SourceReading:
         start: Where | None = None,
         stop: Where | None = None,
         archive: str | None = None,
+        kept: KeptLog | None = None,
         tasks: int = 8,
+        share: bool = False,
     ) -> None:
         """Nothing is read yet; ``tasks`` are so many as there are cores, about."""
         self.ranges: list[SourceRange] = []
         self._session = session
         self._start, self._stop = start, stop
         self._archive = archive
+        self._log = kept
         self._tasks = tasks
+        self._share = share
+        self._shared: dict[OperatorId, DataFrame] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint of the job up to which is read; None: up to something else."""
+        return self._stop if isinstance(self._stop, Checkpoint) else None
 
     def __call__(self, node: OperatorNode) -> DataFrame:
         """Return the rows of a source.
@@ -48,6 +65,22 @@ class SourceReading:
         Raises:
             UserError: it has no end, or what is to be read is not there.
         """
+        with self._lock:
+            if node.id in self._shared:
+                return self._shared[node.id]
+            rows = self._read(node)
+            if self._share:
+                self._shared[node.id] = rows.persist()
+            return rows
+
+    def close(self) -> None:
+        """Let go of the rows that are shared."""
+        with self._lock:
+            for rows in self._shared.values():
+                rows.unpersist()
+            self._shared.clear()
+
+    def _read(self, node: OperatorNode) -> DataFrame:
         assert isinstance(node.spec, SourceSpec)
         source = node.spec.source
         if isinstance(source, KafkaSource):
@@ -65,12 +98,13 @@ class SourceReading:
         if self._archive is not None:
             archives = archives_of(source, self._archive, _names(source))
         chosen = choose(source, name, start=self._start, stop=self._stop, kept=kept_in(archives))
+        less, left_out = (chosen, {}) if self._log is None else keep_only(chosen, self._log)
         for topic in sorted({item.topic for item in chosen.ranges}):
             mine = [item for item in chosen.ranges if item.topic == topic]
             starts = {item.partition: item.start.offset for item in mine}
             stops = {item.partition: item.stop.offset for item in mine}
-            self._note(SourceRange(name, topic, starts, stops))
-        return read_rows(self._session, source, chosen, archives=archives)
+            self._note(SourceRange(name, topic, starts, stops, left_out=left_out.get(topic)))
+        return read_rows(self._session, source, less, archives=archives)
 
     def _note(self, found: SourceRange) -> None:
         if found not in self.ranges:
@@ -78,7 +112,7 @@ class SourceReading:
 
 
 def _names(source: KafkaSource) -> tuple[str, ...]:
-    topics = parts_of(source).topics
+    topics = source.parts.topics
     if topics.patterns:
         raise UserError(
             f"{source.describe()} reads a pattern of topics, whose archives nobody can name: name the topics"

@@ -30,7 +30,6 @@ _BARE_OFFSET = r"([+-][0-9]{2})([0-9]{2})\z"
 _CLOCK_FORMATS = {"s": "yyyy-MM-dd HH:mm:ss", "ms": "yyyy-MM-dd HH:mm:ss.SSS", "us": "yyyy-MM-dd HH:mm:ss.SSSSSS"}
 _TRUNCATED = {"s": "SECOND", "ms": "MILLISECOND"}
 _FROM_TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_EXACT_IN_DOUBLE = 2**53
 
 
 class NoCounterpartError(Exception):
@@ -133,10 +132,6 @@ def _to_float(text: str, source: pa.DataType, target: pa.DataType, share: Share)
     name = sql_type(target)
     if pt.is_string(source):
         return share(text, lambda x: _float_from_text(x, name))
-    if pt.is_decimal(source):
-        if not pt.is_float64(target):
-            raise NoCounterpartError("Spark rounds decimals to floats of 32 bits in another way")
-        return _double(text, source, share)
     return f"CAST({text} AS {name})"
 
 
@@ -149,30 +144,6 @@ def _float_from_text(text: str, name: str) -> str:
         f"CASE WHEN {text} RLIKE {quoted(_REAL)} THEN try_cast({text} AS {name}) "
         f"WHEN {text} RLIKE {quoted(_SPECIAL)} THEN CASE {special} END"
     )
-
-
-def _double(text: str, source: pa.DataType, share: Share) -> str:
-    """Arrow multiplies the digits by a power of ten, the whole part apart from the rest if there are many."""
-    scale = source.scale
-    if not scale:
-        return f"CAST({text} AS DOUBLE)"
-    unit = f"CAST('1{'0' * scale}' AS DECIMAL({scale + 1}, 0))"
-
-    def scaled(part: str, digits: int) -> str:
-        return f"(CAST(CAST({part} AS DECIMAL({digits}, {scale})) * {unit} AS DOUBLE) * 1E-{scale}D)"
-
-    if source.precision + scale + 2 > 38:
-        raise NoCounterpartError("Spark has not enough digits to scale it")
-    if source.precision <= 15:
-        return scaled(text, source.precision)
-    limit = f"CAST('{_EXACT_IN_DOUBLE}' AS DECIMAL(20, 0))"
-
-    def split(x: str) -> str:
-        rest = f"({x} % CAST('1' AS DECIMAL(1, 0)))"
-        apart = f"(CAST({x} - {rest} AS DOUBLE) + {scaled(rest, scale + 1)})"
-        return f"CASE WHEN abs({x} * {unit}) <= {limit} THEN {scaled(x, source.precision)} ELSE {apart} END"
-
-    return share(text, split)
 
 
 def _to_text(text: str, source: pa.DataType) -> str:

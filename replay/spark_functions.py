@@ -46,11 +46,6 @@ def write_call(typed: Typed, texts: list[str], share: Share) -> str:
     return _WRITERS[typed.op](typed, texts, share)
 
 
-def rounding_overflow(typed: Typed, text: str) -> str:
-    """Return when a double is too great to be rounded to decimal places: a condition, or null."""
-    return f"(abs({text}) < {_INFINITY} AND abs({text} * 1E{typed.value[0]}D) = {_INFINITY})"
-
-
 def _java(pattern: str) -> str:
     try:
         return quoted(to_java(pattern))

@@ -20,7 +20,7 @@ from penstock.model.expressions import Expr
 from penstock.model.typed import Typed
 from penstock.replay.spark_casts import NoCounterpartError, cast
 from penstock.replay.spark_constants import constant, missing
-from penstock.replay.spark_functions import rounding_overflow, truncated_quotient, write_call
+from penstock.replay.spark_functions import truncated_quotient, write_call
 from penstock.replay.spark_types import quoted_name, sql_type
 
 Text = TypeVar("Text", str, str | None)
@@ -231,8 +231,6 @@ class _Writer:
             if divisor.op == "literal" and divisor.value.as_py() != -1:
                 return None
             return f"({self.write(divisor)} = -1L AND {self.write(typed.args[0])} = {_LEAST})"
-        if typed.op == "round" and pt.is_floating(typed.args[0].type) and typed.value[0] > 0:
-            return rounding_overflow(typed, self.write(typed.args[0]))
         if not _may_fail(typed):
             return None
         given = [f"{self.write(argument)} IS NOT NULL" for argument in typed.args if argument.op != "literal"]

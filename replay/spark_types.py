@@ -6,6 +6,7 @@ of seconds and milliseconds in microseconds, every zone as UTC. Called by all of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ def carrier(kind: pa.DataType) -> pa.DataType:
     if pt.is_list(kind) or pt.is_fixed_size_list(kind):
         return pa.list_(_carrying(kind.value_field))
     if pt.is_map(kind):
-        return pa.map_(_carrying(kind.key_field), _carrying(kind.item_field))
+        return pa.map_(carrier(kind.key_type), _carrying(kind.item_field))
     if pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind):
         return pa.binary()
     if pt.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
@@ -199,12 +200,49 @@ def _spark_type(kind: pa.DataType) -> DataType:
 
 
 def _carrying(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, carrier(field.type), nullable=field.nullable)
+    # Spark's own batches say of every part that it may be null, whatever is true of the stream's.
+    return pa.field(field.name, carrier(field.type))
 
 
 def _cast(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(rows.columns, schema, strict=True)
-    ]
+    columns = [_to_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _to_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast a column; parts that may not be null are told so afterwards, as below a null they are."""
+    if column.type == kind:
+        return column
+    loose = _loose(kind)
+    cast = column if column.type == loose else column.cast(loose)
+    return cast if loose == kind else _told(cast, kind)
+
+
+def _loose(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose parts may all be null."""
+    if pt.is_struct(kind):
+        return pa.struct([_part(kind.field(index), _loose) for index in range(kind.num_fields)])
+    if pt.is_list(kind):
+        return pa.list_(_part(kind.value_field, _loose))
+    return pa.map_(kind.key_type, _part(kind.item_field, _loose)) if pt.is_map(kind) else kind
+
+
+def _part(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    return pa.field(field.name, change(field.type))
+
+
+def _told(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column of type ``_loose(kind)`` as one of ``kind``."""
+    if column.type == kind or not pt.is_nested(kind):
+        return column
+    if column.offset:
+        column = column.take(pa.array(range(len(column))))
+    if pt.is_struct(kind):
+        children = [_told(column.field(index), kind.field(index).type) for index in range(kind.num_fields)]
+    elif pt.is_list(kind):
+        children = [_told(column.values, kind.value_type)]
+    else:
+        parts = [column.keys, _told(column.items, kind.item_type)]
+        children = [pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])]
+    buffers = column.buffers()[: 1 if pt.is_struct(kind) else 2]
+    return pa.Array.from_buffers(kind, len(column), buffers, children=children)

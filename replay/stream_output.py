@@ -12,116 +12,121 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 
+from penstock.engine.checkpoint_reader import Checkpoint
 from penstock.engine.connectors.file_sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
 from penstock.engine.connectors.json_lines import JsonLinesSource
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.parquet import ParquetSource
-from penstock.engine.connectors.staged_files import epoch_of
 from penstock.model.connectors import Source
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.bounded_source import PIECE, ROW, pieces_of, scan
+from penstock.replay.committed_output import committed_files
+from penstock.replay.csv_output import CsvOutput
 from penstock.replay.frames import ReplayError
 from penstock.replay.spark_types import quoted_name
-from penstock.replay.topic_output import DELETED, OFFSET, PARTITION, topic_rows
+from penstock.replay.topic_formats import KEY, as_read, finite
+from penstock.replay.topic_output import DELETED, OFFSET, PARTITION, WEIGHT, topic_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-WEIGHT = "weight"
-"""The field that a sink adds to a changelog."""
+    from pyspark.sql import DataFrame, SparkSession
 
 TIMES = "$times"
 
 
-def standing_rows(session: SparkSession, node: OperatorNode, schema: StreamSchema) -> DataFrame:
+class UnreadableError(ReplayError):
+    """A sink leaves nothing behind that could be read again."""
+
+
+def standing_rows(
+    session: SparkSession, node: OperatorNode, schema: StreamSchema, checkpoint: Checkpoint | None = None
+) -> DataFrame:
     """Return the rows that stand in what a sink has written, with the columns of ``schema``.
 
+    With a ``checkpoint`` of the job, in what was written up to that.
+
     Raises:
-        ReplayError: what the sink writes cannot be read again.
+        UnreadableError: what the sink writes cannot be read again.
+        ReplayError: some of it cannot, or not as far as the checkpoint.
         UserError: there is nothing.
     """
     spec = node.spec
     assert isinstance(spec, SinkSpec)
-    written = _written(schema.fields, spec.mode)
+    written = written_fields(schema.fields, spec.mode)
+    by = spec.key
     if isinstance(spec.sink, FileSink):
-        rows, place = _files(session, node, spec.sink, written), (PIECE, ROW)
+        rows, place = _files(session, node, spec.sink, written, checkpoint), (PIECE, ROW)
     elif isinstance(spec.sink, KafkaSink):
-        rows, place = topic_rows(session, node, spec.sink, written), (PARTITION, OFFSET)
+        # Messages replace each other by their keys, whatever their values say.
+        rows, place, by = topic_rows(session, node, spec.sink, written, checkpoint), (PARTITION, OFFSET), (KEY,)
     else:
-        raise ReplayError(
-            f"sink {node.name!r} ({spec.sink.describe()}) cannot be held against a replay: nothing that can be read "
-            "again is left of it; write files or a topic"
+        raise UnreadableError(
+            f"sink {node.name!r} ({spec.sink.describe()}) leaves nothing that could be read again, so only rows were "
+            "counted: write files or a topic to have them compared"
         )
-    return _standing(rows, schema.fields.names, spec, place)
+    return _standing(rows, schema.fields.names, spec.mode, by, place)
 
 
-def as_written(exact: DataFrame, node: OperatorNode) -> DataFrame:
-    """Return exact rows as the sink's format can say them: JSON has neither NaN nor infinities."""
-    from pyspark.sql import functions as f
+def as_written(exact: DataFrame, node: OperatorNode, schema: StreamSchema) -> DataFrame:
+    """Return exact rows, which have the columns of ``schema``, as the sink's format can say them.
 
-    assert isinstance(node.spec, SinkSpec)
-    if isinstance(node.spec.sink, ParquetSink):
-        return exact
-    columns: list[Column] = []
-    for name, kind in exact.dtypes:
-        column = f.col(quoted_name(name))
-        if kind in ("float", "double"):
-            column = f.when(f.abs(column) < float("inf"), column)
-        columns.append(column.alias(name))
-    return exact.select(*columns)
+    Raises:
+        ReplayError: it does not hold all that is to be compared.
+    """
+    spec = node.spec
+    assert isinstance(spec, SinkSpec)
+    if isinstance(spec.sink, KafkaSink):
+        return as_read(exact, node, spec.sink, written_fields(schema.fields, spec.mode))
+    return finite(exact) if isinstance(spec.sink, JsonLinesSink) else exact
 
 
-def _written(fields: pa.Schema, mode: str) -> pa.Schema:
+def written_fields(fields: pa.Schema, mode: str) -> pa.Schema:
+    """Return what a sink writes of rows with these fields."""
     if mode == "changelog":
         return fields.append(pa.field(WEIGHT, pa.int8()))
     return fields.append(pa.field(DELETED, pa.bool_())) if mode == "upsert" else fields
 
 
-def _files(session: SparkSession, node: OperatorNode, sink: FileSink, written: pa.Schema) -> DataFrame:
+def _files(
+    session: SparkSession, node: OperatorNode, sink: FileSink, written: pa.Schema, checkpoint: Checkpoint | None
+) -> DataFrame:
     makes: dict[type[FileSink], Callable[[Path, pa.Schema], Source]] = {
         ParquetSink: ParquetSource,
         JsonLinesSink: JsonLinesSource,
+        CsvSink: CsvOutput,
     }
     make = makes.get(type(sink))
     if make is None:
-        why = "CSV does not tell an empty text from a value that is missing" if isinstance(sink, CsvSink) else ""
-        raise ReplayError(
-            f"sink {node.name!r} ({sink.describe()}) cannot be held against a replay{': ' * bool(why)}{why}; write "
-            "Parquet or JSON lines"
+        raise UnreadableError(
+            f"sink {node.name!r} ({sink.describe()}) writes files of its own kind, which cannot be read again, so only "
+            "rows were counted: write Parquet, JSON lines or CSV to have them compared"
         )
     binary = next((field.name for field in written if pt.is_binary(field.type)), None)
     if binary is not None and make is JsonLinesSource:
         raise ReplayError(
             f"column {binary!r} of sink {node.name!r} is bytes, which JSON lines hold as text: write Parquet"
         )
-    path = sink._path
-    found = [path] if path.is_file() else [item for item in path.glob(f"part-*{sink.suffix}") if item.is_file()]
-    if not found:
-        raise ReplayError(
-            f"sink {node.name!r} has written nothing to {path} yet: has the job run, and from this folder?"
-        )
-    # A key's later rows are in files of later checkpoints; in one checkpoint they are in one file.
-    files = sorted(found, key=lambda file: (epoch_of(file.name) or 0, file.name))
+    files = committed_files(node, sink, checkpoint)
     pieces = [piece for file in files for piece in pieces_of(make(file, written), 1)]
     return scan(session, written, pieces, numbered=True)
 
 
-def _standing(rows: DataFrame, names: Sequence[str], spec: SinkSpec, place: tuple[str, str]) -> DataFrame:
-    """Return the rows that stand, of rows that have places in the order in which they were written."""
+def _standing(rows: DataFrame, names: Sequence[str], mode: str, by: Sequence[str], place: tuple[str, str]) -> DataFrame:
+    """Return the rows that stand, of rows that have places in the order in which they were written.
+
+    Upserts replace each other ``by`` these columns.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     columns = [f.col(quoted_name(name)) for name in names]
-    if spec.mode == "append":
+    if mode == "append":
         return rows.select(*columns)
-    if spec.mode == "changelog":
+    if mode == "changelog":
         total = rows.groupBy(*columns).agg(f.sum(WEIGHT).alias(TIMES)).where(f.col(TIMES) != 0)
         # A row that is retracted too often stands as often as that: an exact answer does not have it.
         times = f.explode(f.sequence(f.lit(1), f.abs(f.col(TIMES)).cast("int"))).alias(TIMES)
         return total.select(*columns, times).select(*columns)
-    last = Window.partitionBy(*(f.col(quoted_name(name)) for name in spec.key)).orderBy(
-        *(f.desc(part) for part in place)
-    )
+    last = Window.partitionBy(*(f.col(quoted_name(name)) for name in by)).orderBy(*(f.desc(part) for part in place))
     numbered = rows.withColumn(TIMES, f.row_number().over(last))
     return numbered.where((f.col(TIMES) == 1) & ~f.col(DELETED)).select(*columns)

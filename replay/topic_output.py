@@ -1,25 +1,25 @@
 """What a stream has written to a topic of Kafka, message by message, with the places that say what came last.
 
-Called by `stream_output`.
+Called by `stream_output`, and for topics of corrections by `correction_due`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine.connectors.kafka.formats.json import JsonEncoder, JsonValues
-from penstock.engine.connectors.kafka.formats.raw import RawValues
+from penstock.engine.checkpoint_reader import Checkpoint
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.model.job_graph import OperatorNode
-from penstock.replay.frames import ReplayError
-from penstock.replay.kafka_reading import read_rows
+from penstock.model.job_graph import OperatorNode, SinkSpec
+from penstock.replay.committed_output import Published
+from penstock.replay.kafka_batches import ERROR
+from penstock.replay.kafka_reading import read_all
 from penstock.replay.kafka_slices import OffsetRange, Place
-from penstock.replay.kafka_travel import parts_of
 from penstock.replay.offsets import Chosen, ask
-from penstock.replay.spark_types import quoted_name
+from penstock.replay.topic_formats import KEY, from_key, own_type, value_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,61 +27,92 @@ if TYPE_CHECKING:
 DELETED = "deleted"
 """The field that a sink adds to upserts, and the column that tells tombstones here."""
 
+WEIGHT = "weight"
+"""The field that a sink adds to a changelog."""
+
 PARTITION, OFFSET = "$partition", "$offset"
 """Where a message stands."""
 
-_KEY = "$key"
 
-
-def topic_rows(session: SparkSession, node: OperatorNode, sink: KafkaSink, written: pa.Schema) -> DataFrame:
+def topic_rows(
+    session: SparkSession,
+    node: OperatorNode,
+    sink: KafkaSink,
+    written: pa.Schema,
+    checkpoint: Checkpoint | None = None,
+) -> DataFrame:
     """Return the committed messages of a sink's topic that are there now, as rows of what it writes, with their places.
 
-    A tombstone has the columns of the newest row of its key, and true in `DELETED`.
+    Upserts have their `KEY`, and tombstones true in `DELETED`. A message that is none of the sink's, since it cannot be
+    decoded or has no value, is a row of nulls, so that it is too much. Of a topic that is written exactly once there is
+    to be all up to the checkpoint, and nothing behind it.
 
     Raises:
-        ReplayError: the messages are not JSON, or do not hold all columns.
+        ReplayError: the messages do not hold all columns, or are not those up to the checkpoint.
+        SchemaError: a column cannot be read again.
         UserError: the topic is gone.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    upsert = DELETED in written.names
-    values = pa.schema([field for field in written if field.name != DELETED or not upsert])
-    _check_format(node, sink, values)
-    source = KafkaSource(
-        sink.topic,
-        sink._settings,
-        JsonValues(values),
-        key=RawValues(pa.field(_KEY, pa.binary())) if upsert else None,
-        metadata={"partition": PARTITION, "offset": OFFSET} | ({"tombstone": DELETED} if upsert else {}),
-        tombstones="keep" if upsert else "skip",
+    assert isinstance(node.spec, SinkSpec)
+    upsert, alone = node.spec.mode == "upsert", sink.format.alone
+    metadata = {"partition": PARTITION, "offset": OFFSET} | ({"tombstone": DELETED} if upsert else {})
+    if upsert or alone:
+        metadata["key"] = KEY
+    source = topic_source(node, sink, sink.topic, written, metadata)
+    published = Published(node, sink, checkpoint) if sink.transactional and checkpoint is not None else None
+    if published is not None:
+        published.wait()
+    chosen = everything_in(source)
+    if published is not None:
+        published.check_nothing_later()
+    rows = in_own_types(read_all(session, source, chosen).drop(ERROR), value_columns(node, sink, written))
+    if alone:
+        keys = {name: from_key(written.field(name).type) for name in sink.layout.key}
+        rows = rows.withColumns({name: f.expr(sql) for name, sql in keys.items() if sql is not None})
+    added = {DELETED: False} if upsert else {WEIGHT: 1} if node.spec.mode == "changelog" else {}
+    return rows.withColumns({name: f.coalesce(name, f.lit(value)) for name, value in added.items()})
+
+
+def in_own_types(rows: DataFrame, values: pa.Schema) -> DataFrame:
+    """Return rows that were read by a sink's format with their columns in the types that the sink was given."""
+    from pyspark.sql import functions as f
+
+    return rows.withColumns({field.name: f.expr(own_type(field.name, field.type)) for field in values})
+
+
+def topic_source(
+    node: OperatorNode, sink: KafkaSink, topic: str, written: pa.Schema, metadata: Mapping[str, str]
+) -> KafkaSource:
+    """Return a source of what a sink writes of rows ``written``, in a topic, with columns of ``metadata`` beside.
+
+    Messages without a value are rows of nulls.
+
+    Raises:
+        ReplayError: the messages do not hold all columns.
+        SchemaError: a column cannot be read again.
+    """
+    values = value_columns(node, sink, written)
+    return KafkaSource(
+        topic,
+        sink.settings,
+        sink.format.read(values).restrict(values.names),
+        metadata=metadata,
+        tombstones="keep",
     )
-    parts = parts_of(source)
+
+
+def everything_in(source: KafkaSource) -> Chosen:
+    """Return what is there now of a source's topics, as far as it is committed.
+
+    Raises:
+        UserError: a topic is gone, or the cluster refuses.
+        RetryableError: it does not answer.
+    """
+    parts = source.parts
     state = ask(parts.settings, parts.topics)
     ranges = [
         OffsetRange(topic, partition, Place(low), Place(state.high[topic, partition]))
         for (topic, partition), low in sorted(state.low.items())
     ]
-    rows = read_rows(session, source, Chosen(tuple(ranges), state.ids))
-    if not upsert:
-        return rows
-    # A tombstone says which key it is about by the message's key alone.
-    before = Window.partitionBy(_KEY).orderBy(PARTITION, OFFSET)
-    filled = {
-        name: f.when(
-            f.col(DELETED), f.last(f.when(~f.col(DELETED), f.col(quoted_name(name))), ignorenulls=True).over(before)
-        ).otherwise(f.col(name))
-        for name in values.names
-    }
-    return rows.withColumns(filled)
-
-
-def _check_format(node: OperatorNode, sink: KafkaSink, values: pa.Schema) -> None:
-    if sink._layout.headers is not None:
-        raise ReplayError(
-            f"sink {node.name!r} writes column {sink._layout.headers!r} as headers, which are not held against a replay"
-        )
-    if not isinstance(sink._format.make(values), JsonEncoder):
-        raise ReplayError(
-            f"sink {node.name!r} does not write JSON to topic {sink.topic!r}, and only JSON is held against a replay"
-        )
+    return Chosen(tuple(item for item in ranges if item.offsets), state.ids)

@@ -8,11 +8,15 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.model.errors import OptionError, PenstockError
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.asked import Asked, add_options, load, parse, spark_settings
 from penstock.replay.validation_values import Status, Validation
+
+if TYPE_CHECKING:
+    from penstock.replay.correction import Corrector
 
 
 def command(argv: Sequence[str]) -> int:
@@ -43,39 +47,48 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sink", metavar="NAME", dest="sinks", action="append", help="only what this sink got; may come again"
     )
+    parser.add_argument(
+        "--correct", metavar="TOPIC", help="publish exact rows to this topic where sinks to Kafka differ from them"
+    )
     return parser
 
 
 def _validate(arguments: argparse.Namespace) -> Validation:
     from penstock import __version__
-    from penstock.replay.session import spark_session, worker_failure
+    from penstock.replay.session import spark_session
 
     settings = spark_settings(arguments)
     asked = load(arguments)
     wanted = _wanted(asked, arguments.sinks)
+    corrector = None if arguments.correct is None else _corrector(arguments, asked, wanted)
     with spark_session(arguments.master, settings=settings, name=f"penstock-validate-{asked.name}") as session:
-        from pyspark.errors import PySparkException
-
         from penstock.replay.source_reading import SourceReading
+        from penstock.replay.suspects import with_suspects
         from penstock.replay.validation import validate_sink
 
-        reading = SourceReading(session, start=asked.start, stop=asked.stop, archive=asked.archive)
+        reading = SourceReading(
+            session,
+            start=asked.start,
+            stop=asked.stop,
+            archive=asked.archive,
+            kept=asked.kept,
+            share=len(wanted) > 1,
+        )
         graph = asked.job.graph
-        try:
-            queries = [
-                validate_sink(graph, node, reading, session)
-                for node in graph.operators.values()
-                if isinstance(node.spec, SinkSpec) and node.name in wanted
-            ]
-        except PySparkException as error:
-            raise worker_failure(error) or error from error
+        queries = [
+            validate_sink(graph, node, reading, session, corrector)
+            for node in graph.operators.values()
+            if isinstance(node.spec, SinkSpec) and node.name in wanted
+        ]
+        reading.close()
         return Validation(
             job=asked.name,
             created=datetime.now(UTC),
             penstock=__version__,
             spark=session.version,
             sources=reading.ranges,
-            queries=queries,
+            queries=with_suspects(graph, queries),
+            kept=arguments.kept,
         )
 
 
@@ -85,6 +98,28 @@ def _wanted(asked: Asked, names: Sequence[str] | None) -> set[str]:
     if unknown:
         raise OptionError(f"--sink {unknown[0]!r}: there are {', '.join(map(repr, there))}")
     return set(names or there)
+
+
+def _corrector(arguments: argparse.Namespace, asked: Asked, wanted: set[str]) -> Corrector:
+    """Return what publishes corrections.
+
+    Raises:
+        UserError: the replay would not be the exact answer, or no sink can be corrected there.
+    """
+    from penstock.engine.checkpoint_reader import Checkpoint
+    from penstock.replay.correction import Corrector
+
+    for option in ("start", "stop", "checkpoint", "kept"):
+        if getattr(arguments, option) is not None:
+            flag = {"start": "from", "stop": "to"}.get(option, option)
+            raise OptionError(
+                f"--correct needs the answer to all that the job has read up to its last checkpoint: leave out --{flag}"
+            )
+    graph = asked.job.graph
+    checkpoint = asked.stop if isinstance(asked.stop, Checkpoint) else None
+    corrector = Corrector(arguments.correct, graph, asked.name, checkpoint)
+    corrector.check([node for node in graph.operators.values() if node.name in wanted])
+    return corrector
 
 
 def _tell(arguments: argparse.Namespace, validation: Validation) -> None:

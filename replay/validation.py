@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.simulation.promises import not_promised
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.replay.both_sides import BothSides, CountedError, both_sides
 from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, differences
-from penstock.replay.compiler import compile_job
 from penstock.replay.frames import ReplayError
 from penstock.replay.output_keys import OutputKeys, output_keys
 from penstock.replay.source_reading import SourceReading
+from penstock.replay.spark_failures import spark_errors, worker_failure
 from penstock.replay.spark_types import quoted_name
-from penstock.replay.stream_output import as_written, standing_rows
 from penstock.replay.validation_values import (
+    Correction,
     Difference,
     Example,
     QueryResult,
@@ -31,17 +32,22 @@ from penstock.replay.validation_values import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from penstock.replay.correction import Corrector
+
 MOST_WINDOWS = 10_000
 MOST_EXAMPLES = 20
 BUCKETS = 60
 """Into about how many stretches of time rows without windows are counted."""
 
+_BY_ORDER = "which of them stands in the end depends on the order in which they were written"
 _START, _END = "$start", "$end"
 _COUNTED = ("rows_exact", "rows_stream", MISSING, EXTRA, DIFFERENT)
 
 
-def validate_sink(graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: Any) -> QueryResult:
-    """Compare what stands in one sink with what a replay of its sources gives.
+def validate_sink(
+    graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: Any, corrector: Corrector | None = None
+) -> QueryResult:
+    """Compare what stands in one sink with what a replay of its sources gives; ``corrector`` publishes what differs.
 
     What cannot be compared says why in the result: what is not promised, has no counterpart in a batch, or left
     nothing that can be read.
@@ -58,18 +64,53 @@ def validate_sink(graph: JobGraph, sink: OperatorNode, reading: SourceReading, s
     why = not_promised(graph).get(sink.name)
     if why is not None:
         return QueryResult(**asked, why=why)
-    edge = sink.inputs[0]
     try:
-        exact = as_written(compile_job(only(graph, sink), reading)[sink.name].rows, sink)
-        stream = standing_rows(session, sink, graph[edge.operator].outputs[edge.output])
+        with both_sides(only(graph, sink), sink, keys.columns, reading, session) as sides:
+            return _compared(graph, sink, asked, keys, sides, session, corrector)
+    except CountedError as error:
+        counted = error.rows_stream or 0
+        return QueryResult(**asked, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
     except (ReplayError, SchemaError) as error:
         return QueryResult(**asked, why=str(error))
-    exact, stream = exact.persist(), stream.persist()
-    try:
-        return _result(asked, keys, stream, exact)
-    finally:
-        exact.unpersist()
-        stream.unpersist()
+    except spark_errors() as error:
+        failure = worker_failure(error)
+        if isinstance(failure, ReplayError):
+            return QueryResult(**asked, why=str(failure))
+        raise
+
+
+def _compared(
+    graph: JobGraph,
+    sink: OperatorNode,
+    asked: dict[str, Any],
+    keys: OutputKeys,
+    sides: BothSides,
+    session: Any,
+    corrector: Corrector | None,
+) -> QueryResult:
+    spec, edge = sink.spec, sink.inputs[0]
+    assert isinstance(spec, SinkSpec)
+    result = _result(asked, keys, sides)
+    if result.missing and spec.mode == "upsert" and _repeats(sides.exact, spec.key):
+        return QueryResult(**asked, why=f"several rows have the same {', '.join(spec.key)}: {_BY_ORDER}")
+    found = sides.open()
+    result = replace(result, open=sum(item.results for item in found), notes=sides.notes(found, result.extra))
+    if corrector is None:
+        return result
+    if sides.approximate:
+        why = f"column {sides.approximate[0]!r} of sink {sink.name!r} is approximate: nothing tells the right rows"
+        return replace(result, correction=Correction(topic=corrector.topic, why=why))
+    schema = graph[edge.operator].outputs[edge.output]
+    correction = corrector.correct(session, sink, schema, keys.columns, sides.stream, sides.exact)
+    return replace(result, correction=correction)
+
+
+def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:
+    """Return whether rows have a key in common."""
+    from pyspark.sql import functions as f
+
+    counts = rows.groupBy(*(f.col(quoted_name(name)) for name in key)).count()
+    return not counts.where(f.col("count") > 1).isEmpty()
 
 
 def only(graph: JobGraph, sink: OperatorNode) -> JobGraph:
@@ -78,11 +119,12 @@ def only(graph: JobGraph, sink: OperatorNode) -> JobGraph:
     return JobGraph(others)
 
 
-def _result(asked: dict[str, Any], keys: OutputKeys, stream: DataFrame, exact: DataFrame) -> QueryResult:
+def _result(asked: dict[str, Any], keys: OutputKeys, compared: BothSides) -> QueryResult:
     from pyspark.sql import functions as f
 
+    stream, exact = compared.stream, compared.exact
     window = _window(keys, exact, stream)
-    found = differences(stream, exact, keys.columns).persist()
+    found = differences(stream, exact, keys.columns, compared.near).persist()
     try:
         row = f.coalesce(f.col(EXACT), f.col(STREAM))
         sides = [

@@ -1,7 +1,8 @@
 """`validation.json`: a validation as text and back; `validate` writes it, docs/reference/validation.md tells users.
 
 Names and order are those of `validation_values`, with ``version``, ``status``, ``same`` and ``true_accuracy`` besides,
-and ``from`` and ``to`` for `SourceRange.start` and `SourceRange.stop`. A version may get more fields; none goes.
+and ``from`` and ``to`` for `SourceRange.start` and `SourceRange.stop`. A version may get more fields; none goes, and
+what older files lack is None, 0 or empty.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from penstock.model.errors import BugError, UserError
 from penstock.replay.validation_values import (
     Accuracy,
+    Correction,
     Difference,
     Example,
     QueryResult,
@@ -38,6 +40,7 @@ def to_json(validation: Validation) -> str:
         "penstock": validation.penstock,
         "spark": validation.spark,
         "status": validation.status,
+        "kept": None if validation.kept is None else {"log": validation.kept, "offsets_left_out": validation.left_out},
         "sources": [_source_data(source) for source in validation.sources],
         "queries": [_query_data(query) for query in validation.queries],
     }
@@ -63,6 +66,7 @@ def from_json(text: str | bytes, where: str) -> Validation:
             spark=data["spark"],
             sources=tuple(_source(item) for item in data["sources"]),
             queries=tuple(_query(item) for item in data["queries"]),
+            kept=(data.get("kept") or {}).get("log"),
         )
     except (ValueError, KeyError, TypeError, AttributeError, BugError) as error:
         raise UserError(f"{where} holds no validation ({type(error).__name__}: {error})") from None
@@ -75,6 +79,7 @@ def _source_data(source: SourceRange) -> dict[str, Any]:
         "from": _offsets_data(source.start),
         "to": _offsets_data(source.stop),
         "rows": source.rows,
+        "offsets_left_out": source.left_out,
     }
 
 
@@ -98,6 +103,9 @@ def _query_data(query: QueryResult) -> dict[str, Any]:
         "windows": [_window_data(window) for window in query.windows],
         "windows_left_out": query.windows_left_out,
         "examples": [asdict(example) for example in query.examples],
+        "open": query.open,
+        "notes": list(query.notes),
+        "correction": None if query.correction is None else asdict(query.correction),
     }
 
 
@@ -129,7 +137,8 @@ def _time_data(moment: datetime | None) -> str | None:
 
 
 def _source(data: Mapping[str, Any]) -> SourceRange:
-    return SourceRange(data["source"], data["topic"], _offsets(data["from"]), _offsets(data["to"]), data["rows"])
+    start, stop = _offsets(data["from"]), _offsets(data["to"])
+    return SourceRange(data["source"], data["topic"], start, stop, data["rows"], data.get("offsets_left_out"))
 
 
 def _offsets(data: Mapping[str, int] | None) -> dict[int, int] | None:
@@ -147,6 +156,9 @@ def _query(data: Mapping[str, Any]) -> QueryResult:
         examples=tuple(
             Example(Difference(item["status"]), item["key"], item["stream"], item["exact"]) for item in data["examples"]
         ),
+        open=data.get("open", 0),
+        notes=tuple(data.get("notes", ())),
+        correction=Correction(**data["correction"]) if data.get("correction") else None,
         **_rows_and_accuracy(data),
     )
 

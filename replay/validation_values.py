@@ -36,7 +36,8 @@ class Difference(StrEnum):
 class SourceRange:
     """What was replayed of a source: of each partition from offset ``start`` up to, not including, ``stop``.
 
-    ``topic`` and offsets are None of a source that is no topic; ``rows`` None: not counted.
+    ``topic`` and offsets are None of a source that is no topic; ``rows`` None: not counted. ``left_out`` are so many
+    offsets in between that a log said were not kept; None: no log was about the topic.
     """
 
     source: str
@@ -44,6 +45,7 @@ class SourceRange:
     start: Mapping[int, int] | None = None
     stop: Mapping[int, int] | None = None
     rows: int | None = None
+    left_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +125,34 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What was published to ``topic`` of rows that differ, now and not before; ``why``: why nothing can be.
+
+    ``messages`` stand for the rows that were ``missing``, ``extra`` or ``different``; one may need two.
+    """
+
+    topic: str
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    messages: int = 0
+    why: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows were corrected."""
+        return self.missing + self.extra + self.different
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryResult(Accuracy):
     """What the stream wrote to one sink, against the exact rows.
 
     ``why`` says why it was not compared, None: it was. ``mode`` is append, changelog or upsert; ``keys`` are the
     columns by which rows are the same row (none: whole rows are compared). ``windows`` ascend in time; where
     ``windows_left_out`` more are not listed, those that are listed differ or fall short first, see `bounded_windows`.
+    ``open`` results were still to come at the checkpoint and are no rows here; ``notes`` say what else is to be known,
+    in a sentence each. ``correction`` is None if none was asked for, or there is nothing to correct by.
 
     Raises:
         BugError: the counts of a compared query do not add up: rows that are not missing on one side and not extra on
@@ -147,6 +171,9 @@ class QueryResult(Accuracy):
     windows: Sequence[WindowResult] = ()
     windows_left_out: int = 0
     examples: Sequence[Example] = ()
+    open: int = 0
+    notes: Sequence[str] = ()
+    correction: Correction | None = None
 
     def __post_init__(self) -> None:
         paired = self.rows_exact - self.missing
@@ -172,7 +199,10 @@ class QueryResult(Accuracy):
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A validation of one job; ``created`` has a zone, ``penstock`` and ``spark`` are versions."""
+    """A validation of one job; ``created`` has a zone, ``penstock`` and ``spark`` are versions.
+
+    ``kept`` is the log that said what a stream has kept, None if all was to be replayed.
+    """
 
     job: str
     created: datetime
@@ -180,6 +210,12 @@ class Validation:
     spark: str
     sources: Sequence[SourceRange]
     queries: Sequence[QueryResult]
+    kept: str | None = None
+
+    @property
+    def left_out(self) -> int:
+        """How many offsets the log left out, of all sources together."""
+        return sum(source.left_out or 0 for source in self.sources)
 
     @property
     def status(self) -> Status:

@@ -104,4 +104,4 @@ def or_nan(column: Floats | None, rows: int) -> Floats:
 
 def sum_by(group: np.ndarray, values: Floats, groups: int) -> Floats:
     """Return the sum of the values of every group; NaN if one of them is."""
-    return np.bincount(group, weights=values, minlength=groups)
+    return np.asarray(np.bincount(group, weights=values, minlength=groups), np.float64)

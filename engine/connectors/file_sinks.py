@@ -35,6 +35,11 @@ class FileSink(Sink, ABC):
         self._path = Path(path).expanduser()
         self._folder: CommittedFolder | None = None
 
+    @property
+    def path(self) -> Path:
+        """Where it writes."""
+        return self._path
+
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Begin the instance's file.
 

@@ -14,6 +14,7 @@ from penstock.model.windows import Count, Global
 from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
+from penstock.replay.operators.closing import ROWS, closing_of
 from penstock.replay.operators.grouped import run_by_key
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
 from penstock.replay.operators.windows import Windowed, in_windows
@@ -21,7 +22,6 @@ from penstock.replay.operators.windows import Windowed, in_windows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ROWS = "$rows"
 _BOUNDS = ("window_start", "window_end")
 
 
@@ -38,15 +38,17 @@ def compile_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[
     frame = inputs[0]
     counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
     if any(call.user is not None for _, call in spec.aggregates) or (counts and unordered(frame.schema.fields)):
-        return {MAIN: run_by_key(spec, node, frame, spec.keys)}
+        return {MAIN: run_by_key(spec, node, frame, spec.keys, context)}
     schema, fields = frame.schema, node.outputs[MAIN].fields
     prepared = prepared_calls(spec.aggregates, schema.fields, node.name)
     keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
     names = [name for name, _ in keys]
     rows = computed(frame, [*keys, *prepared.columns], node.name)
     window = None if spec.windowing is None else spec.windowing.window
+    closing = closing_of(spec.windowing, node, context)
     if prepared.timed or not (window is None or isinstance(window, Global)):
         rows = with_times(rows, schema)
+        rows = closing.counted(rows)
     windowed = Windowed(rows, (), None)
     if window is not None:
         windowed = in_windows(rows, window, names, tie_order(schema.fields), node.name)
@@ -54,7 +56,7 @@ def compile_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[
     if windowed.bounds is not None:
         results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
     groups = [*names, *windowed.groups]
-    grouped = _grouped(windowed, groups, results)
+    grouped = closing.over(_grouped(windowed, groups, results | closing.further()))
     columns = {column: quoted(name) for (column, _), (name, _) in zip(spec.keys, keys, strict=True)}
     if windowed.bounds is not None:
         columns |= {name: time_sql(quoted(f"${name}"), fields.field(name).type) for name in _BOUNDS}
@@ -65,8 +67,8 @@ def compile_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[
 def _grouped(windowed: Windowed, groups: Sequence[str], results: dict[str, str]) -> DataFrame:
     from pyspark.sql import functions as f
 
-    results = {_ROWS: "count(1)", **results}
+    results = {ROWS: "count(1)", **results}
     columns = [f.col(quoted(name)) for name in groups]
     grouped = windowed.rows.groupBy(*columns).agg(*(f.expr(sql).alias(name) for name, sql in results.items()))
     # Without groups Spark answers for no rows too.
-    return grouped if groups else grouped.filter(f"{quoted(_ROWS)} > 0")
+    return grouped if groups else grouped.filter(f"{quoted(ROWS)} > 0")

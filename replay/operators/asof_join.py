@@ -15,6 +15,7 @@ from penstock.model.schema import StreamSchema
 from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.operators.join_sides import Side, put_out
 from penstock.replay.operators.prepared import AT, over, quoted, unordered
+from penstock.replay.progress import before_watermark
 
 _TIME, _SIDE, _LEFT, _RIGHT, _FOUND = "$time", "$side", "$left", "$right", "$found"
 
@@ -55,7 +56,7 @@ def compile_asof_join(spec: AsOfJoinSpec, node: OperatorNode, inputs: Sequence[F
     order = [quoted(_TIME), quoted(_SIDE), f"{quoted(_RIGHT)} ASC NULLS FIRST"]
     clause = over(names, order, "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
     rows = parts[0].unionByName(parts[1]).selectExpr("*", f"last({quoted(_RIGHT)}, true) {clause} AS {quoted(_FOUND)}")
-    rows = rows.filter(f"{quoted(_SIDE)} = 1")
+    rows = before_watermark(context.progress, node, rows.filter(f"{quoted(_SIDE)} = 1"), _TIME)
     found = quoted(_FOUND)
     if spec.tolerance_us is not None:
         tolerance_us = min(spec.tolerance_us, 1 << 60)

@@ -37,7 +37,10 @@ def compile_function(spec: FunctionSpec, node: OperatorNode, inputs: Sequence[Fr
 
     Raises:
         PlanError: the library of a batch function's format is missing.
+        ReplayError: rows of the stream still waited for answers.
     """
+    if context.progress is not None and isinstance(spec, AsyncFunctionSpec):
+        context.progress.check_answered(node)
     schema = StreamSchema(inputs[0].schema.fields, inputs[0].schema.time)
     make_operator(spec, [schema], node.name)
     fields = node.outputs[MAIN].fields

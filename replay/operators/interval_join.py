@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import MAIN, OperatorNode
@@ -11,6 +12,7 @@ from penstock.model.join_specs import IntervalJoinSpec
 from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.operators.join_sides import Side, joined, put_out
 from penstock.replay.operators.prepared import AT, micros_sql
+from penstock.replay.progress import micros_literal
 
 _UPPER = "$upper"
 
@@ -33,7 +35,25 @@ def compile_interval_join(
     last = micros_sql(sides[0].column(_UPPER)) if isinstance(upper, Expr) else f"{at} + {_bounded(upper)}L"
     conditions = [f"{other} >= {at} + {_bounded(spec.lower_us)}L", f"{other} <= {last}"]
     rows = joined(sides[0].rows(), sides[1].rows(), sides, conditions, spec.how)
+    progress = context.progress
+    passed_us = None if progress is None or spec.how == "inner" else progress.passed_us(node)
+    if progress is not None and passed_us is not None:
+        rows = progress.due(node, rows, _alone(sides, passed_us, at, last, other, _bounded(spec.lower_us)))
     return {MAIN: put_out(rows, sides, spec.output, node.outputs[MAIN].fields)}
+
+
+def _alone(sides: tuple[Side, Side], passed_us: int, at: str, last: str, other: str, lower_us: int) -> str:
+    """Return when a joined row has been put out: as a pair, or without a partner once none can come any more.
+
+    A row for which none could ever come has left at once.
+    """
+    passed = micros_literal(passed_us)
+    never = [" OR ".join(f"{side.column(f'$key{index}')} IS NULL" for index in range(len(side.keys))) for side in sides]
+    left = f"{last} IS NULL OR {last} < {at} + {lower_us}L OR {last} < {passed} OR {never[0]}"
+    right = (
+        f"{other} < {micros_literal(max(START_OF_TIME_US, min(END_OF_TIME_US, passed_us + lower_us)))} OR {never[1]}"
+    )
+    return f"CASE WHEN {other} IS NULL THEN {left} WHEN {at} IS NULL THEN {right} ELSE TRUE END"
 
 
 def _bounded(bound_us: int) -> int:

@@ -11,23 +11,24 @@ import pyarrow as pa
 from penstock.model.expressions import Expr
 from penstock.model.join_specs import Output
 from penstock.model.windows import Hopping, Tumbling
-from penstock.replay.frames import Frame
+from penstock.replay.frames import RAISED, Frame
 from penstock.replay.operators.prepared import AT, computed, over, quoted, shown, tie_order, with_times
 from penstock.replay.operators.windows import END, START, with_bounds
+from penstock.replay.spark_constants import quoted as literal
 from penstock.replay.spark_types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PLACE = "$place"
+_PLACE, _FIRST = "$place", "$first"
 
 
 @dataclass(frozen=True)
 class Side:
     """One input of a join: ``number`` is 0 on the left and 1 on the right.
 
-    Keys are compared in the types ``kinds``. ``beside`` are further expressions to compute, by name. With ``once`` only
-    the first row of each key counts: by event time, if there is one, then by its columns.
+    Keys are compared in the types ``kinds``. ``beside`` are further expressions to compute, by name. With ``once`` each
+    key comes once: of rows that are equal in these columns one counts, and the query fails if others repeat a key.
     """
 
     operator: str
@@ -36,7 +37,7 @@ class Side:
     keys: tuple[Expr, ...]
     kinds: Sequence[pa.DataType]
     beside: tuple[tuple[str, Expr], ...] = ()
-    once: bool = False
+    once: tuple[str, ...] | None = None
 
     def rows(self, window: Tumbling | Hopping | None = None) -> DataFrame:
         """Return the rows with their columns renamed by `column`, and keys, times and windows beside them."""
@@ -46,10 +47,8 @@ class Side:
         timed = schema.time is not None
         if timed:
             rows = with_times(rows, schema)
-        if self.once:
-            order = [*([quoted(AT)] if timed else []), *tie_order(schema.fields)]
-            place = f"row_number() {over([name for name, _ in keys], order)}"
-            rows = rows.selectExpr("*", f"{place} AS {quoted(_PLACE)}").filter(f"{quoted(_PLACE)} = 1")
+        if self.once is not None:
+            rows = self._first(rows, [name for name, _ in keys], self.once)
         if window is not None:
             rows = with_bounds(rows, window, self.operator)
         added = [name for name, _ in self.beside] + ([AT] if timed else []) + ([] if window is None else [START, END])
@@ -60,9 +59,29 @@ class Side:
         ]
         return rows.selectExpr(*(f"{sql} AS {self.column(name)}" for name, sql in columns))
 
+    def _first(self, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+        whole = f"struct({', '.join(['1', *map(quoted, columns), *(quoted(name) for name, _ in self.beside)])})"
+        clause = over(keys, tie_order(self.frame.schema.fields))
+        rows = rows.selectExpr(
+            "*", f"row_number() {clause} AS {quoted(_PLACE)}", f"first_value({whole}) {clause} AS {quoted(_FIRST)}"
+        )
+        known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in keys)
+        # Which of them came first, and is the one that the stream has kept, is not known in a batch.
+        why = error_sql(
+            f"operator {self.operator!r} cannot be replayed: keys that are to come once come again with other values "
+            f"on its {'right' if self.number else 'left'} side, where the stream keeps the row that arrives first"
+        )
+        repeated = f"CASE WHEN {quoted(_FIRST)} <=> {whole} THEN FALSE ELSE {why} END"
+        return rows.filter(f"CASE WHEN {quoted(_PLACE)} = 1 THEN TRUE WHEN {known} THEN {repeated} ELSE FALSE END")
+
     def column(self, name: str) -> str:
         """Return the quoted name of one of the input's columns, or of one that is added, in what `rows` returns."""
         return quoted(f"${self.number}:{name}")
+
+
+def error_sql(text: str) -> str:
+    """Return what fails a query with a `ReplayError`, as a condition in Spark SQL."""
+    return f"CAST(raise_error({literal(chr(10) + RAISED + text + chr(10))}) AS BOOLEAN)"
 
 
 def joined(

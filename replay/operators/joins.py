@@ -17,6 +17,7 @@ from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.operators.join_sides import Side, joined, put_out
 from penstock.replay.operators.prepared import time_sql, unordered
 from penstock.replay.operators.windows import END, START
+from penstock.replay.progress import micros_literal
 
 _WHERE = "$where"
 _ONCE = {"m:m": (), "1:m": (0,), "m:1": (1,), "1:1": (0, 1)}
@@ -28,8 +29,8 @@ def refuse_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[StreamSchem
         column = unordered(inputs[side].fields)
         if column is not None:
             return (
-                f"of rows that repeat a key (validate={spec.validate!r}) it keeps the first by their columns, and "
-                f"Spark cannot order the map {column!r}"
+                f"whether rows that repeat a key (validate={spec.validate!r}) are equal cannot be told: Spark does not "
+                f"compare the map {column!r}"
             )
     return None
 
@@ -37,8 +38,8 @@ def refuse_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[StreamSchem
 def compile_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
     """Join rows with equal keys.
 
-    Where a key comes once, says ``validate``, and comes again, the first row by event time is taken; the stream takes
-    the one that arrived first.
+    Where a key comes once, says ``validate``, and comes again with other values, the query fails: the stream keeps the
+    row that arrives first.
     """
     left, right = inputs
     kinds = key_types(spec, left.schema, right.schema, node.name)
@@ -47,8 +48,8 @@ def compile_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], co
     if spec.where is not None and spec.one_side is not None:
         beside[spec.one_side] = ((_WHERE, spec.where),)
     sides = (
-        Side(node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), 0 in once),
-        Side(node.name, 1, right, spec.right_keys, kinds, beside.get(1, ()), 1 in once),
+        Side(node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), _shown(spec, 0) if 0 in once else None),
+        Side(node.name, 1, right, spec.right_keys, kinds, beside.get(1, ()), _shown(spec, 1) if 1 in once else None),
     )
     conditions = [sides[side].column(_WHERE) for side in beside]
     window = None if spec.windowing is None else spec.windowing.window
@@ -61,4 +62,14 @@ def compile_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], co
         bounds = {"window_start": START, "window_end": END}
         own = {name: time_sql(sides[0].column(bounds[name]), kind) for name, kind in kinds_of.items()}
     rows = joined(sides[0].rows(window), sides[1].rows(window), sides, conditions, spec.how)
+    progress = context.progress
+    if spec.windowing is not None and progress is not None:
+        passed_us = progress.passed_us(node, spec.windowing.lateness_us)
+        if passed_us is not None:
+            rows = progress.due(node, rows, f"{sides[0].column(END)} <= {micros_literal(passed_us)}")
     return {MAIN: put_out(rows, sides, spec.output, fields, **own)}
+
+
+def _shown(spec: JoinSpec, side: int) -> tuple[str, ...]:
+    """Return the columns of a side that are put out."""
+    return tuple(dict.fromkeys(column for _, number, column in spec.output if number == side))

@@ -21,13 +21,14 @@ from penstock.replay.operators.prepared import (
     unordered,
     with_times,
 )
+from penstock.replay.progress import before_watermark
 
 
 def compile_over(spec: OverSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
     """Add aggregates over each row's frame; those of a user's, or where ties stay open, by our operator."""
     frame, fields = inputs[0], node.outputs[MAIN].fields
     if any(call.user is not None for _, call in spec.aggregates) or unordered(frame.schema.fields):
-        return {MAIN: run_by_key(spec, node, frame, spec.keys)}
+        return {MAIN: run_by_key(spec, node, frame, spec.keys, context)}
     prepared = prepared_calls(spec.aggregates, frame.schema.fields, node.name)
     keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
     order = [(f"$order{index}", by) for index, by in enumerate(spec.order)]
@@ -39,5 +40,11 @@ def compile_over(spec: OverSpec, node: OperatorNode, inputs: Sequence[Frame], co
     before = "UNBOUNDED" if spec.rows is None else str(spec.rows - 1)
     clause = over([name for name, _ in keys], sorting, f"ROWS BETWEEN {before} PRECEDING AND CURRENT ROW")
     columns = {name: quoted(name) for name in frame.schema.fields.names}
-    columns |= {call.name: aggregate_sql.aggregate_sql(call, clause) for call in prepared.calls}
+    results = {
+        f"$result{index}": aggregate_sql.aggregate_sql(call, clause) for index, call in enumerate(prepared.calls)
+    }
+    rows = rows.selectExpr("*", *(f"{sql} AS {quoted(name)}" for name, sql in results.items()))
+    if not spec.order and not frame.schema.changelog:
+        rows = before_watermark(context.progress, node, rows, AT)
+    columns |= {call.name: quoted(name) for call, name in zip(prepared.calls, results, strict=True)}
     return {MAIN: shown(rows, columns, fields)}

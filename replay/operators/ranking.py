@@ -21,6 +21,7 @@ from penstock.replay.operators.prepared import (
     unordered,
     with_times,
 )
+from penstock.replay.progress import before_watermark
 
 _RANK = "$rank"
 
@@ -29,7 +30,7 @@ def compile_top(spec: TopSpec, node: OperatorNode, inputs: Sequence[Frame], cont
     """Keep the rows whose rank is low enough; where ties stay open, by our operator."""
     frame, fields = inputs[0], node.outputs[MAIN].fields
     if unordered(frame.schema.fields):
-        return {MAIN: run_by_key(spec, node, frame, spec.keys)}
+        return {MAIN: run_by_key(spec, node, frame, spec.keys, context)}
     keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
     order = [(f"$order{index}", by) for index, by in enumerate(spec.order)]
     rows = computed(frame, [*keys, *((name, by.expression) for name, by in order)], node.name)
@@ -57,11 +58,12 @@ def compile_first(spec: FirstSpec, node: OperatorNode, inputs: Sequence[Frame], 
     if spec.by_arrival:
         return {MAIN: frame.rows.distinct()}
     if spec.ttl_us is not None or unordered(frame.schema.fields):
-        return {MAIN: run_by_key(spec, node, frame, spec.keys)}
+        return {MAIN: run_by_key(spec, node, frame, spec.keys, context)}
     keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
     rows = with_times(computed(frame, keys, node.name), frame.schema)
     rank = f"row_number() {over([name for name, _ in keys], [quoted(AT), *tie_order(frame.schema.fields)])}"
     first = rows.selectExpr("*", f"{rank} AS {quoted(_RANK)}").filter(f"{quoted(_RANK)} = 1")
+    first = before_watermark(context.progress, node, first, AT)
     fields = node.outputs[MAIN].fields
     return {MAIN: shown(first, {name: quoted(name) for name in fields.names}, fields)}
 

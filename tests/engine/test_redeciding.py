@@ -1,5 +1,7 @@
 """Deciding again from a log alone, with a policy that is one file and one line: nothing else knows it."""
 
+import json
+import math
 import sys
 from pathlib import Path
 
@@ -109,3 +111,16 @@ def test_the_command(log: Path, threshold: str) -> None:
     log.write_bytes(log.read_bytes()[:-20])
     cut = run(app, ["decide", str(log), "--policy", threshold])
     assert cut.exit_code == 1 and "actions.jsonl:16: the line is cut off" in cut.output
+
+
+@pytest.mark.parametrize("name", [*POLICIES])
+def test_every_policy_comes_back_from_its_parameters(name: str) -> None:
+    plain = json.loads(json.dumps(parameters_of(make_policy(name, {})), allow_nan=False))
+    assert make_policy(name, plain) == make_policy(name, {})
+
+
+def test_parts_of_a_policy_have_parameters_too() -> None:
+    policy = make_policy("ds2", {"pace.interval_s": "30", "factor": "0.5"})
+    assert (policy.pace.interval_s, policy.factor, policy.target_rate_ratio) == (30, 0.5, math.inf)  # type: ignore[attr-defined]
+    with pytest.raises(OptionError, match=r"it has pace\.interval_s, pace\.warm_up_s"):
+        make_policy("ds2", {"pace": "30"})

@@ -284,8 +284,9 @@ def test_commands_of_other_packages(tmp_path: Path) -> None:
     (package / "command.py").write_text(
         '"""Greets everybody. At length.\n"""\n\ndef greet(arguments):\n    print(arguments)\n    return 5\n'
     )
-    done = _python("-m", "penstock", "greet", "--loud", "you", "--help", path=tmp_path)
-    assert (done.returncode, done.stdout) == (5, "['--loud', 'you', '--help']\n")
+    for before in ([], ["--debug"]):
+        done = _python("-m", "penstock", *before, "greet", "--loud", "you", "--", "--help", path=tmp_path)
+        assert (done.returncode, done.stdout) == (5, "['--loud', 'you', '--', '--help']\n")
     listed = _python("-m", "penstock", "--help", path=tmp_path).stdout
     assert "greet" in listed and "Greets everybody." in listed
 

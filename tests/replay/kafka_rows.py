@@ -11,7 +11,6 @@ from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.job import Job
 from penstock.kafka import read_kafka
 from penstock.model.job_graph import SourceSpec
-from penstock.replay.kafka_travel import parts_of
 from penstock.replay.offsets import Chosen, ask, choose
 from penstock.replay.spark_types import from_spark_batch
 
@@ -56,7 +55,7 @@ def stream_rows(topics: str | Sequence[str], kafka: str, **options: Any) -> tupl
 
 def committed(source: KafkaSource) -> dict[str, int]:
     """Return up to where everything is committed, as `choose` takes it."""
-    parts = parts_of(source)
+    parts = source.parts
     return {f"{topic}/{partition}": high for (topic, partition), high in ask(parts.settings, parts.topics).high.items()}
 
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import penstock as ps
@@ -12,6 +13,7 @@ from penstock import col, tumbling
 from penstock.job import Job
 from penstock.readers import read_memory
 from penstock.replay.frames import ReplayError
+from penstock.replay.spark_failures import worker_failure
 from penstock.stream import Stream
 from tests.replay.both import check_both, compiled, random_rows, timed
 
@@ -85,11 +87,19 @@ def test_keys_that_come_once(spark: SparkSession) -> None:
     check_both(spark, build)
 
 
-def test_a_key_that_comes_twice_has_its_first_row(spark: SparkSession) -> None:
-    times = pa.array([0, 1, 2, 3], pa.timestamp("s"))
-    twice = pa.table({"k": pa.array([1, 2, 1, 2]), "at": times, "title": pa.array(["a", "b", "c", "d"])})
-    check_both(
-        spark, lambda job: {"all": timed(job, LEFT).join(timed(job, twice), on="k", validate="m:1", suffix="_of")}
+def test_a_key_that_comes_twice_must_be_the_same(spark: SparkSession) -> None:
+    def build(job: Job, titles: list[str]) -> dict[str, Stream]:
+        twice = pa.table({"k": pa.array([1, 2, 1, None, None]), "title": titles})
+        return {"all": timed(job, LEFT).join(read_memory(twice, job=job), on="k", validate="m:1")}
+
+    check_both(spark, lambda job: build(job, ["a", "b", "a", "c", "d"]))
+    frames = compiled(spark, lambda job: build(job, ["a", "b", "e", "c", "d"]))
+    with pytest.raises(PySparkException) as raised:
+        frames["all"].rows.collect()
+    failure = worker_failure(raised.value)
+    assert isinstance(failure, ReplayError)
+    assert "'join-1' cannot be replayed: keys that are to come once come again with other values on its right" in str(
+        failure
     )
 
 

@@ -25,9 +25,8 @@ from penstock.replay.kafka_batches import LETTERS, Wanted
 from penstock.replay.kafka_reading import read_counted, read_letters, read_rows
 from penstock.replay.kafka_slices import OffsetRange, Place, Slice, offset_range
 from penstock.replay.kafka_source import SlicesToRead
-from penstock.replay.kafka_travel import parts_of
 from penstock.replay.offsets import Chosen
-from penstock.replay.session import worker_failure
+from penstock.replay.spark_failures import worker_failure
 from tests.engine.connectors.kafka.formats.registry_server import registry_server
 from tests.kafka.test_source import transaction
 from tests.replay.conftest import MakeTopic
@@ -42,7 +41,7 @@ def in_this_process(
     source: Any, chosen: Chosen, pieces: list[Slice], wanted: Wanted = Wanted.ROWS
 ) -> list[pa.RecordBatch]:
     """Return what a task makes of slices, sent as Spark sends it."""
-    parts = parts_of(source)
+    parts = source.parts
     reading = SlicesToRead(parts.settings, parts.maker, tuple(pieces), chosen.topic_ids, wanted)
     sent = cloudpickle.loads(cloudpickle.dumps(reading))
     return [batch for piece in pieces for batch in sent.read(piece)]
@@ -223,7 +222,7 @@ def test_secrets_travel_as_references(kafka: str, topic: MakeTopic, monkeypatch:
     settings = {"bootstrap.servers": kafka, "ssl.key.password": "env:PENSTOCK_TEST_SECRET"}
     source = source_of(name, settings, schema=Fields)  # type: ignore[arg-type]
     chosen = everything(source)
-    parts = parts_of(source)
+    parts = source.parts
     reading = SlicesToRead(parts.settings, parts.maker, (Slice(name, 0, 0, 1),), chosen.topic_ids)
     sent = cloudpickle.dumps(reading)
     assert b"canary-of-a-secret" not in sent and b"env:PENSTOCK_TEST_SECRET" in sent

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.java import bundled_java, parse_version, version_text
-from penstock.model.errors import OptionError, RetryableError, UserError
+from penstock.model.errors import OptionError, UserError
 from penstock.replay.java_shim import make_java_home
-from penstock.replay.session import SQL_SETTINGS, open_session, spark_session, worker_failure
+from penstock.replay.session import SQL_SETTINGS, open_session, spark_session
 
 TOOLS = ("bash", "sh", "dirname", "ps", "rm", "uname")
 """What Spark's own scripts call."""
@@ -55,10 +55,12 @@ def test_the_launcher_drops_the_module_that_a_java_may_lack(tmp_path: Path) -> N
     java = tmp_path / "a java"
     java.write_text('#!/bin/sh\nfor word do echo "<$word>"; done\n')
     java.chmod(0o700)
-    home = make_java_home(tmp_path / "home", java)
-    words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "*"]
-    ran = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines() == ["<-cp>", "<a b>", "<>", "<*>"]
+    opens = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", opens, "*"]
+    for major, kept in ((17, [f"<{opens}>"]), (25, [])):
+        home = make_java_home(tmp_path / f"home {major}", java, major)
+        ran = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)
+        assert ran.stdout.splitlines() == ["<-cp>", "<a b>", "<>", *kept, "<*>"]
 
 
 def test_the_java_that_pip_brings_runs_behind_it(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_spark_starts_on_a_machine_without_java(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert Path(ran.stdout.strip()) == bundled_java()
-    assert "WARN" not in ran.stderr.replace("WARNING: package", "")
+    assert "WARN" not in ran.stderr
 
 
 def test_a_missing_java_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,21 +106,9 @@ def test_two_places_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
         open_session("local")
 
 
-@pytest.mark.parametrize(
-    ("text", "raised"),
-    [
-        ("Traceback...\npenstock.model.errors.UserError: it is gone\n SQLSTATE: 38000", UserError("it is gone")),
-        (
-            "penstock.model.errors.UserError: first\n\nDuring...\npenstock.model.errors.RetryableError: last\n",
-            RetryableError("last"),
-        ),
-    ],
-)
-def test_what_a_worker_raised_comes_back(text: str, raised: Exception) -> None:
-    failure = worker_failure(RuntimeError(text))
-    assert type(failure) is type(raised) and str(failure) == str(raised)
-
-
-def test_what_others_raised_is_not_ours() -> None:
-    assert worker_failure(RuntimeError("ValueError: no")) is None
-    assert worker_failure(RuntimeError("penstock.model.errors.annotations: no")) is None
+def test_a_spark_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"SPARK_HOME=.* has Spark 3\.5\.1, and PySpark is .*: unset SPARK_HOME"):
+        open_session("local[1]")

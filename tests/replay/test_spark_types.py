@@ -55,6 +55,9 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.large_list(pa.timestamp("ms")), [[AT.replace(microsecond=0)]]),
     (pa.struct([("a b", pa.uint64()), ("c`", pa.struct([("d", pa.duration("ms"))]))]), [{"a b": 1, "c`": {"d": None}}]),
     (pa.map_(pa.string(), pa.list_(pa.float16())), [[("k", [1.5, None])]]),
+    (pa.struct([pa.field("a", pa.uint8(), False), pa.field("b", pa.string(), False)]), [{"a": 1, "b": ""}]),
+    (pa.list_(pa.field("item", pa.struct([pa.field("a", pa.int64(), False)]), False)), [[{"a": 1}], []]),
+    (pa.map_(pa.string(), pa.field("value", pa.int64(), False)), [[("k", 1)]]),
 ]
 
 

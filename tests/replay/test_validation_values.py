@@ -62,6 +62,7 @@ def test_the_file_has_the_schema_that_is_promised() -> None:
         "created": "2026-03-02T09:00:00+00:00",
         "penstock": "0.1.0",
         "spark": "4.3.0",
+        "kept": None,
         "status": "differs",
         "sources": [
             {
@@ -70,6 +71,7 @@ def test_the_file_has_the_schema_that_is_promised() -> None:
                 "from": {"0": 5, "2": 7, "10": 0},
                 "to": {"0": 9, "2": 7, "10": 4},
                 "rows": 8,
+                "offsets_left_out": None,
             }
         ],
         "queries": [
@@ -93,6 +95,9 @@ def test_the_file_has_the_schema_that_is_promised() -> None:
                         "exact": {"auction": 7, "n": 2},
                     }
                 ],
+                "open": 0,
+                "notes": [],
+                "correction": None,
             }
         ],
     }
@@ -113,7 +118,7 @@ def test_it_comes_back_as_it_was() -> None:
         high=1.5,
         covered=True,
     )
-    skipped = QueryResult(query="later", mode="upsert", why="it looks at the clock", windows_left_out=4)
+    skipped = QueryResult(query="later", mode="upsert", why="its clock", windows_left_out=4, open=3, notes=("a note",))
     whole = replace(VALIDATION, queries=(replace(QUERY, windows=(WINDOW, shed)), skipped), sources=(SourceRange("x"),))
     assert from_json(to_json(whole), "f") == whole
     assert from_json(to_json(VALIDATION).encode(), "f") == VALIDATION

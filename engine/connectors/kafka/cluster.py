@@ -59,6 +59,11 @@ class Cluster:
         self._late: set[str] = set()
         self._unfinished = False
 
+    @property
+    def start(self) -> Place:
+        """Where a job without a checkpoint begins to read."""
+        return self._start
+
     def partitions(self) -> list[str]:
         """Name the partitions of all topics.
 

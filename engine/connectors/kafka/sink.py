@@ -48,9 +48,9 @@ class KafkaSink(Sink):
         """Nothing is opened yet."""
         self.topic = topic
         self.transactional = exactly_once
-        self._settings = settings
-        self._layout = layout
-        self._format = format
+        self.settings = settings
+        self.layout = layout
+        self.format = format
         self._context: SinkContext | None = None
         self._commits: Commits | None = None
         self._kept: KeptEpochs | None = None
@@ -60,9 +60,9 @@ class KafkaSink(Sink):
 
     def with_checkpoints(self, context: SinkContext) -> "KafkaSink":
         """Return a sink that publishes by `commit` only."""
-        copy = KafkaSink(self.topic, self._settings, self._layout, self._format, exactly_once=True)
+        copy = KafkaSink(self.topic, self.settings, self.layout, self.format, exactly_once=True)
         kept = KeptEpochs(context.kept)
-        names = [_name(context.job, context.operator, instance) for instance in range(context.parallelism)]
+        names = [transactional_id(context.job, context.operator, instance) for instance in range(context.parallelism)]
         copy._context, copy._kept = context, kept
         copy._commits = Commits(names, copy._publisher, kept, accept_duplicates=context.accept_duplicates)
         return copy
@@ -76,21 +76,21 @@ class KafkaSink(Sink):
         """
         encoder = MessageEncoder(
             schema,
-            self._layout,
-            self._format.make,
-            alone=self._format.alone,
-            limit_bytes=int(self._settings.producer(PREFIX).get("message.max.bytes", _DEFAULT_MESSAGE_BYTES)),
+            self.layout,
+            self.format.make,
+            alone=self.format.alone,
+            limit_bytes=int(self.settings.producer(PREFIX).get("message.max.bytes", _DEFAULT_MESSAGE_BYTES)),
             where=f"topic {self.topic!r}",
         )
         if not self.transactional:
             client_id = f"{PREFIX}-{self.topic}-{instance}"
-            return SendingWriter(encoder, self._settings, self.topic, client_id, self._watched())
+            return SendingWriter(encoder, self.settings, self.topic, client_id, self._watched())
         if self._context is None or self._commits is None or self._kept is None:
             raise UserError(
                 f"topic {self.topic!r} is to be written exactly once, which needs checkpoints: run the job with "
                 "checkpoint_dir=... (--checkpoint-dir), or write with guarantee='at_least_once'"
             )
-        name = _name(self._context.job, self._context.operator, instance)
+        name = transactional_id(self._context.job, self._context.operator, instance)
         self._open_writers += 1
         return KeepingWriter(encoder, self._kept, self._commits.claim, name, self._writer_closed, self._watched())
 
@@ -112,7 +112,7 @@ class KafkaSink(Sink):
             return
         with self._working:
             commits = self._prepared()
-            check_topic(self._settings, PREFIX, self.topic)
+            check_topic(self.settings, PREFIX, self.topic)
             commits.recover(epoch, receipts)
 
     def describe(self) -> str:
@@ -130,8 +130,8 @@ class KafkaSink(Sink):
 
         if self._expiry is None:
             retention_ms = None
-            if self._layout.timestamp is not None:
-                retention_ms = time_retention_ms(self._settings, PREFIX, self.topic)
+            if self.layout.timestamp is not None:
+                retention_ms = time_retention_ms(self.settings, PREFIX, self.topic)
             self._expiry = ExpiryWatch(self.topic, retention_ms, lambda: SystemClock().wall_us() // 1_000)
         return self._expiry
 
@@ -139,7 +139,7 @@ class KafkaSink(Sink):
         from penstock.engine.connectors.kafka.publisher import KafkaPublisher
 
         assert self._kept is not None
-        return KafkaPublisher(self._settings, self.topic, transactional_id, transactional_id, self._kept)
+        return KafkaPublisher(self.settings, self.topic, transactional_id, transactional_id, self._kept)
 
     def _writer_closed(self) -> None:
         """Close the producers with the last writer, unless they are at work for a commit: `recover` closes those."""
@@ -151,6 +151,6 @@ class KafkaSink(Sink):
                 self._working.release()
 
 
-def _name(job: str, operator: str, instance: int) -> str:
+def transactional_id(job: str, operator: str, instance: int) -> str:
     """Return the client id and transactional id of an instance."""
     return f"{PREFIX}-{job}-{operator}-{instance}"

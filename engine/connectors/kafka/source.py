@@ -1,6 +1,7 @@
 """Topics of Apache Kafka as a source: one partition of the job for each of theirs. Built by `penstock.kafka`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from penstock.engine.connectors.kafka.messages import METADATA
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Where, parse_place
-from penstock.engine.connectors.kafka.topics import WATCH_S, parse_topics
+from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, Where, parse_place
+from penstock.engine.connectors.kafka.topics import WATCH_S, Topics, parse_topics
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 from penstock.model.errors import OptionError, SchemaError
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from penstock.model.expressions import Expr
 
 TOMBSTONES = ("skip", "keep")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What a source is made of: ``start`` is where a job without a checkpoint begins to read."""
+
+    settings: KafkaSettings
+    topics: Topics
+    maker: RowMaker
+    start: Place
 
 
 class KafkaSource(Source):
@@ -81,6 +92,11 @@ class KafkaSource(Source):
         self._cluster = Cluster(settings, wanted, place, end, watch_s)
 
     @property
+    def parts(self) -> SourceParts:
+        """What it is made of, for those who read the same topics in another way."""
+        return SourceParts(self._settings, self._topics, self._maker, self._cluster.start)
+
+    @property
     def schema(self) -> pa.Schema:
         """The fields of the rows, or those left after `restrict`."""
         return self._maker.schema
@@ -119,8 +135,6 @@ class KafkaSource(Source):
 
     def with_time(self, column: str) -> "KafkaSource":
         """Make messages without a usable event time dead letters."""
-        from dataclasses import replace
-
         return self._changed(replace(self._maker, time=column if column in self._maker.columns else None))
 
     def reads(self, topic: str) -> bool:

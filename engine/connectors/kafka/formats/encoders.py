@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Headers, ValueEncoder
+from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Headers, ValueDecoder, ValueEncoder
 from penstock.engine.connectors.kafka.formats.extras import needed
-from penstock.engine.connectors.kafka.formats.json import JsonEncoder
+from penstock.engine.connectors.kafka.formats.json import JsonEncoder, JsonValues
 from penstock.engine.connectors.kafka.formats.named import RegistryOption, check_format, open_registry
-from penstock.engine.connectors.kafka.formats.raw import RawEncoder
+from penstock.engine.connectors.kafka.formats.raw import RawEncoder, RawValues
 from penstock.engine.connectors.kafka.formats.registry import Registered, Registry
 from penstock.engine.connectors.kafka.formats.wire import VALUE_HEADER, header, prefix
 from penstock.model.errors import OptionError, SchemaError, UserError
@@ -22,10 +22,12 @@ Encoder = ValueEncoder | BatchEncoder
 class SinkFormat:
     """How values are written. ``alone``: as one column, which leaves out what becomes key, headers or timestamp.
 
-    To ``make`` an encoder may need an answer of a registry, and raises `RetryableError` without.
+    To ``make`` an encoder may need an answer of a registry, and raises `RetryableError` without. ``read`` makes what
+    decodes again what is written of columns; it may have further columns, and other types for them.
     """
 
     make: Callable[[pa.Schema], Encoder]
+    read: Callable[[pa.Schema], ValueDecoder]
     alone: bool = False
 
 
@@ -49,8 +51,10 @@ def sink_format(
     if schema is not None:
         raise OptionError(f"schema= is for format='avro': {name!r} writes the columns as they are")
     if name == "raw":
-        return SinkFormat(_raw, alone=True)
-    return SinkFormat(lambda columns: JsonEncoder()) if name == "json" else SinkFormat(_arrow)
+        return SinkFormat(_raw, lambda columns: RawValues(columns.field(0)), alone=True)
+    return (
+        SinkFormat(lambda columns: JsonEncoder(), JsonValues) if name == "json" else SinkFormat(_arrow, _arrow_values)
+    )
 
 
 def _raw(columns: pa.Schema) -> Encoder:
@@ -68,9 +72,15 @@ def _arrow(columns: pa.Schema) -> Encoder:
     return ArrowEncoder()
 
 
+def _arrow_values(columns: pa.Schema) -> ValueDecoder:
+    from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowValues
+
+    return ArrowValues(columns)
+
+
 def _avro(subject: str, schema: Any, registry: Registry | None) -> SinkFormat:
     needed("fastavro", "avro", "format='avro'")
-    from penstock.engine.connectors.kafka.formats.avro import avro_text, load_avro
+    from penstock.engine.connectors.kafka.formats.avro import AvroValues, avro_text, load_avro
     from penstock.engine.connectors.kafka.formats.avro_encoder import AvroEncoder
     from penstock.engine.connectors.kafka.formats.avro_types import avro_of
 
@@ -86,12 +96,15 @@ def _avro(subject: str, schema: Any, registry: Registry | None) -> SinkFormat:
         before, headers = _names(registry, registry.register(subject, text, "AVRO")[0])
         return AvroEncoder(columns, record, before, headers)
 
-    return SinkFormat(make)
+    def read(columns: pa.Schema) -> ValueDecoder:
+        return AvroValues(avro_of(columns) if given is None else given[0], registry)
+
+    return SinkFormat(make, read)
 
 
 def _protobuf(subject: str, message: Any, registry: Registry | None) -> SinkFormat:
     needed("google.protobuf", "protobuf", "format='protobuf'")
-    from penstock.engine.connectors.kafka.formats.protobuf import check_message_class
+    from penstock.engine.connectors.kafka.formats.protobuf import ProtobufValues, check_message_class
     from penstock.engine.connectors.kafka.formats.protobuf_encoder import ProtobufEncoder
     from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, register_file
     from penstock.engine.connectors.kafka.formats.wire import indexes_bytes
@@ -106,7 +119,7 @@ def _protobuf(subject: str, message: Any, registry: Registry | None) -> SinkForm
         before, headers = _names(registry, names, indexes_bytes(index_path(kind.DESCRIPTOR)))
         return ProtobufEncoder(columns, kind, before, headers)
 
-    return SinkFormat(make)
+    return SinkFormat(make, lambda columns: ProtobufValues(kind, registry))
 
 
 def _names(registry: Registry, names: Registered, indexes: bytes = b"") -> tuple[bytes, Headers]:

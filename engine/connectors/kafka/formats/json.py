@@ -58,6 +58,11 @@ class JsonValues(ValueDecoder):
         """The declared fields, or those left after `restrict`."""
         return self._wanted
 
+    @property
+    def declared(self) -> pa.Schema:
+        """The declared fields, or of a restricted decoder those that it looks at."""
+        return self._schema
+
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode by blocks of about `BLOCK_BYTES`."""
         ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))

@@ -55,6 +55,12 @@ class ProtobufValues(ValueDecoder):
         self._refusals: dict[tuple[SchemaName, tuple[int, ...]], str | None] = {}
 
     @property
+    def absent(self) -> pa.RecordBatch:
+        """One row: what is read of fields that a message leaves out; no row if it may not leave out all of them."""
+        message = self._message()
+        return self._rows([message] if message.IsInitialized() else [])
+
+    @property
     def schema(self) -> pa.Schema:
         """The fields, or those left after `restrict`."""
         return self._schema

@@ -1,0 +1,130 @@
+"""What a step of the fluid begins with and what it did, as columns. Made by the simulated cluster, read by `step`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.topology import Indices, Topology
+from penstock.model.columns import Bools, Floats
+
+
+@dataclass(slots=True)
+class Stores:
+    """Where rows are: in inputs, on links, in windows, and as results that have had no room.
+
+    ``lag`` of sources' instances. ``in_rate`` (rows a second that came into each input) and ``room_rate`` (units a
+    second that each instance's outputs had room for) are those of the steps before.
+    """
+
+    queue: Floats
+    flying: Floats
+    held: Floats
+    pending: Floats
+    lag: Floats
+    in_rate: Floats
+    room_rate: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a unit takes of an instance; a unit is a row taken in, of sources a row fetched.
+
+    ``cpu_s`` of a core; ``busy_s`` with waits for storage, ``thread_s`` with those for remote services, too.
+    ``most_per_s`` whatever the core does, because of answers that are awaited (``is_remote``) or because memtables are
+    full (``is_stall``). ``fire_s`` for each result of a window.
+    """
+
+    cpu_s: Floats
+    busy_s: Floats
+    thread_s: Floats
+    most_per_s: Floats
+    is_remote: Bools
+    is_stall: Bools
+    fire_s: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """What edges and inputs are like: by edge ``selectivity`` and ``keep``, by input ``capacity`` and ``delay_s``.
+
+    ``source_keep`` by instance; ``link_rows`` by edge, what links let through in this step (None: all);
+    ``is_windowed`` by instance (None: none is), and ``fires`` whether its window is over.
+    """
+
+    selectivity: Floats
+    keep: Floats
+    delay_s: Floats | None
+    capacity: Floats
+    source_keep: Floats
+    link_rows: Floats | None
+    is_windowed: Bools | None
+    fires: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Cores of machines; claims of foreign threads and their machines; of applications (None: without limit)."""
+
+    machine: Floats
+    foreign: Floats
+    foreign_machine: Indices
+    application: Floats | None
+
+
+@dataclass(slots=True)
+class Moved:
+    """What a step did: rows and seconds.
+
+    By instance: ``taken`` units, ``kept`` of them, ``emitted`` by windows, ``cpu``, ``busy`` (of it ``stall``) and the
+    waits; ``foreign`` by machine; by input ``arrived`` and ``consumed``; by output ``produced`` and ``dropped``; by
+    edge ``sent``, and ``wanted``, what its producers would send through links without a limit.
+    """
+
+    taken: Floats
+    kept: Floats
+    emitted: Floats
+    arrived: Floats
+    consumed: Floats
+    produced: Floats
+    dropped: Floats
+    wanted: Floats
+    sent: Floats
+    cpu: Floats
+    busy: Floats
+    stall: Floats
+    remote: Floats
+    core_wait: Floats
+    input_wait: Floats
+    output_wait: Floats
+    throttled: Floats
+    foreign: Floats
+
+
+def no_moves(top: Topology, edges: int) -> Moved:
+    """Return a step in which nothing happened."""
+
+    def of(count: int) -> Iterator[Floats]:
+        return iter(np.zeros((12, count)))
+
+    instance, inputs, outputs = of(top.count), of(len(top.input_edge)), of(len(top.output_edge))
+    return Moved(
+        taken=next(instance),
+        kept=next(instance),
+        emitted=next(instance),
+        arrived=next(inputs),
+        consumed=next(inputs),
+        produced=next(outputs),
+        dropped=next(outputs),
+        wanted=np.zeros(edges),
+        sent=np.zeros(edges),
+        cpu=next(instance),
+        busy=next(instance),
+        stall=next(instance),
+        remote=next(instance),
+        core_wait=next(instance),
+        input_wait=next(instance),
+        output_wait=next(instance),
+        throttled=next(instance),
+        foreign=next(instance),
+    )

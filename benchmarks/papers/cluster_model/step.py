@@ -1,0 +1,270 @@
+"""One step of the fluid: cores are shared, rooms are found from the sinks up, rows flow from the sources down.
+
+Points (a), (b), (c) and (i) of papers.md 12. A row may pass several tasks in a step, so that a long step differs from
+short ones only in what happens inside it. Called by the simulated cluster, which keeps what is handed in here.
+"""
+
+import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.flows import Cores, Costs, Moved, Pipes, Stores, no_moves
+from penstock.benchmarks.papers.cluster_model.sharing import allowances
+from penstock.benchmarks.papers.cluster_model.sharing import levels as max_min_levels
+from penstock.benchmarks.papers.cluster_model.tallies import tally
+from penstock.benchmarks.papers.cluster_model.topology import Level, Topology
+from penstock.model.columns import Bools, Floats
+
+TINY = 1e-9
+MOST_ROOM = 1e15
+"""Rows a second: more room than that is no different."""
+
+
+def step(
+    top: Topology,
+    stores: Stores,
+    costs: Costs,
+    pipes: Pipes,
+    cores: Cores,
+    running: Bools,
+    dt: float,
+    drops: np.random.Generator,
+) -> Moved:
+    """Move rows for ``dt`` seconds; ``stores`` are changed, nothing else."""
+    moved = no_moves(top, len(pipes.selectivity))
+    expected = stores.queue + stores.in_rate * dt
+    waiting = tally(top.input_instance, expected, top.count)
+    fire: Floats | float = 0.0
+    if pipes.is_windowed is not None:
+        stores.pending += stores.held * pipes.fires
+        stores.held *= ~pipes.fires
+        fire = stores.pending * costs.fire_s
+    by_thread = np.minimum(1 / np.maximum(costs.thread_s, 1e-12), costs.most_per_s) * dt
+    wanted = np.minimum(np.minimum(stores.lag + waiting, stores.room_rate * dt), by_thread)
+    claims = np.minimum(wanted * costs.cpu_s + fire, dt) * running
+    allowed, load = _allowed(top, claims, cores, dt, moved)
+    by_cpu = np.maximum(0.0, allowed - fire) / np.maximum(costs.cpu_s, 1e-12)
+    able = np.minimum(np.where(costs.cpu_s > 0, by_cpu, np.inf), by_thread) * running
+
+    drain, room, emit = _rooms(top, stores, pipes, able, running, expected, waiting, moved)
+    _flow(top, stores, pipes, drain, emit, dt, drops, moved)
+    has_room = drain >= able * (1 - 1e-9)
+    _account(top, stores, costs, able < by_thread, has_room, load, cores, dt, moved)
+    # Half of the old ones: the shares of a producer and its consumer on one core would swing otherwise.
+    stores.in_rate = (stores.in_rate + moved.arrived / dt) / 2
+    stores.room_rate = (np.minimum(stores.room_rate, MOST_ROOM) + np.minimum(room / dt, MOST_ROOM)) / 2
+    return moved
+
+
+def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, moved: Moved) -> tuple[Floats, Floats]:
+    """Return seconds of a core for each instance, and the load of each machine."""
+    most: Floats | float = dt
+    if cores.application is not None:
+        most = np.minimum(dt, allowances(claims, top.application, cores.application * dt))
+        moved.throttled = claims - np.minimum(claims, most)
+        claims = claims - moved.throttled
+    capacity = cores.machine * dt
+    everyone = np.concatenate((claims, cores.foreign * dt))
+    owner = np.concatenate((top.place, cores.foreign_machine))
+    share = np.minimum(everyone, max_min_levels(everyone, owner, capacity)[owner])
+    used = tally(owner, share, len(capacity))
+    spare = np.maximum(0.0, capacity - used) / np.maximum(1, np.bincount(top.place, minlength=len(capacity)))
+    moved.foreign = tally(cores.foreign_machine, share[top.count :], len(capacity))
+    return np.minimum(share[: top.count] + spare[top.place], most), used / np.maximum(capacity, TINY)
+
+
+def _rooms(
+    top: Topology,
+    stores: Stores,
+    pipes: Pipes,
+    able: Floats,
+    running: Bools,
+    expected: Floats,
+    waiting: Floats,
+    moved: Moved,
+) -> tuple[Floats, Floats, Floats]:
+    """Return the units each instance can take, those there is room for below it, and what its windows emit."""
+    drain = able.copy()
+    emit = np.zeros(top.count) if pipes.is_windowed is None else stores.pending * (pipes.is_windowed & running)
+    room = np.full(top.count, np.inf)
+    edge_room = np.full(len(pipes.selectivity), np.inf) if pipes.link_rows is None else pipes.link_rows.copy()
+    free = pipes.capacity - stores.queue - stores.flying
+    for level in reversed(top.levels):
+        rows, edges = level.instances, level.produced
+        if len(edges):
+            there = np.minimum(drain[rows], stores.lag[rows] + waiting[rows])
+            first, more = _factors(level, stores, pipes, running[rows], there, drain[rows], edge_room[edges], moved)
+            room[rows] = np.where(np.isfinite(first), there * np.minimum(first, 1e12), np.inf)
+            granted = there * np.minimum(first, 1.0) + (drain[rows] - there) * np.minimum(more, 1.0)
+            room[rows] = np.maximum(room[rows], granted)
+            if pipes.is_windowed is not None:
+                windowed = pipes.is_windowed[rows]
+                emit[rows] = np.where(windowed, emit[rows] * np.minimum(first, 1.0), 0.0)
+                stuck = stores.pending[rows] > emit[rows] + TINY
+                granted = np.where(windowed, drain[rows] * ~stuck, granted)
+                room[rows] = np.where(windowed, np.where(stuck, 0.0, np.inf), room[rows])
+            drain[rows] = granted
+        if len(level.consumed):
+            mine, ins = level.input_instance, level.inputs
+            total = waiting[rows][mine]
+            part = np.where(total > 0, expected[ins] / np.maximum(total, 1e-300), level.even)
+            share = top.input_share[ins]
+            has = np.maximum(0.0, free[ins] + drain[rows][mine] * part) / np.maximum(share, 1e-300)
+            edge_room[level.consumed] = np.minimum(
+                edge_room[level.consumed], np.minimum.reduceat(np.where(share > 0, has, np.inf), level.starts)
+            )
+    return drain, room, emit
+
+
+def _factors(
+    level: Level,
+    stores: Stores,
+    pipes: Pipes,
+    running: Bools,
+    there: Floats,
+    able: Floats,
+    edge_room: Floats,
+    moved: Moved,
+) -> tuple[Floats, Floats]:
+    """Return what part of the units that are there each instance may take, and what part of those that it could do.
+
+    What is there goes first: room that were kept for instances without rows would be lost to those that have them.
+    """
+    keep, edges, owner = pipes.source_keep[level.instances], level.produced, level.output_instance
+    units, others = there * keep, (able - there) * keep
+    if pipes.is_windowed is not None:
+        windowed = pipes.is_windowed[level.instances]
+        units = np.where(windowed, stores.pending[level.instances] * running, units)
+        others = np.where(windowed, 0.0, others)
+    through = pipes.selectivity[edges] * pipes.keep[edges]
+    asked = tally(level.output_edge, units[owner], len(edges)) * through
+    moved.wanted[edges] = asked
+    fits = edge_room / np.maximum(asked, 1e-300)
+    rest = np.maximum(0.0, edge_room - asked)
+    left = rest / np.maximum(tally(level.output_edge, others[owner], len(edges)) * through, 1e-300)
+    first, more = np.full(len(there), np.inf), np.full(len(there), np.inf)
+    np.minimum.at(first, owner, fits[level.output_edge])
+    np.minimum.at(more, owner, left[level.output_edge])
+    return first, more
+
+
+def _flow(
+    top: Topology,
+    stores: Stores,
+    pipes: Pipes,
+    drain: Floats,
+    emit: Floats,
+    dt: float,
+    drops: np.random.Generator,
+    moved: Moved,
+) -> None:
+    """Let rows go down, and change the stores."""
+    sent = np.zeros(len(pipes.selectivity))
+    sheds = bool((pipes.keep < 1).any())
+    for level in top.levels:
+        rows, outs = level.instances, level.outputs
+        if len(level.consumed):
+            _take(top, level, stores, pipes, drain, sent, dt, moved)
+        else:
+            moved.taken[rows] = np.minimum(stores.lag[rows], drain[rows])
+            stores.lag[rows] -= moved.taken[rows]
+            moved.kept[rows] = kept_of(moved.taken[rows], pipes.source_keep[rows], drops)
+        leaving = moved.kept[rows]
+        if pipes.is_windowed is not None:
+            windowed = pipes.is_windowed[rows]
+            stores.held[rows] += np.where(windowed, leaving, 0.0)
+            moved.emitted[rows] = np.where(windowed, emit[rows], 0.0)
+            stores.pending[rows] -= moved.emitted[rows]
+            leaving = np.where(windowed, emit[rows], leaving)
+        if len(level.produced):
+            edges = top.output_edge[outs]
+            produced = leaving[level.output_instance] * pipes.selectivity[edges]
+            kept = produced
+            moved.produced[outs] = produced
+            if sheds:
+                kept = kept_of(produced, pipes.keep[edges], drops)
+                moved.dropped[outs] = produced - kept
+            sent[level.produced] = tally(level.output_edge, kept, len(level.produced))
+    moved.sent = sent
+
+
+def _take(
+    top: Topology,
+    level: Level,
+    stores: Stores,
+    pipes: Pipes,
+    drain: Floats,
+    sent: Floats,
+    dt: float,
+    moved: Moved,
+) -> None:
+    """Let what was sent come into a level's inputs, and its instances take of it what they can."""
+    rows, ins, mine = level.instances, level.inputs, level.input_instance
+    arrived = sent[top.input_edge[ins]] * top.input_share[ins]
+    if pipes.delay_s is not None:
+        # At a constant rate r, r x delay rows are on their way.
+        delay = pipes.delay_s[ins]
+        stays = np.exp(-dt / np.maximum(delay, 1e-12))
+        flying = stores.flying[ins] * stays + arrived / dt * delay * (1 - stays)
+        arrived = np.maximum(0.0, stores.flying[ins] + arrived - flying)
+        stores.flying[ins] = flying
+    moved.arrived[ins] = arrived
+    full = stores.queue[ins] + arrived
+    at_hand = tally(mine, full, rows.stop - rows.start)
+    taken = np.minimum(at_hand, drain[rows])
+    # First what would not fit otherwise, then of each input alike.
+    must = np.minimum(np.maximum(0.0, full - pipes.capacity[ins]), full)
+    all_must = tally(mine, must, len(taken))
+    less = np.minimum(1.0, taken / np.maximum(all_must, 1e-300))
+    rest = np.minimum(1.0, (taken - all_must * less) / np.maximum(at_hand - all_must * less, 1e-300))
+    must *= less[mine]
+    consumed = np.minimum(full, must + (full - must) * rest[mine])
+    stores.queue[ins] = full - consumed
+    moved.consumed[ins] = consumed
+    moved.taken[rows] = tally(mine, consumed, len(taken))
+    moved.kept[rows] = moved.taken[rows]
+
+
+def kept_of(rows: Floats, keep: Floats, drops: np.random.Generator) -> Floats:
+    """Return how many rows a shedder keeps, each with probability ``keep``; a broken row is kept in part."""
+    if (keep >= 1).all():
+        return rows
+    whole = np.floor(rows)
+    kept = drops.binomial(whole.astype(np.int64), np.clip(keep, 0.0, 1.0)) + (rows - whole) * keep
+    return np.where(keep >= 1, rows, kept)
+
+
+def _account(
+    top: Topology,
+    stores: Stores,
+    costs: Costs,
+    by_core: Bools,
+    has_room: Bools,
+    load: Floats,
+    cores: Cores,
+    dt: float,
+    moved: Moved,
+) -> None:
+    """Say where each instance's time went; the parts add up to ``dt``.
+
+    An instance of load a, on a core whose other load is b, has work during a / (1 - b) of the time (processor sharing,
+    Poisson arrivals); where several cores are shared b counts to the power of their number.
+    """
+    fired = moved.emitted * costs.fire_s
+    moved.cpu = np.minimum(dt, moved.taken * costs.cpu_s + fired)
+    moved.busy = np.minimum(dt, moved.taken * costs.busy_s + fired)
+    moved.remote = np.minimum(dt - moved.busy, moved.taken * (costs.thread_s - costs.busy_s))
+    rest = dt - moved.busy - moved.remote
+    left = stores.lag + tally(top.input_instance, stores.queue, top.count) > 1e-6 * (1 + moved.taken)
+    limited = left & has_room & ~by_core
+    moved.stall = rest * (limited & costs.is_stall)
+    moved.busy += moved.stall
+    answers = (rest - moved.stall) * (limited & costs.is_remote)
+    moved.remote += answers
+    rest = rest - moved.stall - answers
+    number = cores.machine[top.place]
+    mine = moved.cpu / dt
+    others = np.clip(load[top.place] - mine / number, 0.0, 1 - 1e-3) ** number
+    contended = np.minimum(rest, dt * mine * others / (1 - others))
+    moved.core_wait = np.where(left & has_room & by_core, rest, contended)
+    stopped = (left | (stores.pending > TINY)) & ~has_room
+    moved.output_wait = (rest - moved.core_wait) * stopped
+    moved.input_wait = rest - moved.core_wait - moved.output_wait

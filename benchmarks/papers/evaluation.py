@@ -1,0 +1,104 @@
+"""What an evaluation of a paper gives: rows to be held against the paper's figures, and charts (papers.md 9, 12).
+
+Each folder beside this one has an `EVALUATION`; `command` runs it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+DRAWS = 200
+"""Seeded draws of the parameters that a headline row rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over draws of the parameters: the median, and the 10th and 90th percentile."""
+
+    median: float
+    p10: float
+    p90: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return how draws spread.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not len(values):
+        raise ValueError("a spread needs a draw")
+    p10, median, p90 = np.percentile(np.asarray(values, np.float64), (10, 50, 90))
+    return Spread(float(median), float(p10), float(p90))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of a paper beside ours.
+
+    ``paper``: what the paper has, in words. ``goal``: what is asked, in words. ``ours``, ``baseline`` (what it is
+    compared with) and ``control`` (where the effect must vanish) in ``unit``; None: there is none. ``met``: whether the
+    median meets the goal and the control is as it must be; None: reported, nothing is asked.
+    """
+
+    seed: int
+    row: str
+    paper: str
+    goal: str
+    ours: Spread
+    baseline: Spread | None = None
+    control: Spread | None = None
+    met: bool | None = None
+    unit: str = ""
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON lines."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A series of a chart."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines over one axis, or bars beside one another; ``name`` is the file's."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    bars: bool = False
+    ticks: tuple[str, ...] = ()
+    """Names of the places 0, 1, 2... on the x axis."""
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Rows and charts of one run."""
+
+    rows: tuple[Row, ...]
+    charts: tuple[Chart, ...] = ()
+
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many of its steps are, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A paper's evaluation; ``run`` takes a seed and how many draws headline rows have, and is deterministic."""
+
+    name: str
+    title: str
+    run: Callable[[int, int, Progress], Result]

@@ -1,0 +1,160 @@
+"""The whole Flink-ER evaluation, deterministic by seed. Called through `EVALUATION`."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.loop import Run
+from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, Row, Spread, spread
+from penstock.benchmarks.papers.flink_er.rivals import Hottest
+from penstock.benchmarks.papers.flink_er.state_cost import costs, replaced
+from penstock.benchmarks.papers.flink_er.word_count import Case, parameters, ran, recovery_s, rescaled
+from penstock.scheduler.flink_er import FlinkEr
+
+OURS = FlinkEr()
+ONE_MORE = FlinkEr(jump=False)
+TASKS = ("split", "count")
+
+
+def run(seed: int, draws: int, told: Progress) -> Result:
+    """Return rows and charts; each headline row rests on so many draws of the parameters."""
+    seeds = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    rows = [*_step_rows(seed, seeds, told), _spare_row(seed, seeds, told), *_state_rows(seed, seeds)]
+    return Result(tuple(rows), (_lag_chart(seeds[0]), _break_chart(seeds)))
+
+
+def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+    """The load doubles: who is named, how long the lag lasts, and that nothing is done while the load fits."""
+    named, rival_named, idle = [], [], []
+    took: dict[str, list[float]] = {"ours": [], "one more": [], "hottest": [], "nobody": [], "calm": []}
+    for done, draw in enumerate(seeds):
+        told("WordCount under a step of load", done, len(seeds))
+        found, case = parameters(draw), Case(TASKS[draw % 2])
+        _, acted = ran(found, case, OURS, draw)
+        _, slow = ran(found, case, ONE_MORE, draw)
+        _, other = ran(found, case, Hottest(), draw)
+        _, alone = ran(found, case, None, draw)
+        _, quiet = ran(found, Case(case.narrow, rises=False), OURS, draw)
+        names = acted.series.tasks
+        named.append(_first(acted, names) == case.narrow)
+        rival_named.append(_first(other, names) == case.narrow)
+        idle.append(bool(rescaled(quiet)))
+        for values, each in zip(took.values(), (acted, slow, other, alone, quiet), strict=True):
+            values.append(recovery_s(found, each))
+    told("WordCount under a step of load", len(seeds), len(seeds))
+    ours, one_more, rival, nobody, calm = (spread(values) for values in took.values())
+    acts = _share(idle)
+    is_named = _share(named)
+    return [
+        Row(
+            seed, "the marked task is the narrow one", "-", ">= 0.95 of draws", is_named, _share(rival_named), acts,
+            is_named.median >= 0.95 and acts.median <= 0.05, note="control: draws with an action while the load fits",
+        ),
+        Row(
+            seed, "lag over 1 s of input after the step", "about 60 s", "<= 60 s", ours, nobody, calm,
+            ours.median <= 60 and calm.median <= 5, "s",
+            "baseline: nobody acts, to the end of the run; control: no step",
+        ),
+        Row(seed, "the same, one instance at a time", "-", "-", one_more, nobody, unit="s"),
+        Row(seed, "the same, the hottest task grows", "-", "-", rival, nobody, unit="s"),
+    ]  # fmt: skip
+
+
+def _spare_row(seed: int, seeds: Sequence[int], told: Progress) -> Row:
+    """One machine has foreign load and others spare capacity: what routes alone gain."""
+    gains: list[float] = []
+    controls: list[float] = []
+    for done, draw in enumerate(seeds):
+        told("handing out anew", done, len(seeds))
+        found = parameters(draw)
+        for values, foreign in ((gains, True), (controls, False)):
+            case = Case("split", foreign=foreign)
+            _, routed = ran(found, case, FlinkEr(pool=0), draw)
+            _, alone = ran(found, case, None, draw)
+            values.append(_late_rate(routed) / _late_rate(alone))
+    told("handing out anew", len(seeds), len(seeds))
+    gain, control = spread(gains), spread(controls)
+    return Row(
+        seed, "throughput by re-dispatch alone", "rises", "> 1.05", gain, spread([1.0]), control,
+        gain.median > 1.05 and abs(control.median - 1) <= 0.05, "x", "control: all machines alike",
+    )  # fmt: skip
+
+
+def _state_rows(seed: int, seeds: Sequence[int]) -> list[Row]:
+    """Bytes, accesses and time when an instance is added; starting it takes the same for all, so it is left out."""
+    sizes = {"WordCount's state": None, "1 GB": 1.0, "10 GB": 10.0}
+    minimal, ranged, controls = [], [], []
+    paper: dict[str, list[float]] = {name: [] for name in sizes}
+    breaks: dict[str, list[float]] = {name: [] for name in sizes}
+    equal = True
+    for draw in seeds:
+        found = parameters(draw)
+        words = float(found.value("word_count", "words")) * float(found.value("word_count", "state_bytes_per_word"))
+        for name, size in sizes.items():
+            own = costs(found, words / 1e9 if size is None else size, draw)
+            grouped, single = own["modulo, grouped"], own["modulo, a file a bucket"]
+            equal &= abs(grouped.bytes / single.bytes - 1) < 1e-9
+            paper[name].append(grouped.seconds / single.seconds)
+            breaks[name].append(own["sticky, grouped"].seconds / own["stop, copy all, restart"].seconds)
+        minimal.append(own["sticky, grouped"].over_minimal)
+        ranged.append(own["ranges, a file a bucket"].over_minimal)
+        controls.append(replaced(found, 1.0, draw))
+    rows = [
+        Row(
+            seed, "bytes moved over the least", "75% of all (3 -> 4)", "<= 1.1 x", spread(minimal), spread(ranged),
+            met=spread(minimal).median <= 1.1, unit="x", note="baseline: contiguous ranges, as Flink has them",
+        )
+    ]  # fmt: skip
+    for name in sizes:
+        own_time, own_break, is_own = spread(paper[name]), spread(breaks[name]), sizes[name] is None
+        rows.append(
+            Row(
+                seed, f"restore, {name}, grouped over a file a bucket", "less time, equal bytes",
+                "<= 0.5 x" if is_own else "-", own_time, spread([1.0]),
+                met=equal and own_time.median <= 0.5 if is_own else None, unit="x",
+            )
+        )  # fmt: skip
+        control = spread(controls)
+        rows.append(
+            Row(
+                seed, f"break, {name}, over stop, copy all, restart", "half of its rivals", "<= 0.5 x", own_break,
+                spread([1.0]), control, own_break.median <= 0.5 and control.median >= 0.95, "x",
+                "control: every instance is replaced, so that all state must move",
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _first(done: Run, names: Sequence[str]) -> str | None:
+    plans = [plan for plan in rescaled(done) if plan.tasks]
+    return names[plans[0].tasks[0].task] if plans else None
+
+
+def _late_rate(done: Run) -> float:
+    return float(done.series.task("processed", "split")[-60:].mean())
+
+
+def _share(flags: Sequence[bool]) -> Spread:
+    share = float(np.mean(flags))
+    return Spread(share, share, share)
+
+
+def _lag_chart(draw: int) -> Chart:
+    found, case = parameters(draw), Case("count")
+    lines = []
+    for name, policy in (("Flink-ER", OURS), ("hottest + 1", Hottest()), ("nobody", None)):
+        _, done = ran(found, case, policy, draw)
+        lines.append(Line(name, done.series.times_s, done.series.task("lag", "lines").tolist()))
+    return Chart("flink_er_lag", "Rows waiting in the log", "s", "rows", tuple(lines))
+
+
+def _break_chart(seeds: Sequence[int]) -> Chart:
+    found = parameters(None)
+    sizes = [float(size) for size in found.value("break", "gigabytes")]
+    every = [costs(found, size, seeds[0]) for size in sizes]
+    lines = tuple(
+        Line(name, [float(place) for place in range(len(sizes))], [own[name].seconds for own in every])
+        for name in every[0]
+    )
+    ticks = tuple(f"{size:g} GB" for size in sizes)
+    return Chart("flink_er_restore", "Fetching state, 3 to 4 instances", "", "s", lines, True, ticks, log_y=True)

@@ -1,0 +1,127 @@
+"""WordCount on the simulated cluster: lines are split into words, which are counted by key (Flink-ER, 4.1)."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.cluster import Cluster
+from penstock.benchmarks.papers.cluster_model.curves import Constant, Steps
+from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled, run
+from penstock.benchmarks.papers.cluster_model.parameters import (
+    Parameters,
+    default_parameters,
+    drawn,
+    read_parameters,
+)
+from penstock.benchmarks.papers.cluster_model.spec import (
+    ActionSpec,
+    ApplicationSpec,
+    ClusterSpec,
+    EdgeSpec,
+    MachineSpec,
+    ReportSpec,
+    SourceSpec,
+    TaskSpec,
+)
+from penstock.model.plan import RescalePlan
+from penstock.model.policy import Policy
+
+STEP_S, STEP_MOST_S = 0.5, 2.0
+WARM_S = 60.0
+"""When policies begin: instances that have just started are slow, which is no bottleneck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is tried: which task is the narrow one, whether load rises, whether one machine has foreign load."""
+
+    narrow: str
+    rises: bool = True
+    foreign: bool = False
+    is_spare: bool = False
+    """Whether all tasks have capacity for the load after the step."""
+
+
+def parameters(seed: int | None) -> Parameters:
+    """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
+    own = read_parameters((files(__package__) / "parameters.toml").read_text())
+    whole = default_parameters() | own
+    return whole if seed is None else drawn(whole, seed)
+
+
+def word_count(found: Parameters, case: Case) -> ClusterSpec:
+    """Return the cluster: two instances each of split and count, a machine for every instance."""
+
+    def figure(name: str) -> float:
+        return float(found.value("word_count", name))
+
+    lines, words = figure("lines_per_s"), figure("words_per_line")
+    count = int(figure("machines")) + int(figure("standby"))
+    wide = figure("step_factor") * max(figure("wide") / 2, 1.5)
+    # Narrow enough for the load after the step not to fit, and wide enough for the load before.
+    tight = min(max(figure("narrow"), 1.3), 0.85 * figure("step_factor"))
+
+    def task(name: str, rate: float, parallelism: int, **given: object) -> TaskSpec:
+        loads = wide if case.is_spare or name != case.narrow else tight
+        return found.make(
+            TaskSpec,
+            "task",
+            name,
+            name=name,
+            application="word count",
+            parallelism=parallelism,
+            cpu_s=parallelism / (rate * loads),
+            **given,
+        )
+
+    steps = Steps([(0.0, lines), (figure("step_s"), lines * (figure("step_factor") if case.rises else 1.0))])
+    return ClusterSpec(
+        machines=[
+            found.make(
+                MachineSpec,
+                "machine",
+                name=f"tm{number}",
+                foreign_cores=Constant(figure("foreign_cores") if case.foreign and number == 1 else 0.0),
+            )
+            for number in range(count)
+        ],
+        applications=[found.make(ApplicationSpec, "application", name="word count")],
+        tasks=[
+            task("lines", lines, 1, machines=("tm0",)),
+            task("split", lines, 2, machines=("tm1", "tm2")),
+            task("count", lines * words, 2, is_keyed=True, machines=("tm3", "tm4")),
+        ],
+        sources=[found.make(SourceSpec, "source", task="lines", rate=steps, partition_shares=(0.25,) * 4)],
+        edges=[
+            found.make(EdgeSpec, "edge", producer="lines", consumer="split"),
+            found.make(EdgeSpec, "edge", producer="split", consumer="count", selectivity=words, exchange="hash"),
+        ],
+        actions=found.make(
+            ActionSpec, "actions", scope="task", restores="moved", owners="sticky", accesses_per_bucket=0.0
+        ),
+        reports=found.make(ReportSpec, "reports"),
+    )
+
+
+def ran(found: Parameters, case: Case, policy: Policy[Any] | None, seed: int) -> tuple[Cluster, Run]:
+    """Run a case, with a policy that decides every 5 s or with none."""
+    cluster = Cluster(word_count(found, case), seed, STEP_S, STEP_MOST_S)
+    policies = [] if policy is None else [Scheduled("policy", policy, 5.0, WARM_S)]
+    return cluster, run(cluster, policies, float(found.value("word_count", "until_s")))
+
+
+def recovery_s(found: Parameters, done: Run) -> float:
+    """Return how long after the step the lag was worth more than a second of input for the last time."""
+    step_s, until_s = (float(found.value("word_count", name)) for name in ("step_s", "until_s"))
+    times = np.array(done.series.times_s)
+    lag = done.series.task("lag", "lines")
+    appended = np.maximum(done.series.task("appended", "lines"), 1e-9)
+    late = (lag > appended) & (times > step_s)
+    return float(min(times[late].max() - step_s, until_s - step_s)) if late.any() else 0.0
+
+
+def rescaled(done: Run) -> list[RescalePlan]:
+    """Return the decisions that changed something."""
+    return [record.decision for record in done.records if isinstance(record.decision, RescalePlan)]

@@ -1,0 +1,1 @@
+"""Whether replays on Spark answer as streams do, and how fast they read Kafka."""

@@ -1,0 +1,14 @@
+"""What a measurement ran on, in a sentence, with how busy that was with other things. Called by the benchmarks here."""
+
+import os
+import platform
+from importlib.metadata import version
+
+
+def machine(*libraries: str) -> str:
+    """Return cores, the load of the last minute, and versions."""
+    known = ", ".join(f"{name} {version(name)}" for name in libraries)
+    return (
+        f"Measured on {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+        f"{', ' if known else ''}{known}; load average of the last minute {os.getloadavg()[0]:.1f} at the end."
+    )

@@ -1,0 +1,40 @@
+"""Managed memory of stateful instances: levels that double, and how a budget is split (Justin, sections 3 and 4.1).
+
+Read by the policies that size memory and by what gives state its budget; a stateless instance has none.
+"""
+
+import numpy as np
+
+from penstock.model.columns import Floats
+
+MIB = 1 << 20
+BASE_BYTES = 158 * MIB
+"""Managed memory at level 0."""
+MAX_LEVEL = 3
+"""Levels are below it."""
+MEMTABLE_MOST_BYTES = 64 * MIB
+
+
+def managed_bytes(level: int, base_bytes: int = BASE_BYTES) -> int:
+    """Return the managed memory of an instance: m -> base * 2^m, m = 0, 1, ... (Justin, section 4.1).
+
+    Raises:
+        ValueError: the level is below 0; no managed memory is no level.
+    """
+    if level < 0:
+        raise ValueError(f"memory levels begin at 0, not {level}")
+    return base_bytes << level
+
+
+def split(managed: Floats) -> tuple[Floats, Floats]:
+    """Return the memtable and the cache of budgets, in bytes.
+
+    memtable = min(64 MiB, largest power of two <= managed / 3);  cache = managed - memtable
+
+    Derived from RocksDB's write-buffer manager under Flink, which gets a third; 128 MiB -> 32 + 96 as in section 3.
+    """
+    third = np.asarray(managed, np.float64) / 3
+    _, exponent = np.frexp(third)
+    power = np.where(third >= 1, np.ldexp(1.0, exponent - 1), 0.0)
+    memtable = np.minimum(MEMTABLE_MOST_BYTES, power)
+    return memtable, managed - memtable

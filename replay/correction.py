@@ -1,0 +1,144 @@
+"""Publishes exact rows where a sink differs from them (docs/reference/validation.md): ``penstock validate --correct``.
+
+What the sink wrote and the topic of corrections are the exact answer together: so a second run publishes nothing. All
+corrections of a sink are one transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.engine.checkpoint_reader import Checkpoint
+from penstock.engine.connectors.kafka.formats.json import JsonValues
+from penstock.engine.connectors.kafka.sink import KafkaSink
+from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.engine.connectors.kafka.topics import check_name
+from penstock.model.errors import OptionError
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.schema import StreamSchema
+from penstock.replay.comparison import DIFFERENT, EXTRA, MISSING, STATUS
+from penstock.replay.correction_due import changes, due, published
+from penstock.replay.correction_headers import Headers
+from penstock.replay.topic_formats import KEY
+from penstock.replay.validation_values import Correction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Corrector:
+    """Publishes corrections of the sinks of one job to one topic."""
+
+    def __init__(self, topic: str, graph: JobGraph, job: str, checkpoint: Checkpoint | None) -> None:
+        """``checkpoint`` is the one up to which the job has read.
+
+        Raises:
+            OptionError: that is no name of a topic, or the job reads it.
+        """
+        self.topic = check_name(topic)
+        self._graph, self._job, self._checkpoint = graph, job, checkpoint
+        self._one_at_a_time = threading.Lock()
+        reading = [node.name for node in graph.operators.values() if _reads(node, topic)]
+        if reading:
+            raise OptionError(
+                f"--correct {topic}: source {reading[0]!r} reads this topic, so corrections would be its input; name "
+                "another one"
+            )
+
+    def check(self, sinks: Sequence[OperatorNode]) -> None:
+        """Make sure that one of these sinks can be corrected, and that the topic is there.
+
+        Raises:
+            UserError: none can, or there is no such topic.
+            RetryableError: the cluster does not answer.
+        """
+        from penstock.engine.connectors.kafka.producing import check_topic
+        from penstock.replay.correction_messages import CLIENT
+
+        reasons = [self._unfit(node) for node in sinks]
+        if None not in reasons:
+            raise OptionError(f"--correct {self.topic}: {'; '.join(map(str, reasons))}")
+        for node, reason in zip(sinks, reasons, strict=True):
+            if reason is None:
+                check_topic(_kafka(node).settings, CLIENT, self.topic)
+
+    def correct(
+        self,
+        session: SparkSession,
+        node: OperatorNode,
+        schema: StreamSchema,
+        keys: Sequence[str],
+        stream: DataFrame,
+        exact: DataFrame,
+    ) -> Correction:
+        """Publish where a sink differs from the exact answer; both have the columns of ``schema``.
+
+        Raises:
+            PenstockError: they could not be published, and none of them is.
+        """
+        from penstock.replay.correction_messages import CALL_S, CorrectionEncoder, pieces, sending
+
+        why = self._unfit(node)
+        if why is not None:
+            return Correction(topic=self.topic, why=why)
+        assert isinstance(node.spec, SinkSpec)
+        epoch = None if self._checkpoint is None else self._checkpoint.epoch
+        sink, about = _kafka(node), Headers(self._job, node.name, epoch)
+        with self._one_at_a_time, sending(sink.settings, self.topic) as messenger:
+            own = self.topic == sink.topic
+            before = None if own else published(session, node, schema.fields, self.topic, about)
+            found = due(session, node, schema.fields, keys, stream, exact, before, self._checkpoint).persist()
+            try:
+                counts = {row[STATUS]: int(row["count"]) for row in found.groupBy(STATUS).count().collect()}
+                wanted = changes(found, node.spec.mode)
+                sent = 0
+                if counts:
+                    encoder = CorrectionEncoder(node.spec, schema, self.topic, about)
+                    messenger.producer.begin_transaction()
+                    by = [KEY] if node.spec.mode == "upsert" else keys or schema.fields.names
+                    for rows in pieces(wanted, by, 2 * sum(counts.values())):
+                        messenger.put(encoder.encode(rows))
+                        sent += rows.num_rows
+                    messenger.flush()
+                    messenger.producer.commit_transaction(CALL_S)
+            finally:
+                found.unpersist()
+        wrong = {name: counts.get(name, 0) for name in (MISSING, EXTRA, DIFFERENT)}
+        return Correction(topic=self.topic, messages=sent, why=None, **wrong)
+
+    def _unfit(self, node: OperatorNode) -> str | None:
+        """Return why the rows of a sink cannot be corrected in the topic, None if they can."""
+        spec = node.spec
+        assert isinstance(spec, SinkSpec)
+        if not isinstance(spec.sink, KafkaSink):
+            return (
+                f"sink {node.name!r} writes to {spec.sink.describe()}, and corrections are messages as a sink writes "
+                "them to Kafka"
+            )
+        if spec.sink.format.read is not JsonValues:
+            return f"sink {node.name!r} does not write JSON, and corrections are JSON"
+        for other in self._graph.operators.values():
+            if other.id != node.id and isinstance(other.spec, SinkSpec) and _topic(other.spec) == self.topic:
+                return f"{self.topic!r} is the topic of sink {other.name!r}, so name another one for {node.name!r}"
+        if spec.sink.topic == self.topic and spec.mode == "append":
+            return (
+                f"sink {node.name!r} appends to {self.topic!r} itself, where nothing can be taken back, so name "
+                "another topic"
+            )
+        return None
+
+
+def _kafka(node: OperatorNode) -> KafkaSink:
+    assert isinstance(node.spec, SinkSpec) and isinstance(node.spec.sink, KafkaSink)
+    return node.spec.sink
+
+
+def _topic(spec: SinkSpec) -> str | None:
+    return spec.sink.topic if isinstance(spec.sink, KafkaSink) else None
+
+
+def _reads(node: OperatorNode, topic: str) -> bool:
+    source = node.spec.source if isinstance(node.spec, SourceSpec) else None
+    return isinstance(source, KafkaSource) and source.reads(topic)

@@ -1,0 +1,121 @@
+"""A log of which offsets of topics a stream has kept: read line by line and checked (docs/reference/validation.md).
+
+``--kept`` names one; `source_reading` asks what it left of each range of a replay. Spark is not needed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.model.errors import UserError
+from penstock.replay.kafka_slices import OffsetRange, split
+
+VERSION = 1
+
+_HEAD: Mapping[str, type] = {"version": int, "topics": list}
+"""Fields of the first line."""
+
+_LINE: Mapping[str, type] = {"topic": str, "partition": int, "from": int, "to": int}
+"""Fields of every other line: messages from one offset up to, not including, another."""
+
+_MEANT = {int: "whole number", str: "text", list: "list"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """What a log says. Of ``topics`` only the offsets in ``ranges`` were kept; of others it says nothing: all were.
+
+    ``ranges`` are (start, stop) by topic and partition, ascending and apart.
+    """
+
+    path: str
+    topics: frozenset[str]
+    ranges: Mapping[tuple[str, int], Sequence[tuple[int, int]]]
+
+    def kept_of(self, item: OffsetRange) -> tuple[list[OffsetRange], int]:
+        """Return what of a range was kept, and how many offsets were not."""
+        if item.topic not in self.topics:
+            return [item], 0
+        kept, left_out = split(item, self.ranges.get((item.topic, item.partition), ()))
+        return kept, sum(part.offsets for part in left_out)
+
+
+def read_kept_log(path: str | Path) -> KeptLog:
+    """Read a log.
+
+    Raises:
+        UserError: it cannot be read, or a line is none of a log's, overlaps one before it or is out of order; the
+            message has the number of the line.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            return _read(name, file)
+    except OSError as error:
+        raise UserError(f"the log of kept offsets {name!r} cannot be read: {error.strerror or error}") from None
+
+
+def _read(name: str, lines: Iterator[bytes]) -> KeptLog:
+    ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    number = 1
+    try:
+        topics = _topics(_fields(next(lines, b""), _HEAD))
+        for line in lines:
+            number += 1
+            _add(ranges, _fields(line, _LINE), topics)
+    except ValueError as error:
+        raise UserError(f"{name}, line {number}: {error}") from None
+    return KeptLog(name, frozenset(topics), ranges)
+
+
+def _fields(line: bytes, wanted: Mapping[str, type]) -> dict[str, Any]:
+    """Return the fields of a line, which has all that are wanted and no other."""
+    if not line.strip():
+        raise ValueError("the line is empty")
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        said = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise ValueError(f"this is no JSON ({said})") from None
+    names = ", ".join(wanted)
+    if not isinstance(item, dict) or item.keys() != wanted.keys():
+        raise ValueError(f"the line is to be an object with the fields {names}, and no others")
+    for name, kind in wanted.items():
+        if type(item[name]) is not kind:
+            raise ValueError(f"{name} is {item[name]!r}, which is no {_MEANT[kind]}")
+    return item
+
+
+def _topics(head: Mapping[str, Any]) -> list[str]:
+    if head["version"] != VERSION:
+        raise ValueError(f"the log is of version {head['version']}, but this Penstock reads {VERSION}: use a newer one")
+    topics: list[str] = head["topics"]
+    if not all(isinstance(topic, str) for topic in topics):
+        raise ValueError("topics is to be a list of names")
+    return topics
+
+
+def _add(ranges: dict[tuple[str, int], list[tuple[int, int]]], item: Mapping[str, Any], topics: Sequence[str]) -> None:
+    """Add a line to those before it."""
+    topic, partition, start, stop = (item[name] for name in _LINE)
+    said = f"{topic}/{partition} from {start} up to {stop}"
+    if topic not in topics:
+        raise ValueError(f"topic {topic!r} is none of those that the first line names")
+    if min(partition, start) < 0:
+        raise ValueError("partitions and offsets are not negative")
+    if start >= stop:
+        raise ValueError(f"{said} is no range: the first must be less")
+    known = ranges.setdefault((topic, partition), [])
+    if not known or start > known[-1][1]:
+        known.append((start, stop))
+        return
+    first, last = known[-1]
+    if stop <= first:
+        raise ValueError(f"{said} comes behind {first} up to {last}: lines of a partition must be in order")
+    if start < last:
+        raise ValueError(f"{said} overlaps {first} up to {last}, which stands before it")
+    known[-1] = (first, stop)

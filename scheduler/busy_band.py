@@ -1,0 +1,52 @@
+"""The trigger of Flink's scaler and of Justin: a band of busy time that tasks should stay in (Justin, section 4.1).
+
+Read by `ds2` when it runs with a band, and by what starts from it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.model.columns import Bools
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.true_rates import TaskRates
+
+
+@dataclass(frozen=True, slots=True)
+class BusyBand:
+    """Shares of wall time in [0, 1] that a task is busy or waits for its core.
+
+    Above ``high``, with a producer that waits longer than ``back_pressure`` to send, capacity is short; below ``low``
+    it is ample.
+    """
+
+    low: float = 0.2
+    high: float = 0.8
+    back_pressure: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.low < self.high <= 1 and 0 <= self.back_pressure <= 1):
+            raise ValueError(f"a band is 0 <= low < high <= 1, not {self.low} to {self.high}")
+
+    def bottlenecks(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
+        """Return the tasks that are too busy for what their producers want to send."""
+        edges = snapshot.edges
+        pressed = np.zeros(len(snapshot.tasks), np.bool_)
+        waits = rates.output_wait_share[edges.producer] > self.back_pressure
+        np.logical_or.at(pressed, edges.consumer, waits)
+        return pressed & (rates.busy_share > self.high)
+
+    def unseen(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
+        """Return the tasks of which a share that the band reads was not measured."""
+        tasks = snapshot.tasks
+        busy, waits = np.isnan(rates.busy_share), np.isnan(rates.output_wait_share)
+        return np.asarray((busy & ~tasks.is_source) | (waits & ~tasks.is_sink))
+
+    def left(self, snapshot: ClusterSnapshot, rates: TaskRates, grows: Bools, shrinks: Bools) -> Bools:
+        """Return the applications that have a bottleneck and something to grow, or an ample task to shrink."""
+        of = snapshot.tasks.application
+        short, growing, ample = np.zeros((3, len(snapshot.applications)), np.bool_)
+        np.logical_or.at(short, of, self.bottlenecks(snapshot, rates))
+        np.logical_or.at(growing, of, grows)
+        np.logical_or.at(ample, of, shrinks & (rates.busy_share < self.low))
+        return (short & growing) | (ample & ~short)

@@ -1,0 +1,151 @@
+"""DS2: the parallelism that every task needs, in one step, from true rates (DS2, OSDI 2018, sections 3 and 4).
+
+Run by the head and by `penstock decide`; `justin` and `memory_choice` start from its proposal.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.model.columns import Bools, Floats
+from penstock.model.plan import Decision, TaskSize
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.busy_band import BusyBand
+from penstock.scheduler.propagation import propagate
+from penstock.scheduler.scaling_round import decided, open_round
+from penstock.scheduler.true_rates import TaskRates, output_ratios, source_targets, task_rates
+from penstock.scheduler.turns import Pace, Turns
+
+ROUNDING = 1e-9
+"""A part in 10^9 of an instance is an error of floats, not a need."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """What the sources' targets ask of every task.
+
+    ``rates``: what was measured. ``target_in``: T_i (rows/s). ``instances``: x_i, not rounded, NaN where nothing is
+    known of the task. ``parallelism``: pi_i >= 1. ``missing``: a figure that is needed was not measured. ``capped``:
+    a keyed task needs more instances than it has key groups.
+    """
+
+    rates: TaskRates
+    target_in: Floats
+    instances: Floats
+    parallelism: Floats
+    missing: Bools
+    capped: Bools
+
+
+def instances_needed(target_in: Floats, true_rate: Floats, parallelism: Floats) -> Floats:
+    """Return x_i = T_i / (lp_i / p_i) (DS2, eq 7, before it is rounded up).
+
+    T_i   rows a second that must enter task i, >= 0
+    lp_i  its true processing rate (rows in a useful second), sum of its instances, > 0
+    p_i   its instances, >= 1
+    """
+    return target_in / (true_rate / parallelism)
+
+
+def optimal_parallelism(instances: Floats, factor: float) -> Floats:
+    """Return pi_i = max(1, ceil((1 + factor) * x_i)) (DS2, eq 7).
+
+    x_i     instances needed, not rounded
+    factor  share that is added for safety, >= 0
+    """
+    wanted = (1 + factor) * instances
+    return np.maximum(1.0, np.ceil(wanted * (1 - ROUNDING)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ds2:
+    """The manager of DS2.
+
+    ``factor`` adds a share of instances. ``target_rate_ratio``: if nothing grows and a source's target exceeds what it
+    reads by more than this factor, every parallelism is multiplied by it. ``band``: None acts on every significant
+    change, as DS2's own manager does; a band acts when it is left, as Flink's and Justin's do. ``scales_sources``:
+    sources are sized too, as Flink does.
+    """
+
+    pace: Pace = Pace()
+    factor: float = 0.0
+    target_rate_ratio: float = float("inf")
+    band: BusyBand | None = None
+    scales_sources: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.factor >= 0 and self.target_rate_ratio >= 1):
+            raise ValueError("a factor is at least 0, a ratio of rates at least 1")
+
+    def start(self) -> Turns:
+        """Return that nothing was evaluated yet."""
+        return {}
+
+    def decide(self, snapshot: ClusterSnapshot, memory: Turns) -> tuple[Decision, Turns]:
+        """Propose for every application whose turn it is, and act where the change is significant."""
+        proposal = self.propose(snapshot)
+        opened = open_round(snapshot, self.pace, memory, proposal.rates, proposal.missing)
+        acts = opened.may_act & (self.left_band(snapshot, proposal) if self.band else significant(snapshot, proposal))
+        changed = (proposal.parallelism != proposal.rates.parallelism) & acts[snapshot.tasks.application]
+        sizes = tuple(TaskSize(int(task), int(proposal.parallelism[task])) for task in np.flatnonzero(changed))
+        reason = "rates ask for another parallelism" if self.band is None else "busy time left its band"
+        return decided(snapshot, self.pace, opened, sizes, reason, need(snapshot, proposal, changed))
+
+    def propose(self, snapshot: ClusterSnapshot) -> Proposal:
+        """Return what every task needs, whoever's turn it is."""
+        tasks, edges = snapshot.tasks, snapshot.edges
+        rates = task_rates(snapshot)
+        ratios = output_ratios(snapshot, rates.rate_in)
+        target_in = propagate(source_targets(snapshot), ratios, edges.producer, edges.consumer)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            instances = instances_needed(target_in, rates.true_rate, rates.parallelism)
+        # Of a task that must take nothing and took nothing there is nothing to say: it stays as it is.
+        idle = (target_in == 0) & np.isnan(rates.true_rate) & (rates.rate_in == 0)
+        kept = idle if self.scales_sources else idle | tasks.is_source
+        missing = np.isnan(target_in) | (np.isnan(instances) & ~kept)
+        if self.band is not None:
+            missing |= self.band.unseen(snapshot, rates)
+        wanted = np.where(kept | missing, rates.parallelism, optimal_parallelism(instances, self.factor))
+        wanted = np.where(kept, wanted, self._corrected(snapshot, rates, target_in, wanted))
+        most = np.where(tasks.is_keyed, tasks.key_groups.astype(np.float64), np.inf)
+        return Proposal(rates, target_in, instances, np.minimum(wanted, most), missing, wanted > most)
+
+    def left_band(self, snapshot: ClusterSnapshot, proposal: Proposal) -> Bools:
+        """Return for which applications the band was left in the direction that the proposal takes."""
+        assert self.band is not None, "only with a band"
+        grows = proposal.parallelism > proposal.rates.parallelism
+        return self.band.left(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
+
+    def _corrected(self, snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats, wanted: Floats) -> Floats:
+        """Return the parallelism multiplied by target rate / observed rate where only that can explain the shortage."""
+        if self.target_rate_ratio == float("inf"):
+            return wanted
+        tasks = snapshot.tasks
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(tasks.is_source & (rates.rate_in > 0), target_in / rates.rate_in, 0.0)
+        largest = np.zeros(len(snapshot.applications))
+        np.fmax.at(largest, tasks.application, ratio)
+        grows = np.zeros(len(largest), np.bool_)
+        np.logical_or.at(grows, tasks.application, wanted > rates.parallelism)
+        factor = np.where(~grows & (largest > self.target_rate_ratio), largest, 1.0)[tasks.application]
+        return np.ceil(wanted * factor * (1 - ROUNDING))
+
+
+def significant(snapshot: ClusterSnapshot, proposal: Proposal) -> Bools:
+    """Return for which applications some task grows by an instance or more, or shrinks by two or more."""
+    change = proposal.parallelism - proposal.rates.parallelism
+    tells = np.zeros(len(snapshot.applications), np.bool_)
+    np.logical_or.at(tells, snapshot.tasks.application, (change >= 1) | (change <= -2))
+    return tells
+
+
+def need(snapshot: ClusterSnapshot, proposal: Proposal, changed: Bools) -> dict[str, float]:
+    """Return the figures of a decision: cores to ask for (sum of x_i, not rounded), and x_i of what changes."""
+    tasks = snapshot.tasks
+    concerned = np.unique(tasks.application[changed])
+    inside = np.isin(tasks.application, concerned)
+    figures = {"cores": float(np.nansum(np.where(inside, proposal.instances, 0.0)))} if len(concerned) else {}
+    for task in np.flatnonzero(changed):
+        name = f"{snapshot.applications.name[tasks.application[task]]}/{tasks.name[task]}"
+        figures[f"{name} instances"] = float(proposal.instances[task])
+    return figures

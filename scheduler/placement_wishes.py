@@ -1,0 +1,41 @@
+"""What is known of where instances shall start, by instance: preferences, reservations and flags of a snapshot.
+
+Stream-Economics, sections 4 and 6; `placement` reads it.
+"""
+
+from dataclasses import dataclass
+
+from penstock.model.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Machines by instance: those that it prefers, that keep room for it, and to which it must not return."""
+
+    preferred: dict[int, list[int]]
+    reserved: dict[int, list[int]]
+    flagged: dict[int, frozenset[int]]
+
+
+def wishes_of(snapshot: ClusterSnapshot) -> Wishes:
+    """Return what the snapshot's affinities say."""
+    affinities = snapshot.affinities
+    preferred: dict[int, list[int]] = {}
+    reserved: dict[int, list[int]] = {}
+    flagged: dict[int, frozenset[int]] = {}
+    rows = zip(
+        affinities.instance.tolist(),
+        affinities.machine.tolist(),
+        affinities.is_preferred.tolist(),
+        affinities.is_reserved.tolist(),
+        affinities.is_flagged.tolist(),
+        strict=True,
+    )
+    for instance, machine, is_preferred, is_reserved, is_flagged in rows:
+        if is_preferred:
+            preferred.setdefault(instance, []).append(machine)
+        if is_reserved:
+            reserved.setdefault(instance, []).append(machine)
+        if is_flagged:
+            flagged[instance] = flagged.get(instance, frozenset()) | {machine}
+    return Wishes(preferred, reserved, flagged)

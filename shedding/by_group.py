@@ -1,0 +1,39 @@
+"""Sums and extremes of figures by group: what equations over instances, tasks and machines are made of."""
+
+import numpy as np
+
+from penstock.model.columns import Floats
+from penstock.shedding.task_graph import Indexes
+
+
+def total(figures: Floats, group: Indexes, groups: int) -> Floats:
+    """Return the sum by group, 0 for a group without figures."""
+    sums: Floats = np.bincount(group, figures, groups).astype(np.float64, copy=False)
+    return sums
+
+
+def least(figures: Floats, group: Indexes, groups: int) -> Floats:
+    """Return the smallest by group, infinity for a group without figures."""
+    smallest = np.full(groups, np.inf)
+    np.minimum.at(smallest, group, figures)
+    return smallest
+
+
+def most(figures: Floats, group: Indexes, groups: int) -> Floats:
+    """Return the largest by group, minus infinity for a group without figures."""
+    largest = np.full(groups, -np.inf)
+    np.maximum.at(largest, group, figures)
+    return largest
+
+
+def total_with_means(figures: Floats, group: Indexes, groups: int) -> Floats:
+    """Return the sum by group, in which a figure that was not measured (NaN) counts as the mean of the others.
+
+    A group without any figure has NaN.
+    """
+    known = ~np.isnan(figures)
+    rows = np.bincount(group, minlength=groups)
+    counted = np.bincount(group[known], minlength=groups)
+    sums = total(figures[known], group[known], groups)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(counted > 0, sums * rows / counted, np.nan)

@@ -1,0 +1,158 @@
+"""What a tuple costs on average, and so how many a node can process until the next check (DISSP, section 5.3).
+
+`PaperCost` is literal; `UsefulCost` divides useful time instead of elapsed time, so that an idle node does not look
+slow. Called by the task manager at every shedding interval, beside `overload`.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from penstock.model.columns import Floats
+from penstock.shedding.groups import Counts
+
+DELTA_MS = 250.0
+"""delta, the shedding interval (DISSP, section 5.2)."""
+SMOOTHED = 40
+"""Values in a moving average (DISSP, section 5.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was measured in the last intervals between checks of one node, oldest first, at most `SMOOTHED` of them.
+
+    ``elapsed_ms``: t, as measured. ``busy_ms``: useful time of its whole fragment, all threads. ``rows``: n, rows taken
+    from the input buffer, each counted once and not once an operator.
+    """
+
+    elapsed_ms: tuple[float, ...] = ()
+    busy_ms: tuple[float, ...] = ()
+    rows: tuple[int, ...] = ()
+
+    def after(self, elapsed_ms: float, busy_ms: float, rows: int, length: int = SMOOTHED) -> "History":
+        """Return the history with one more interval; the oldest leaves if there are too many."""
+        return History(
+            (*self.elapsed_ms, elapsed_ms)[-length:], (*self.busy_ms, busy_ms)[-length:], (*self.rows, rows)[-length:]
+        )
+
+
+class CostModel(Protocol):
+    """Predicts capacity; frozen, its fields are its parameters."""
+
+    @abstractmethod
+    def tuple_cost_ms(self, history: History) -> float | None:
+        """Return C_T, ms; None: nothing was processed, so it is not measured."""
+
+    @abstractmethod
+    def n_tuples(self, history: History) -> float | None:
+        """Return N_tuples until the next check; None: not measured."""
+
+
+def average_cost_ms(t_ms: float, n: float) -> float:
+    """Return the average processing cost of a tuple (DISSP, eq 5.2).
+
+    C_T = t / n
+      t  time, ms   n  tuples processed in it, > 0
+    """
+    return t_ms / n
+
+
+def tuples_in_interval(delta_ms: float, c_t_ms: float, threads: int = 1) -> float:
+    """Return how many tuples can be processed until the next check (DISSP, eq 5.3, for T threads).
+
+    N_tuples = T * delta / C_T
+      T  worker threads, 1 in the paper   delta  interval between checks, ms   C_T  cost of a tuple, ms, > 0
+    """
+    return threads * delta_ms / c_t_ms
+
+
+@dataclass(frozen=True, slots=True)
+class PaperCost:
+    """Equations 5.2 and 5.3 as they stand: elapsed time, and a moving average of each of the two figures.
+
+    On an idle node n is just what arrived, so that C_T tells nothing of the capacity: any burst looks like overload.
+    """
+
+    delta_ms: float = DELTA_MS
+
+    def tuple_cost_ms(self, history: History) -> float | None:
+        """Return the mean of t / n over the history."""
+        costs = self._costs(history)
+        return sum(costs) / len(costs) if costs else None
+
+    def n_tuples(self, history: History) -> float | None:
+        """Return the mean over the history of delta / C_T, each C_T being smoothed itself."""
+        costs = self._costs(history)
+        if not costs:
+            return None
+        smoothed = (so_far / (number + 1) for number, so_far in enumerate(accumulate(costs)))
+        return sum(tuples_in_interval(self.delta_ms, cost) for cost in smoothed) / len(costs)
+
+    @staticmethod
+    def _costs(history: History) -> list[float]:
+        return [average_cost_ms(t, n) for t, n in zip(history.elapsed_ms, history.rows, strict=True) if n > 0]
+
+
+@dataclass(frozen=True, slots=True)
+class UsefulCost:
+    """Useful time for elapsed time, smoothed once as a ratio of sums; the same as the paper's while saturated."""
+
+    delta_ms: float = DELTA_MS
+    threads: int = 1
+
+    def tuple_cost_ms(self, history: History) -> float | None:
+        """Return C_T = sum of busy / sum of n over the history (papers.md 2.2)."""
+        busy_ms, rows = sum(history.busy_ms), sum(history.rows)
+        return average_cost_ms(busy_ms, rows) if rows > 0 and busy_ms > 0 else None
+
+    def n_tuples(self, history: History) -> float | None:
+        """Return T * delta / C_T."""
+        cost_ms = self.tuple_cost_ms(history)
+        return None if cost_ms is None else tuples_in_interval(self.delta_ms, cost_ms, self.threads)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryCosts:
+    """What a row costs by query: an exponential average that starts anew when a query's cost jumps (papers.md 8).
+
+    ``mean_ms`` NaN: not measured. ``above`` and ``below`` are the two one-sided sums of CUSUM, in parts of the mean.
+    """
+
+    mean_ms: Floats
+    above: Floats
+    below: Floats
+
+    @classmethod
+    def unknown(cls, queries: int) -> "QueryCosts":
+        """Return the costs before anything was measured."""
+        return cls(np.full(queries, np.nan), np.zeros(queries), np.zeros(queries))
+
+    def after(
+        self, busy_ms: Floats, rows: Counts, *, gain: float = 0.1, slack: float = 0.1, jump: float = 1.0
+    ) -> "QueryCosts":
+        """Return the costs after an interval in which queries were busy with rows; one without rows stays as it is.
+
+        m' = m + gain * (x - m),   g+ = max(0, g+ + e - slack),   g- = max(0, g- - e - slack),   e = (x - m) / m
+        m' = x and g+ = g- = 0 once g+ or g- exceeds ``jump``
+          x  busy_ms / rows in this interval   m  average so far   g+, g-  evidence of a jump up, down
+        """
+        seen = (rows > 0) & (busy_ms > 0)
+        x = np.full(len(rows), np.nan)
+        np.divide(busy_ms, rows, out=x, where=seen)
+        error = (x - self.mean_ms) / self.mean_ms
+        above = np.maximum(0.0, self.above + error - slack)
+        below = np.maximum(0.0, self.below - error - slack)
+        anew = seen & (np.isnan(self.mean_ms) | (above > jump) | (below > jump))
+        mean_ms = np.where(anew, x, self.mean_ms + gain * (x - self.mean_ms))
+        return QueryCosts(
+            np.where(seen, mean_ms, self.mean_ms),
+            np.where(anew, 0.0, np.where(seen, above, self.above)),
+            np.where(anew, 0.0, np.where(seen, below, self.below)),
+        )
+
+    def relative_to(self, c_t_ms: float) -> Floats:
+        """Return c_q / C_T by query; a query of which nothing is known costs what the paper says of any, C_T."""
+        return np.where(np.isnan(self.mean_ms), 1.0, self.mean_ms / c_t_ms)

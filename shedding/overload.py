@@ -1,0 +1,119 @@
+"""Whether a node must shed, and how much it may keep (DISSP, section 5.2).
+
+`PaperDetector` is equation 5.1; `MeanDetector` lets an isolated large batch pass, as section 5.4 asks for. Called by
+the task manager at every shedding interval, before `shedders`.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.model.plan import NoChange, Numbers
+
+MOST_CHECKS = 40
+"""Checks that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """The node must shed until so many rows are left: N_tuples, rounded down."""
+
+    n_to_keep: int
+    reason: str
+    numbers: Numbers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The input buffer at a check: batches from sources and other task managers only. ``bytes`` None: not measured."""
+
+    rows: int
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the checks before have seen, oldest first: IB_size, and the rows that were left after the last one."""
+
+    rows: tuple[int, ...] = ()
+    left: int = 0
+
+
+class Detector(Protocol):
+    """Detects overload; frozen, its fields are its parameters."""
+
+    @abstractmethod
+    def detect(self, waiting: Waiting, n_tuples: float | None, sizes: Sizes) -> Overload | NoChange:
+        """Return what to do at this check; ``n_tuples`` None: nothing was processed yet."""
+
+
+def n_discard(ib_size: float, n_tuples: float) -> float:
+    """Return how many tuples are too many (DISSP, eq 5.1).
+
+    N_discard = IB_size - N_tuples
+      IB_size  tuples in the input buffer   N_tuples  tuples that can be processed until the next check
+    """
+    return ib_size - n_tuples
+
+
+@dataclass(frozen=True, slots=True)
+class PaperDetector:
+    """Sheds whenever equation 5.1 is positive."""
+
+    def detect(self, waiting: Waiting, n_tuples: float | None, sizes: Sizes) -> Overload | NoChange:
+        """Return what to do at this check."""
+        return _not_measured() if n_tuples is None else _by_size(waiting, n_tuples, "the input buffer is too large")
+
+
+@dataclass(frozen=True, slots=True)
+class MeanDetector:
+    """Sheds if the mean of some checks, or the bytes that wait, exceed a limit; the amount comes from this check.
+
+    ``checks``: how many are averaged. ``limit``: of the mean, in N_tuples. A backlog that falls to N_tuples within as
+    many checks by itself is no overload; beyond ``limit_bytes`` (None: there is no limit) nothing is spared.
+    """
+
+    checks: int = 4
+    limit: float = 1.2
+    limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.checks <= MOST_CHECKS:
+            raise ValueError(f"a mean of {self.checks} checks, but 1 to {MOST_CHECKS} are remembered")
+
+    def detect(self, waiting: Waiting, n_tuples: float | None, sizes: Sizes) -> Overload | NoChange:
+        """Return what to do at this check."""
+        if n_tuples is None:
+            return _not_measured()
+        if self.limit_bytes is not None:
+            if waiting.bytes is None:
+                return NoChange("not measured: bytes in the input buffer")
+            if waiting.bytes > self.limit_bytes:
+                return _by_size(waiting, n_tuples, "too many bytes wait")
+        recent = (*sizes.rows, waiting.rows)[-self.checks :]
+        mean = sum(recent) / self.checks
+        numbers = {"ib_size": waiting.rows, "n_tuples": n_tuples, "mean_ib_size": mean}
+        if mean <= self.limit * n_tuples:
+            return NoChange("no sustained overload", numbers)
+        drained = sizes.left - waiting.rows
+        if drained > 0 and n_discard(waiting.rows, n_tuples) <= self.checks * drained:
+            return NoChange("the backlog drains by itself", numbers)
+        return _by_size(waiting, n_tuples, "sustained overload")
+
+
+def remember(sizes: Sizes, waiting: Waiting, decision: Overload | NoChange) -> Sizes:
+    """Return the sizes after a check."""
+    left = min(waiting.rows, decision.n_to_keep) if isinstance(decision, Overload) else waiting.rows
+    return Sizes((*sizes.rows, waiting.rows)[-MOST_CHECKS:], left)
+
+
+def _not_measured() -> NoChange:
+    return NoChange("not measured: cost of a tuple")
+
+
+def _by_size(waiting: Waiting, n_tuples: float, reason: str) -> Overload | NoChange:
+    too_many = n_discard(waiting.rows, n_tuples)
+    numbers = {"ib_size": waiting.rows, "n_tuples": n_tuples, "n_discard": too_many}
+    if too_many <= 0:
+        return NoChange("N_discard is not positive", numbers)
+    return Overload(int(n_tuples), reason, numbers)

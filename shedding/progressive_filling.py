@@ -1,0 +1,149 @@
+"""The largest common accuracy of all queries, priority by priority: max-min fair filling of machines' CPU.
+
+The `penstock` way of `qod` in place of Algorithm 3 of Stream-Economics: accuracy is raised evenly, where the paper
+hands out CPU evenly. A query that a full machine or a full thread blocks stays, the others rise on.
+"""
+
+import numpy as np
+
+from penstock.model.columns import Bools, Floats
+from penstock.shedding.by_group import least, total
+from penstock.shedding.qod_figures import Figures
+from penstock.shedding.task_graph import Indexes, ranges
+
+_ROUNDING = 1e-9
+_STEEPEST = 1e12
+"""Percent of a core for an accuracy of 1; more than any machine has, and a product with it stays finite."""
+
+
+def fill(figures: Figures, a_cpu: Floats, desired: Floats, taking: Indexes) -> tuple[Floats, Floats]:
+    """Return desired(q) by query, and the CPU that each instance got above its minimum, percent of a core.
+
+    a_cpu: percent by machine, what is left once minimums are reserved; desired: the most that each query may have;
+    taking: the instances that use it.
+    """
+    graph, left = figures.graph, a_cpu.astype(np.float64)
+    weight = np.zeros(len(figures.task))
+    weight[taking] = _cpu_per_accuracy(figures)[taking]
+    ceiling = np.maximum(figures.minimum, np.minimum(desired, _thread_ceiling(figures)))
+    level = figures.minimum.copy()
+    reached = graph.over_queries(level)
+    begin = reached
+    for p in np.unique(figures.priority)[::-1]:
+        rising = (figures.priority == p) & (ceiling > level)
+        if not rising.any():
+            continue
+        level = _Level(figures, weight, left, reached, np.where(rising, ceiling, level), rising).filled()
+        risen = graph.over_queries(level)
+        used = weight * (risen - reached)[figures.task]
+        left -= total(used, figures.machine, len(left))
+        # What rounding leaves is nothing: a query that gets next to none of it would come and go.
+        left[left < _ROUNDING] = 0.0
+        reached = risen
+    return level, weight * (reached - begin)[figures.task]
+
+
+def _cpu_per_accuracy(figures: Figures) -> Floats:
+    """Return CPU by instance for an accuracy of 1 above the minimum: the slope of equation 8, percent of a core.
+
+    Where cAc = 0 it is a bet on a whole core; a minimum above 0 has reserved that already.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope = np.minimum(figures.cpu / figures.c_ac, _STEEPEST)
+    return np.where(figures.c_ac > 0, slope, np.where(figures.min_ac > 0, 0.0, 100.0))
+
+
+def _thread_ceiling(figures: Figures) -> Floats:
+    """Return by query the accuracy at which the first of its instances fills a thread, above 1 if none does."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ceiling = np.where(figures.cpu > 0, 100.0 * figures.c_ac / figures.cpu, np.inf)
+    ceiling[figures.c_ac == 0] = np.inf
+    graph = figures.graph
+    by_task = least(ceiling, figures.task, graph.tasks)
+    return least(by_task[graph.pair_task], graph.pair_query, len(figures.minimum))
+
+
+class _Level:
+    """The queries of one priority, which rise together: x is their common accuracy.
+
+    Of a task it lifts max(bottom, min(x, top)): bottom is what others or a minimum ask for, top the highest ceiling
+    among its rising queries. A machine's load is then piecewise linear in x and never falls.
+    """
+
+    def __init__(
+        self, figures: Figures, weight: Floats, left: Floats, bottom: Floats, ceiling: Floats, rising: Bools
+    ) -> None:
+        graph = figures.graph
+        self._left, self._ceiling, self._bottom, self._rising = left, ceiling, bottom, rising
+        pairs = np.flatnonzero(rising[graph.pair_query])
+        self._pair_task, self._pair_query = graph.pair_task[pairs], graph.pair_query[pairs]
+        self._tasks, self._pair_starts = np.unique(self._pair_task, return_index=True)
+        self._top = bottom.copy()
+        self._lower_tops()
+        active = np.flatnonzero((weight > 0) & (self._top > bottom)[figures.task])
+        self._task, self._machine = figures.task[active], figures.machine[active]
+        self._weight = weight[active]
+
+    def filled(self) -> Floats:
+        """Return desired(q) by query: every ceiling lowered to what the machines can carry."""
+        while True:
+            is_full = self._load(np.ones(len(self._left))) > self._left + _ROUNDING * (1.0 + self._left)
+            kept = is_full[self._machine] & (self._top > self._bottom)[self._task]
+            if not kept.any():
+                return self._ceiling
+            self._task, self._machine, self._weight = self._task[kept], self._machine[kept], self._weight[kept]
+            x = np.where(is_full, self._level_when_full(), np.inf)
+            self._stop_at(x, self._first_to_fill(x))
+
+    def _load(self, x: Floats) -> Floats:
+        """Return by machine the CPU above `bottom` where its tasks are at its level x."""
+        bottom = self._bottom[self._task]
+        lifted = np.clip(x[self._machine], bottom, self._top[self._task]) - bottom
+        return total(self._weight * lifted, self._machine, len(self._left))
+
+    def _level_when_full(self) -> Floats:
+        """Return by machine the largest x that it can carry: between two kinks of its load, which is linear there."""
+        kinks = np.unique(np.concatenate([self._bottom[self._task], self._top[self._task]]))
+        low = np.zeros(len(self._left), np.intp)
+        high = np.full(len(self._left), len(kinks) - 1)
+        while (high - low).max() > 1:
+            middle = (low + high) // 2
+            fits = self._load(kinks[middle]) <= self._left
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        below, above = self._load(kinks[low]), self._load(kinks[high])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            part = np.clip((self._left - below) / (above - below), 0.0, 1.0)
+        return np.where(above > below, kinks[low] + part * (kinks[high] - kinks[low]), kinks[low])
+
+    def _first_to_fill(self, x: Floats) -> Bools:
+        """Return the machines that fill no later than any other on which a query of theirs has a task.
+
+        What happens elsewhere does not change their load until then, so all of them can be settled in one round.
+        """
+        at, counts = self._pairs_of()
+        machine = np.repeat(self._machine, counts)
+        first = least(x[machine], self._pair_query[at], len(self._ceiling))
+        waits = np.zeros(len(x), np.bool_)
+        waits[machine[x[machine] > first[self._pair_query[at]]]] = True
+        return np.isfinite(x) & ~waits
+
+    def _stop_at(self, x: Floats, full: Bools) -> None:
+        """Let no task on a full machine rise above where it is, and forget the machine."""
+        at, counts = self._pairs_of()
+        bottom, top = self._bottom[self._task], self._top[self._task]
+        reached = np.clip(x[self._machine], bottom, top)
+        stops = np.repeat(full[self._machine], counts)
+        np.minimum.at(self._ceiling, self._pair_query[at[stops]], np.repeat(reached, counts)[stops])
+        self._lower_tops()
+        rest = ~full[self._machine]
+        self._task, self._machine, self._weight = self._task[rest], self._machine[rest], self._weight[rest]
+
+    def _pairs_of(self) -> tuple[Indexes, Indexes]:
+        """Return the places of the rising queries of each instance's task, one instance after another, and counts."""
+        at = np.searchsorted(self._tasks, self._task)
+        ends = np.append(self._pair_starts[1:], len(self._pair_task))
+        return ranges(self._pair_starts[at], ends[at]), ends[at] - self._pair_starts[at]
+
+    def _lower_tops(self) -> None:
+        highest = np.maximum.reduceat(self._ceiling[self._pair_query], self._pair_starts)
+        self._top[self._tasks] = np.maximum(self._bottom[self._tasks], highest)

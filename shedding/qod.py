@@ -1,0 +1,232 @@
+"""The quality-of-data controller: what every shedder keeps, and what moves, so that no minimum is missed.
+
+Algorithm 1 of Stream-Economics, section 5; `paper` shares CPU out as it does, `penstock` accuracy. The head runs it
+every few seconds, the simulated cluster too.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from penstock.model.columns import Bools, Floats
+from penstock.model.plan import Decision, Demand, Move, NoChange, ShedPlan
+from penstock.model.policy import Policy
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.shedding import accuracy
+from penstock.shedding.by_group import most, total
+from penstock.shedding.progressive_filling import fill
+from penstock.shedding.qod_distribute import distribute
+from penstock.shedding.qod_figures import Figures, Reading, read
+from penstock.shedding.qod_kill import kill_tasks, reserve
+from penstock.shedding.qod_moving import Moving, under_way, with_moves
+from penstock.shedding.qod_sources import NO_LAGS, LagMaxima, lag_maxima
+from penstock.shedding.task_graph import Indexes, TaskGraph
+from penstock.shedding.warm_up import WarmUpRule, WarmUps, warming
+
+SharingOut = Callable[[Figures, Floats, Floats, Indexes], tuple[Floats, Floats]]
+"""From figures, CPU left by machine, where queries begin and the instances served, to desired(q) and CPU granted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QodMemory:
+    """What the controller remembers: when it last decided, who warms up or moves, lag maxima, and whether it shed."""
+
+    decided_s: float | None = None
+    warm_ups: WarmUps = field(default_factory=WarmUps)
+    lags: LagMaxima = NO_LAGS
+    is_shedding: bool = False
+    moving: Moving = field(default_factory=Moving)
+
+
+@dataclass(frozen=True, slots=True)
+class QualityOfData(Policy[QodMemory]):
+    """A cycle every `period_s`: minimums first, moving instances if they do not fit, then what is left by priority.
+
+    A move that did not come about within `move_timeout_s` is forgotten. Until then its room is kept, and the machine
+    that it leaves is left alone, as one that warms up is.
+    """
+
+    share_out: SharingOut
+    reading: Reading
+    period_s: float = 5.0
+    warm_up: WarmUpRule = WarmUpRule()
+    move_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.period_s > 0:
+            raise ValueError(f"a cycle comes every so many seconds, not {self.period_s}")
+
+    def start(self) -> QodMemory:
+        """Return that nothing has been decided."""
+        return QodMemory()
+
+    def decide(self, snapshot: ClusterSnapshot, memory: QodMemory) -> tuple[Decision, QodMemory]:
+        """Return a `ShedPlan`, or that there is nothing to shed and was nothing before."""
+        if memory.decided_s is not None and snapshot.time_s < memory.decided_s + self.period_s:
+            return NoChange(f"not due: decided at {memory.decided_s:g} s, every {self.period_s:g} s"), memory
+        figures = read(snapshot, self.reading, memory.lags)
+        lags = lag_maxima(snapshot)
+        if isinstance(figures, NoChange):
+            return figures, replace(memory, lags=lags)
+        is_warming, warm_ups = warming(
+            self.warm_up,
+            memory.warm_ups,
+            figures.who,
+            figures.age_s,
+            figures.cpu_metric,
+            figures.min_ac - figures.c_ac,
+        )
+        names = snapshot.machines.name
+        moving = under_way(memory.moving, figures, names, snapshot.time_s, self.move_timeout_s)
+        figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - moving.reserved))
+        cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out)
+        plan = _shed_plan(snapshot, figures, is_warming, cycle)
+        is_shedding = bool(plan.source_keep or plan.edge_keep)
+        moves = with_moves(moving.moving, figures, cycle.moves, names, snapshot.time_s)
+        after = QodMemory(snapshot.time_s, warm_ups, lags, is_shedding, moves)
+        if is_shedding or memory.is_shedding or plan.moves or plan.demands or plan.failed:
+            return plan, after
+        return NoChange(plan.reason, plan.numbers), after
+
+
+PAPER = QualityOfData(distribute, Reading())
+"""The controller of the paper, repaired: equal CPU above the minimums, backlogs left alone."""
+
+PENSTOCK = QualityOfData(fill, Reading(drain_s=10.0, by_instance=True, by_mix=True))
+"""Ours: equal accuracy above the minimums, backlogs worked off, each instance held against what it was offered."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cycle:
+    """What a cycle came to: desired(q) by query, CPU granted by instance, percent, and what had to leave.
+
+    `granted` is the minimum and what came on top, 0 for those that leave. `a_cpu` by machine is what could be granted.
+    `moves`: running instances (places in the figures) and where they find room. `failed`: machines on which minimums
+    do not fit and something found no room elsewhere.
+    """
+
+    desired: Floats
+    granted: Floats
+    a_cpu: Floats
+    moves: Mapping[int, int]
+    failed: tuple[int, ...]
+
+
+def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut) -> Cycle:
+    """Return Algorithm 1 up to line 19; is_warming: by running instance."""
+    machines = len(figures.a_cpu)
+    warms = np.zeros(machines, np.bool_)
+    warms[figures.machine[is_warming]] = True
+    required = total(figures.min_req_cpu, figures.machine, machines)
+    left = figures.a_cpu - required
+    moves, failed = _rescheduled(figures, left, warms)
+
+    leaves = np.zeros(len(figures.task), np.bool_)
+    leaves[list(moves)] = True
+    left = left + total(figures.min_req_cpu[leaves], figures.machine[leaves], machines)
+    for instance, machine in moves.items():
+        left[machine] -= figures.min_req_cpu[instance]
+    is_failed = np.zeros(machines, np.bool_)
+    is_failed[list(failed)] = True
+
+    desired = np.ones(len(figures.minimum))
+    at_minimum = leaves | warms[figures.machine] | is_failed[figures.machine]
+    stay = _queries_of(figures.graph, figures.task[at_minimum])
+    desired[stay] = figures.minimum[stay]
+    taking = np.flatnonzero(~leaves & ~warms[figures.machine])
+    desired, extra = share_out(figures, np.maximum(0.0, left), desired, taking)
+    granted = np.where(leaves, 0.0, figures.min_req_cpu + extra)
+    return Cycle(desired, granted, figures.a_cpu, moves, failed)
+
+
+def _rescheduled(figures: Figures, left: Floats, warms: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
+    """Return which instances move where, and the machines on which that failed; `left` is what minimums leave."""
+    overloaded = np.flatnonzero((left < -_ROUNDING) & ~warms)
+    chosen: list[int] = []
+    if len(overloaded):
+        by_machine = np.argsort(figures.machine, kind="stable")
+        ends = np.searchsorted(figures.machine[by_machine], np.arange(len(left) + 1))
+        for machine in overloaded.tolist():
+            here = by_machine[ends[machine] : ends[machine + 1]]
+            killed, _ = kill_tasks(-float(left[machine]), figures.p[here], figures.min_req_cpu[here])
+            chosen += here[killed].tolist()
+    found = reserve(left, figures.min_req_cpu[chosen].tolist())
+    moves = {instance: machine for instance, machine in zip(chosen, found, strict=True) if machine is not None}
+    stuck = [instance for instance, machine in zip(chosen, found, strict=True) if machine is None]
+    return moves, tuple(np.unique(figures.machine[stuck]).tolist())
+
+
+_ROUNDING = 1e-9
+
+
+def _queries_of(graph: TaskGraph, tasks: Indexes) -> Bools:
+    """Return for which queries one of these tasks works."""
+    is_one = np.zeros(graph.tasks, np.bool_)
+    is_one[tasks] = True
+    result = np.zeros(len(graph.query_task), np.bool_)
+    result[graph.pair_query[is_one[graph.pair_task]]] = True
+    return result
+
+
+def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, cycle: Cycle) -> ShedPlan:
+    graph, row = figures.graph, figures.row
+    source_keep, edge_keep = settings(graph, cycle.desired)
+    demands = _thread_demands(figures)
+    declared = cycle.desired[: graph.declared]
+    shed = int((declared < 1.0).sum())
+    warm = len(np.unique(figures.machine[is_warming]))
+    parts = [f"{shed} of {len(declared)} queries shed"] if shed else ["all queries at full accuracy"]
+    if warm:
+        parts.append(f"{warm} machines warming up")
+    if cycle.moves:
+        parts.append(f"{len(cycle.moves)} instances moved so that minimums fit")
+    if cycle.failed:
+        parts.append(f"rescheduling failed on {', '.join(snapshot.machines.name[m] for m in cycle.failed[:3])}")
+    if demands:
+        parts.append(f"thread capped: {len(demands)} tasks")
+    return ShedPlan(
+        source_keep,
+        edge_keep,
+        tuple(declared.tolist()),
+        ", ".join(parts),
+        tuple(Move(int(row[i]), machine, flagged=True) for i, machine in sorted(cycle.moves.items())),
+        demands,
+        cycle.failed,
+        {
+            "accuracy_min": float(declared.min()) if len(declared) else 1.0,
+            "queries_shed": shed,
+            "available_cpu_percent": float(cycle.a_cpu.sum()),
+            "granted_cpu_percent": float(cycle.granted.sum()),
+            "machines_warming": warm,
+            "tasks_unmeasured": figures.unmeasured_tasks,
+        },
+    )
+
+
+def settings(graph: TaskGraph, desired: Floats) -> tuple[dict[int, float], dict[int, float]]:
+    """Return what shedders keep, by source task and by edge, where that is less than all: equations 14 and 15."""
+    by_task = accuracy.desired(desired, graph)
+    source = np.flatnonzero((graph.level == 0) & (by_task < 1.0))
+    keep = accuracy.d(by_task[graph.consumer], by_task[graph.producer])
+    edge = np.flatnonzero(keep < 1.0)
+    of_source = accuracy.d(by_task[source], np.ones(len(source)))
+    return (
+        dict(zip(source.tolist(), of_source.tolist(), strict=True)),
+        dict(zip(edge.tolist(), keep[edge].tolist(), strict=True)),
+    )
+
+
+def _thread_demands(figures: Figures) -> tuple[Demand, ...]:
+    """Return the tasks whose minimum needs more than one thread has, and the cores that they could use in all."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        whole = np.where(figures.c_ac > 0, figures.cpu / figures.c_ac, 100.0)
+    is_capped = (figures.c_ac > 0) & (whole * figures.min_ac > 100.0 + _ROUNDING)
+    if not is_capped.any():
+        return ()
+    cores = total(whole / 100.0, figures.task, figures.graph.tasks)
+    wanted = most((whole * figures.min_ac)[is_capped], figures.task[is_capped], figures.graph.tasks)
+    return tuple(
+        Demand(task, float(cores[task]), f"thread capped: the minimum needs {wanted[task]:.0f}% of a core in one")
+        for task in np.flatnonzero(np.isfinite(wanted)).tolist()
+    )

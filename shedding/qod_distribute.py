@@ -1,0 +1,130 @@
+"""CPU above the minimums shared out evenly, one instance after another: Algorithm 3 of Stream-Economics, section 5.2.
+
+The `paper` way of `qod`; the `penstock` way is `progressive_filling`. Each step depends on what the one before left,
+so it walks over plain lists.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from penstock.model.columns import Floats
+from penstock.shedding import accuracy
+from penstock.shedding.qod_figures import Figures
+from penstock.shedding.task_graph import Indexes
+
+_DIFF_REQ = itemgetter(0)
+_ROUNDING = 1e-9
+
+
+def distribute(figures: Figures, a_cpu: Floats, desired: Floats, taking: Indexes) -> tuple[Floats, Floats]:
+    """Return desired(q) by query, and the CPU that each instance got above its minimum, percent of a core.
+
+    a_cpu: aCpu(tm), percent, what is left once minimums are reserved; desired: where each query begins; taking: the
+    instances that are served. Priorities come in descending order, and in each the machines by `slack`.
+    """
+    walk = _Walk.of(figures, taking, desired)
+    left = a_cpu.tolist()
+    p = figures.p[taking]
+    for level in np.unique(p)[::-1]:
+        of_level = np.flatnonzero(p == level)
+        machine = figures.machine[taking[of_level]]
+        # Rounded: machines that lack the same must not change places with the last digit, or accuracy would swing.
+        starving = np.round(_slack(figures, np.array(walk.desired), a_cpu=np.array(left), rows=taking[of_level]), 6)
+        ends = np.cumsum(np.bincount(machine, minlength=len(left))).tolist()
+        by_machine = of_level[np.argsort(machine, kind="stable")].tolist()
+        hosts = np.unique(machine)
+        for tm in hosts[np.argsort(-starving[hosts], kind="stable")].tolist():
+            group = by_machine[ends[tm - 1] if tm else 0 : ends[tm]]
+            left[tm] = walk.distribute_evenly(group, left[tm])
+    granted = np.zeros(len(figures.task))
+    granted[taking] = walk.granted
+    return np.array(walk.desired), granted
+
+
+def _slack(figures: Figures, desired: Floats, a_cpu: Floats, rows: Indexes) -> Floats:
+    """Return slack(tm, p) by machine, for the instances of one priority."""
+    cpu, c_ac, machine = figures.cpu[rows], figures.c_ac[rows], figures.machine[rows]
+    max_ac = accuracy.max_ac(desired, figures.graph)[figures.task[rows]]
+    diff_req = accuracy.diff_req(accuracy.max_req_cpu(max_ac, cpu, c_ac), figures.min_req_cpu[rows])
+    hosted = np.bincount(machine, minlength=len(a_cpu)).astype(np.float64)
+    return accuracy.slack(diff_req, accuracy.m_obt_cpu(a_cpu[machine], hosted[machine]), machine, len(a_cpu))
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The instances that are served, as lists, and what has been given out so far."""
+
+    queries: list[list[int]]
+    min_ac: list[float]
+    min_req_cpu: list[float]
+    cpu: list[float]
+    c_ac: list[float]
+    desired: list[float]
+    granted: list[float]
+
+    @classmethod
+    def of(cls, figures: Figures, taking: Indexes, desired: Floats) -> "_Walk":
+        graph = figures.graph
+        ends = [*graph.starts.tolist()[1:], len(graph.pair_query)]
+        reached, queries, first = graph.pair_query.tolist(), [], 0
+        for end in ends:
+            queries.append(reached[first:end])
+            first = end
+        return cls(
+            [queries[t] for t in figures.task[taking].tolist()],
+            figures.min_ac[taking].tolist(),
+            figures.min_req_cpu[taking].tolist(),
+            figures.cpu[taking].tolist(),
+            figures.c_ac[taking].tolist(),
+            desired.tolist(),
+            [0.0] * len(taking),
+        )
+
+    def distribute_evenly(self, group: Sequence[int], a_cpu: float) -> float:
+        """Serve a group, all of one machine and one priority, from `a_cpu`; return what is left of it."""
+        desired = self.desired
+        wanted = [(*self._wanted(i), i) for i in group]
+        wanted.sort(key=_DIFF_REQ)
+        waiting, is_lowered = len(group), False
+        for want, max_ac, is_capped, i in wanted:
+            if is_lowered:
+                want, max_ac, is_capped = self._wanted(i)
+            share = a_cpu / waiting
+            got = want if want <= share else share
+            # To reckon the accuracy anew where nothing was refused would freeze a task whose CPU rounds to 0.
+            if got < want or is_capped:
+                ac = min(1.0, self.min_ac[i] + self._obt_ac(i, got))
+                if ac < max_ac:
+                    is_lowered = True
+                    for q in self.queries[i]:
+                        if desired[q] > ac:
+                            desired[q] = ac
+            self.granted[i] = got
+            a_cpu = a_cpu - got if a_cpu - got > _ROUNDING else 0.0
+            waiting -= 1
+        return a_cpu
+
+    def _wanted(self, i: int) -> tuple[float, float, bool]:
+        """Return diffReq, maxAc, and whether the cap of a thread binds: equations 12, 5 and 8 for one instance."""
+        desired, reached = self.desired, self.queries[i]
+        max_ac = desired[reached[0]] if len(reached) == 1 else max([desired[q] for q in reached])
+        c_ac = self.c_ac[i]
+        if c_ac > 0:
+            required = max_ac * self.cpu[i] / c_ac
+            if required > 100.0:
+                return 100.0 - self.min_req_cpu[i], max_ac, True
+        else:
+            required = 100.0 if max_ac > 0 else 0.0
+        return max(0.0, required - self.min_req_cpu[i]), max_ac, False
+
+    def _obt_ac(self, i: int, c: float) -> float:
+        """Return obtAc(i, c), equation 11 for one instance."""
+        c_ac, cpu = self.c_ac[i], self.cpu[i]
+        if c_ac > 0:
+            if cpu > 0:
+                return min(c_ac * c / cpu, 1.0)
+            return 1.0 if c > 0 else c_ac
+        return 1.0 if c > 0 else 0.0

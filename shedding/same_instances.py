@@ -1,0 +1,72 @@
+"""Instances found again in a later snapshot, in which they and their tasks may have other rows.
+
+What a policy remembers of an instance belongs to its application's, its task's and its own name. Called by `warm_up`
+and `qod_figures`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Names
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.shedding.task_graph import Indexes
+
+_NUMBERS = np.int64(1) << 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstanceNames:
+    """Some instances of a snapshot: `code` tells them apart among these names of applications and tasks."""
+
+    applications: Names
+    tasks: Names
+    application: tuple[int, ...]
+    code: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def some(self, rows: Indexes) -> "InstanceNames":
+        """Return those at `rows`."""
+        return InstanceNames(self.applications, self.tasks, self.application, self.code[rows])
+
+    def found_in(self, before: "InstanceNames") -> Indexes:
+        """Return at which place of `before` each of these is, -1 for those that are not there."""
+        if not len(before) or not len(self):
+            return np.full(len(self), -1)
+        code = self.renamed_as(before)
+        order = np.argsort(before.code)
+        at = np.minimum(np.searchsorted(before.code[order], code), len(before) - 1)
+        return np.where(before.code[order[at]] == code, order[at], -1)
+
+    def renamed_as(self, other: "InstanceNames") -> NDArray[np.int64]:
+        """Return the codes that these have among the names of `other`, -1 for a task that it does not know."""
+        if self._named_as(other):
+            return self.code
+        task, number = np.divmod(self.code, _NUMBERS)
+        rows = {name: row for row, name in enumerate(other.task_names())}
+        then = np.array([rows.get(name, -1) for name in self.task_names()], np.int64)
+        return np.where(then[task] >= 0, then[task] * _NUMBERS + number, -1)
+
+    def task_names(self) -> list[tuple[str, str]]:
+        """Return the names of the application and of the task, by task."""
+        return [(self.applications[row], name) for row, name in zip(self.application, self.tasks, strict=True)]
+
+    def _named_as(self, other: "InstanceNames") -> bool:
+        return (
+            self.tasks == other.tasks
+            and self.application == other.application
+            and self.applications == other.applications
+        )
+
+
+def names_of(snapshot: ClusterSnapshot, rows: Indexes) -> InstanceNames:
+    """Return the instances at these rows."""
+    instances, tasks = snapshot.instances, snapshot.tasks
+    code = instances.task[rows].astype(np.int64) * _NUMBERS + instances.number[rows]
+    return InstanceNames(snapshot.applications.name, tasks.name, tuple(tasks.application.tolist()), code)
+
+
+NOBODY = InstanceNames((), (), (), np.zeros(0, np.int64))

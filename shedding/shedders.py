@@ -1,0 +1,117 @@
+"""What every tuple shedder is, and those that fair shedding is held against (DISSP, sections 5.2-5.4).
+
+Only the query, the SIC and the number of tuples of a batch are decoded before its fate is known (late deserialisation).
+Called by the task manager once `overload` says how much may stay.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Floats, Ints
+from penstock.shedding.groups import running_sum, sum_by
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputBuffer:
+    """The headers of the batches that wait, in order of arrival; a batch for two queries is here once for each.
+
+    ``query``: row of the queries. ``sic``: sum over the batch's tuples, >= 0. ``rows``: its tuples, >= 0.
+    """
+
+    query: Ints
+    sic: Floats
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """How the queries stand if nothing in the input buffer is kept.
+
+    ``proj``: SIC that is in the source time window until the next check. ``norm``: what there is to be had in it, > 0
+    for a query with batches: SIC that arrived here, or that was generated. ``cost``: of a row, in units of C_T, > 0.
+    """
+
+    proj: Floats
+    norm: Floats
+    cost: Floats
+
+
+class Shedder(Protocol):
+    """Chooses what stays; frozen, its fields are its parameters."""
+
+    @abstractmethod
+    def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
+        """Return how many rows of each batch stay: all, none, or the first so many, with SIC in proportion."""
+
+
+def kept_sic(buffer: InputBuffer, kept: Rows) -> Floats:
+    """Return the SIC that stays of each batch: its own, split by rows. A marker without rows is never dropped."""
+    return buffer.sic * np.divide(kept, buffer.rows, out=np.ones(len(kept)), where=buffer.rows > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomShedder:
+    """Keeps batches without any reasoning, the last one in part."""
+
+    def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
+        """Return how many rows of each batch stay."""
+        return keep_first(random.permutation(len(buffer.rows)), buffer.rows, n_to_keep)
+
+
+@dataclass(frozen=True, slots=True)
+class FifoShedder:
+    """Keeps what came first and drops the tail."""
+
+    def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
+        """Return how many rows of each batch stay."""
+        return keep_first(np.arange(len(buffer.rows)), buffer.rows, n_to_keep)
+
+
+@dataclass(frozen=True, slots=True)
+class EqualShareShedder:
+    """Gives every query the same processing time, and what one does not need to the others; first in, first kept.
+
+    The rival that the paper names in section 5.1: it favours cheap queries.
+    """
+
+    def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
+        """Return how many rows of each batch stay."""
+        cost = standing.cost[buffer.query]
+        work = buffer.rows * cost
+        wanted = sum_by(buffer.query, work, len(standing.cost))
+        share = max_min_share(wanted[wanted > 0], float(n_to_keep))
+        by_query = np.argsort(buffer.query, kind="stable")
+        done = running_sum(work[by_query], buffer.query[by_query])
+        kept = np.empty_like(buffer.rows)
+        kept[by_query] = whole_rows((share - done) / cost[by_query], buffer.rows[by_query])
+        return kept
+
+
+def keep_first(order: NDArray[np.intp], rows: Rows, n_to_keep: int) -> Rows:
+    """Return how many rows of each batch stay if they are admitted in this order, the last one in part."""
+    in_order = rows[order]
+    kept = np.empty_like(rows)
+    kept[order] = np.clip(n_to_keep - (np.cumsum(in_order) - in_order), 0, in_order)
+    return kept
+
+
+def whole_rows(room: Floats, rows: Rows) -> Rows:
+    """Return how many of the rows fit into room for so many, which may be negative or a fraction."""
+    # A millionth of a row: what divides evenly must not lose a row to rounding.
+    return np.clip(room + 1e-6, 0, rows).astype(np.int64)
+
+
+def max_min_share(wanted: Floats, available: float) -> float:
+    """Return the largest equal share x so that the sum of min(wanted, x) is no more than what is available."""
+    if wanted.sum() <= available:
+        return float(wanted.max(initial=0.0))
+    rising = np.sort(wanted)
+    satisfied = np.cumsum(rising) - rising
+    shares = (available - satisfied) / np.arange(len(rising), 0, -1)
+    return float(shares[np.argmax(shares <= rising)])

@@ -1,0 +1,107 @@
+"""Which queries a task reaches, and the order of tasks along the data: what equations 1-5 and 14 walk over.
+
+Stream-Economics, section 3: a sink that no query was declared for counts as one whose rows may not be shed.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Floats, Ints
+
+Indexes = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskGraph:
+    """Tasks, their edges and Q(t), the queries downstream of a task, which are never none.
+
+    Queries from `declared` on are those that were not declared: sinks that may not be shed. `pair_query` holds Q(t) of
+    task after task, from `starts[t]` on. `level` is the longest path from a task above which there is none;
+    `edges_by_level` holds the edges into the tasks of level 1, 2, ...
+    """
+
+    producer: Ints
+    consumer: Ints
+    query_task: Indexes
+    declared: int
+    pair_task: Indexes
+    pair_query: Indexes
+    starts: Indexes
+    level: Indexes
+    edges_by_level: tuple[Indexes, ...]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.level)
+
+    def over_queries(self, figures: Floats) -> Floats:
+        """Return by task the largest of these figures, which are by query, over Q(t)."""
+        return np.maximum.reduceat(figures[self.pair_query], self.starts) if self.tasks else np.zeros(0)
+
+
+def task_graph(tasks: int, producer: Ints, consumer: Ints, query_task: Ints) -> TaskGraph:
+    """Return the graph of so many tasks; `query_task` is where each declared query has its sink.
+
+    Raises:
+        ValueError: the edges form a cycle.
+    """
+    level, edges_by_level = _levels(tasks, producer, consumer)
+    is_end = np.ones(tasks, np.bool_)
+    is_end[producer] = False
+    is_end[query_task] = False
+    queries = np.concatenate([query_task, np.flatnonzero(is_end)]).astype(np.intp)
+    pair_task, pair_query = _reach(tasks, producer, consumer, queries)
+    starts = np.searchsorted(pair_task, np.arange(tasks))
+    return TaskGraph(producer, consumer, queries, len(query_task), pair_task, pair_query, starts, level, edges_by_level)
+
+
+def _levels(tasks: int, producer: Ints, consumer: Ints) -> tuple[Indexes, tuple[Indexes, ...]]:
+    level = np.zeros(tasks, np.intp)
+    missing = np.bincount(consumer, minlength=tasks)
+    order = np.argsort(producer, kind="stable")
+    firsts = np.searchsorted(producer[order], np.arange(tasks + 1))
+    ready, at, done = np.flatnonzero(missing == 0), 0, 0
+    while len(ready):
+        level[ready] = at
+        done += len(ready)
+        below = consumer[order[ranges(firsts[ready], firsts[ready + 1])]]
+        missing -= np.bincount(below, minlength=tasks)
+        below = np.unique(below)
+        ready, at = below[missing[below] == 0], at + 1
+    if done < tasks:
+        raise ValueError(f"{tasks - done} of {tasks} tasks lie on or below a cycle of edges")
+    into = level[consumer]
+    by_level = np.argsort(into, kind="stable")
+    bounds = np.searchsorted(into[by_level], np.arange(1, at + 1))
+    return level, tuple(by_level[a:b] for a, b in pairwise(bounds))
+
+
+def _reach(tasks: int, producer: Ints, consumer: Ints, query_task: Indexes) -> tuple[Indexes, Indexes]:
+    """Return the pairs (t, q) of Q(t), by task."""
+    queries = max(1, len(query_task))
+    order = np.argsort(consumer, kind="stable")
+    firsts = np.searchsorted(consumer[order], np.arange(tasks + 1))
+    seen = np.zeros(0, np.intp)
+    new = np.sort(query_task * queries + np.arange(len(query_task)))
+    while len(new):
+        seen = np.concatenate([seen, new])
+        task, query = np.divmod(new, queries)
+        counts = firsts[task + 1] - firsts[task]
+        above = producer[order[ranges(firsts[task], firsts[task + 1])]].astype(np.intp)
+        new = np.unique(above * queries + np.repeat(query, counts))
+        new = new[~np.isin(new, seen, assume_unique=True)]
+    seen.sort()
+    pair_task, pair_query = np.divmod(seen, queries)
+    return pair_task, pair_query
+
+
+def ranges(firsts: Indexes, ends: Indexes) -> Indexes:
+    """Return first, first + 1, ... below end, for one pair after the other."""
+    counts = ends - firsts
+    total = int(counts.sum())
+    jumps = np.repeat(firsts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) if total else np.zeros(0, np.intp)
+    return jumps + np.arange(total)

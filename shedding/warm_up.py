@@ -1,0 +1,68 @@
+"""When the warm-up of an instance that was started ends: Stream-Economics, section 6, "Tasks' Warmup Period".
+
+While it lasts, all on its machine run at their minimum accuracy. Called by `qod`.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Bools, Floats
+from penstock.shedding.same_instances import NOBODY, InstanceNames
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpRule:
+    """It ends when CPU is stable and the task has its minimum accuracy, or at `timeout_s` after the start.
+
+    Stable: the last `stable_readings` differ by no more than `stable_points`, percent of a core. `accuracy_margin` is
+    taken off the minimum: at which the task runs meanwhile, so that random drops are on either side of it.
+    """
+
+    timeout_s: float = 60.0
+    stable_points: float = 5.0
+    stable_readings: int = 3
+    accuracy_margin: float = 0.025
+
+    def __post_init__(self) -> None:
+        if not (self.timeout_s >= 0 and self.stable_points >= 0 and self.stable_readings >= 1):
+            raise ValueError(f"a warm-up takes no less than 0 s, 0 points and 1 reading: {self}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmUps:
+    """What is remembered of the instances younger than the timeout: their age, readings of CPU, and who is done."""
+
+    who: InstanceNames = NOBODY
+    age_s: Floats = field(default_factory=lambda: np.zeros(0))
+    readings: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    ended: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+
+def warming(
+    rule: WarmUpRule, before: WarmUps, who: InstanceNames, age_s: Floats, cpu_percent: Floats, short: Floats
+) -> tuple[Bools, WarmUps]:
+    """Return which instances are warming up, and what to remember.
+
+    age_s: since it started; cpu_percent: NaN if not measured; short: by how much cAc(t) lies below minAc(t), in
+    [-1, 1].
+    """
+    young = np.flatnonzero(age_s < rule.timeout_s)
+    who, age, cpu = who.some(young), age_s[young], cpu_percent[young]
+    at = who.found_in(before.who)
+    # One that is younger than it was has been started again.
+    is_known = at >= 0
+    is_known[is_known] = age[is_known] >= before.age_s[at[is_known]]
+    readings = np.full((len(young), rule.stable_readings), np.nan)
+    ended = np.zeros(len(young), np.bool_)
+    if is_known.any():
+        readings[is_known, :-1] = before.readings[at[is_known], 1:]
+        ended[is_known] = before.ended[at[is_known]]
+    readings[:, -1] = cpu
+    # NaN, a reading that lacks, compares as False.
+    is_stable = readings.max(axis=1) - readings.min(axis=1) <= rule.stable_points
+    ended |= is_stable & (short[young] <= rule.accuracy_margin)
+    result = np.zeros(len(age_s), np.bool_)
+    result[young] = ~ended
+    return result, WarmUps(who, age, readings, ended)

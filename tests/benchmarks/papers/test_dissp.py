@@ -1,0 +1,171 @@
+"""The DISSP simulation can tell good policies from bad ones, and shows no effect where there can be none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from penstock.benchmarks.papers.dissp import EVALUATION, cases, federated, one_node
+from penstock.benchmarks.papers.dissp.cases import Case, case, drawn
+from penstock.benchmarks.papers.dissp.runs import POLICIES, figures
+from penstock.benchmarks.papers.dissp.simulation import Policy, simulate
+from penstock.benchmarks.papers.dissp.workload import FRAGMENT, QUERY, ROWS, SIC, workload
+from penstock.shedding.cost_model import PaperCost, UsefulCost
+from penstock.shedding.fair_shedder import FairShedder, Mode
+from penstock.shedding.overload import PaperDetector
+from penstock.shedding.sic import jain_index
+
+SHORT = {"warm_up_intervals": 45, "measured_intervals": 40}
+SINGLE = replace(case("single"), **SHORT)
+FEDERATED = replace(case("federated"), fragments=4, **SHORT)
+
+
+def test_equal_seeds_give_equal_figures() -> None:
+    one, again, other = (figures(FEDERATED, ["random", "balance-sic"], seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    "one", [SINGLE, FEDERATED, replace(FEDERATED, selectivity=0.5), replace(SINGLE, batch_over_n=0)]
+)
+def test_without_overload_nothing_is_dropped_and_all_sic_arrives(one: Case) -> None:
+    idle = replace(one, overload_low=0.8, overload_high=0.8, queries=12)
+    for name, policy in POLICIES.items():
+        of = simulate(workload(idle, np.random.default_rng(3)), policy, 3)
+        assert of.dropped == 0, name
+        # Sources that hold back drop nothing at nodes; they have gone up to everything again.
+        np.testing.assert_allclose(of.n_sic, 1, atol=1e-9, err_msg=name)
+
+
+def test_n_sic_is_a_share_and_dropped_rows_are_counted() -> None:
+    for name, policy in POLICIES.items():
+        of = simulate(workload(FEDERATED, np.random.default_rng(4)), policy, 4)
+        assert ((of.n_sic >= 0) & (of.n_sic <= 1 + 1e-9)).all(), name
+        assert 0 < of.dropped < 1
+
+
+def test_fair_shedding_on_one_node() -> None:
+    of = figures(case("single"), ("random", "fifo", "equal-share", "fair"), 5)
+    assert of["J fair"] >= 0.99
+    assert of["std fair"] <= 0.2 * of["std random"]
+    assert of["worst fair"] >= 0.95
+    assert of["J equal-share"] <= of["J fair"] - 0.05
+    assert of["J fifo"] <= 0.65
+    assert of["backlog fair"] <= 1
+
+
+def test_one_query_is_served_the_same_by_all() -> None:
+    of = figures(replace(SINGLE, queries=1), POLICIES, 6)
+    means = [of[f"mean {name}"] for name in POLICIES if name != "balance-sic and sources"]
+    assert max(means) <= 1.05 * min(means)
+    assert means[0] == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(("operators", "threads"), [(1, 1), (5, 1), (1, 4), (5, 4)])
+def test_capacity_is_used_whatever_the_chain_and_the_threads(operators: int, threads: int) -> None:
+    of = figures(replace(SINGLE, operators=operators, threads=threads), ["fair"], 7)
+    assert 0.95 <= of["used fair"] <= 1.02
+    assert of["backlog fair"] <= 1
+
+
+def test_a_model_that_leaves_out_the_threads_is_unfair() -> None:
+    work = workload(replace(SINGLE, threads=4), np.random.default_rng(7))
+    wrong = simulate(work, POLICIES["fair"], 7, model=UsefulCost(threads=1))
+    right = simulate(work, POLICIES["fair"], 7)
+    # Too little is kept, and what comes until the next check finds time left, whoever it is of.
+    assert jain_index(wrong.n_sic) < jain_index(right.n_sic) - 0.05
+
+
+def test_the_literal_detector_and_cost_model_run_too() -> None:
+    of = simulate(workload(SINGLE, np.random.default_rng(8)), POLICIES["fair"], 8, PaperCost(), PaperDetector())
+    assert of.used >= 0.95 and of.backlog <= 1 + 1e-9
+
+
+def test_coarse_batches_spoil_fairness_unless_they_are_cut() -> None:
+    work = workload(replace(case("single"), batch_over_n=1.0, measured_intervals=160), np.random.default_rng(9))
+    j = {mode: jain_index(simulate(work, Policy(FairShedder(mode)), 9).n_sic) for mode in Mode}
+    assert j[Mode.STRICT] < j[Mode.SLICE] - 0.02
+    assert j[Mode.LITERAL] < j[Mode.SLICE]
+
+
+def test_late_reports_do_not_make_shedding_swing() -> None:
+    for delay in (0, 1, 4):
+        late = replace(case("single"), result_delay_intervals=delay)
+        of = figures(late, ("balance-sic", "balance-sic without ledger"), 10)
+        assert of["J balance-sic"] >= 0.99
+        assert of["wave balance-sic"] < 0.2
+        if delay == 4:
+            assert of["wave balance-sic without ledger"] > 2 * of["wave balance-sic"]
+
+
+def test_coordinators_make_nodes_fair_together() -> None:
+    of = federated.as_given(4, 0)
+    assert of["J balance-sic"] >= 1.25 * of["J random"]
+    assert of["J balance-sic"] >= of["J fair"] + 0.1
+    # The price, and how sources that hold back bring it down.
+    assert of["mean balance-sic"] < of["mean random"]
+    assert of["mean balance-sic and sources"] > of["mean balance-sic"]
+
+
+def test_costs_by_query_buy_more_for_the_same_time() -> None:
+    found = one_node.draw(11)
+    assert found["mixed: mean fair by cost"] > 1.05 * found["mixed: mean fair"]
+    assert found["mixed: J fair by cost"] >= 0.99
+    none = one_node.control(11)
+    assert none["mixed alike: mean fair by cost"] == pytest.approx(none["mixed alike: mean fair"], rel=0.02)
+    assert none["alike: J equal-share"] == pytest.approx(none["alike: J fair"], abs=0.03)
+
+
+def test_a_workload_is_what_its_case_says() -> None:
+    one = replace(FEDERATED, cost_noise=0.0)
+    work = workload(one, np.random.default_rng(12))
+    assert ((work.overload >= one.overload_low) & (work.overload <= one.overload_high)).all()
+    for places in work.place:
+        used = places[places >= 0]
+        assert len(used) >= 1 and len(set(used)) == len(used) and (places[len(used) :] == -1).all()
+    batches = np.concatenate([batch for node in work.sent for batch in node])
+    assert (batches[:, FRAGMENT] == 0).all()
+    sic = np.bincount(batches[:, QUERY].astype(int), weights=batches[:, SIC], minlength=one.queries)
+    np.testing.assert_allclose(sic, work.generated.sum(axis=0))
+    # A window's worth of source tuples is worth 1, but for what the head guesses of rates and what batches hold back.
+    np.testing.assert_allclose(sic / one.intervals * one.window_intervals, 1, atol=0.35)
+    # Work for each node that it would have if nothing were dropped: its overload.
+    asked = np.zeros(one.nodes)
+    for query, places in enumerate(work.place):
+        rows = batches[batches[:, QUERY] == query, ROWS].sum()
+        for fragment, node in enumerate(places[places >= 0]):
+            asked[node] += rows * work.row_ms[query, fragment]
+    np.testing.assert_allclose(asked / (one.intervals * one.interval_ms), work.overload, rtol=0.1)
+
+
+def test_parameters_say_where_they_are_from_and_draws_stay_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = case("single")
+    for seed in range(50):
+        one = drawn("single", np.random.default_rng(seed))
+        assert 14 <= one.queries <= 26 and 0.7 * 2 <= one.overload_low == one.overload_high <= 1.3 * 2
+        assert 0.7 * given.link_ms <= one.link_ms <= 1.3 * given.link_ms
+        assert one.smoothed_intervals == given.smoothed_intervals
+    assert drawn("single", np.random.default_rng(1)) == drawn("single", np.random.default_rng(1))
+    monkeypatch.setattr(cases, "ORIGINS", ("measured",))
+    with pytest.raises(ValueError, match="is from 'seed', not from one of measured"):
+        case("single")
+
+
+def test_impossible_cases_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 fragments"):
+        replace(SINGLE, fragments=3)
+    with pytest.raises(ValueError, match="less than"):
+        replace(SINGLE, overload_low=3.0)
+
+
+@pytest.mark.slow
+def test_the_evaluation_runs_from_one_end_to_the_other() -> None:
+    steps: list[str] = []
+    result = EVALUATION.run(0, 1, lambda what, done, whole: steps.append(f"{what} {done}/{whole}"))
+    names = [row.row for row in result.rows]
+    assert len(set(names)) == len(names)
+    assert {"C_T of the example", "one node: J", "federated: J of BALANCE-SIC"} <= set(names)
+    assert all(row.met for row in result.rows if row.row.endswith("of the example"))
+    assert [chart.name for chart in result.charts] == ["dissp_batches", "dissp_single", "dissp_federated"]
+    assert steps[-1].endswith("1/1")
