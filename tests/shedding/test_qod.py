@@ -74,17 +74,20 @@ def test_rescheduling_leaves_no_machine_below_zero_and_begins_only_where_minimum
     warms = np.isin(np.arange(len(figures.a_cpu)), figures.machine[is_warming])
     short = (required > figures.a_cpu + 1e-6) & ~warms
     left = figures.a_cpu - required
+    room = left.copy()
     for instance, target in cycle.moves.items():
         assert short[figures.machine[instance]] and target != figures.machine[instance]
         left[figures.machine[instance]] += figures.min_req_cpu[instance]
         left[target] -= figures.min_req_cpu[instance]
+        room[target] -= figures.min_req_cpu[instance]
     settled = [m for m in range(len(left)) if not warms[m] and m not in cycle.failed]
     assert (left[settled] >= -1e-6).all()
     assert set(cycle.failed) <= set(np.flatnonzero(short).tolist())
-    # A machine is only said to have failed where the smallest that stayed finds no room anywhere.
+    # A machine is only said to have failed where one that stayed found no room anywhere; what instances that left other
+    # machines gave up may come too late for it, and is there in the next cycle.
     for m in cycle.failed:
         stayed = [i for i in np.flatnonzero(figures.machine == m) if i not in cycle.moves]
-        assert max(figures.min_req_cpu[stayed]) > max(left.max(), 0.0)
+        assert max(figures.min_req_cpu[stayed]) > max(room.max(), 0.0)
 
 
 @settings(max_examples=cases())
