@@ -1,4 +1,4 @@
-"""The policies by name: the one line that a new one needs. The control loop and ``penstock decide`` look here.
+"""The policies by name: the one line that a new one needs. ``penstock decide`` looks here.
 
 A policy is a frozen dataclass whose fields are its parameters (`model.policy`); it is imported when it is asked for.
 """

@@ -1,6 +1,6 @@
 """Flink-ER: hands load out anew where capacity is spare, and adds instances at the minimum cut where it is not.
 
-Flink-ER, 3.2, Algorithm 2, run by the control loop, the simulated cluster and ``penstock decide``. Buckets of keyed
+Flink-ER, 3.2, Algorithm 2, run on the simulated cluster and by ``penstock decide``. Buckets of keyed
 tasks move before instances are added; a bucket that no instance can take is named as a hot key, and never scaled.
 """
 
@@ -14,7 +14,15 @@ from penstock.model.columns import Floats, Ints, Names
 from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.bucket_moves import levelled
-from penstock.scheduler.capacity import detect, network_capacity, step_literal, step_paper, true_capacity
+from penstock.scheduler.capacity import (
+    MIB,
+    available_bandwidth,
+    detect,
+    network_capacity,
+    step_literal,
+    step_paper,
+    true_capacity,
+)
 from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried, handed_out
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
@@ -275,12 +283,13 @@ def _grouped(group: Ints, groups: int) -> tuple[Ints, list[int]]:
 
 
 def _from_network(snapshot: ClusterSnapshot) -> Floats:
-    """Return equation 10 for every instance; where links or row sizes are unknown, infinite."""
+    """Return equations 9 and 10 for every instance; where links or row sizes are unknown, infinite."""
     machines, edges = snapshot.machines, snapshot.edges
     limit = or_nan(machines.network_limit_bytes, len(machines))
     parts = (machines.network_other_bytes, machines.network_heartbeat_bytes, machines.network_checkpoint_bytes)
-    used = sum((np.nan_to_num(or_nan(part, len(machines))) for part in parts), np.zeros(len(machines)))
-    available = np.maximum(limit - used / snapshot.window_s, 0.0) / float(1 << 20)
+    used = [np.nan_to_num(or_nan(part, len(machines))) for part in parts]
+    other, heartbeat, checkpoint = (part / snapshot.window_s / MIB for part in used)
+    available = available_bandwidth(limit / MIB, other, heartbeat, checkpoint)
     row_bytes = np.full(len(snapshot.tasks), np.nan)
     if edges.row_bytes is not None:
         np.fmax.at(row_bytes, edges.consumer, edges.row_bytes)

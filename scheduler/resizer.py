@@ -1,7 +1,7 @@
 """From what a policy asks for to containers that a cluster can give (Sage, 4; papers.md 6.2).
 
 Sizes are rounded up to whole containers, and cut to what a host, a quota and the free part of the cluster allow; what
-was cut is said. Called by the control loop.
+was cut is said.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Sage: sizes applications by rules in an order of priority, one resource of an application at a time (Sage, 4).
 
-Memory comes before cores and cores before parallelism, because a starved heap shows as CPU and as backlog. Run by the
-control loop, by the simulated cluster and by ``penstock decide``.
+Memory comes before cores and cores before parallelism, because a starved heap shows as CPU and as backlog. Run by
+``penstock decide``.
 """
 
 from dataclasses import dataclass

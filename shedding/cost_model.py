@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from penstock.model.columns import Floats
-from penstock.shedding.groups import Counts
+from penstock.shedding.by_group import Counts
 
 DELTA_MS = 250.0
 """delta, the shedding interval (DISSP, section 5.2)."""

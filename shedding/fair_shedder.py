@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Floats, Ints
-from penstock.shedding.groups import running_sum, sum_by
+from penstock.shedding.by_group import running_sum, total
 from penstock.shedding.shedders import InputBuffer, Rows, Standing, whole_rows
 
 PIECES = 20
@@ -147,7 +147,7 @@ def _strict(offers: Offers, n_to_keep: int, standing: Standing, tie: NDArray[np.
         fit = int(np.searchsorted(taken, room, side="right"))
         now = order[:fit]
         admitted[now] = offers.rows[now]
-        proj += sum_by(offers.query[now], offers.sic[now], len(proj))
+        proj += total(offers.sic[now], offers.query[now], len(proj))
         room -= taken[fit - 1]
         left = order[fit:][offers.work[order[fit:]] <= room]
     return admitted
@@ -158,5 +158,5 @@ def _with_markers(buffer: InputBuffer, standing: Standing) -> Standing:
     markers = buffer.rows == 0
     if not markers.any():
         return standing
-    sic = sum_by(buffer.query[markers], buffer.sic[markers], len(standing.proj))
+    sic = total(buffer.sic[markers], buffer.query[markers], len(standing.proj))
     return Standing(standing.proj + sic, standing.norm, standing.cost)

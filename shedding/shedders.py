@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Floats, Ints
-from penstock.shedding.groups import running_sum, sum_by
+from penstock.shedding.by_group import running_sum, total
 
 Rows = NDArray[np.int64]
 
@@ -84,7 +84,7 @@ class EqualShareShedder:
         """Return how many rows of each batch stay."""
         cost = standing.cost[buffer.query]
         work = buffer.rows * cost
-        wanted = sum_by(buffer.query, work, len(standing.cost))
+        wanted = total(work, buffer.query, len(standing.cost))
         share = max_min_share(wanted[wanted > 0], float(n_to_keep))
         by_query = np.argsort(buffer.query, kind="stable")
         done = running_sum(work[by_query], buffer.query[by_query])

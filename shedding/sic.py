@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.model.columns import Floats
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.groups import Counts, sum_by
+from penstock.shedding.by_group import Counts, total
 
 
 def source_tuple_sic(sources: Floats, tuples: Floats) -> Floats:
@@ -35,7 +35,7 @@ def tuples_of_sources(snapshot: ClusterSnapshot, stw_s: float) -> Floats | None:
         return None
     task = snapshot.instances.task[snapshot.partitions.instance]
     tasks = len(snapshot.tasks)
-    counts = sum_by(task, appended, tasks) * (stw_s / snapshot.window_s)
+    counts = total(appended, task, tasks) * (stw_s / snapshot.window_s)
     return np.where(np.bincount(task, minlength=tasks) > 0, counts, np.nan)
 
 
@@ -95,7 +95,7 @@ def over_windows(time: Counts, sic: Floats, size: int, slide: int) -> tuple[Coun
     tuple_of = np.repeat(np.arange(len(time)), entered)
     nth = np.arange(len(tuple_of)) - np.repeat(np.cumsum(entered) - entered, entered)
     starts, window = np.unique((first[tuple_of] + nth) * slide, return_inverse=True)
-    return starts, sum_by(window, (sic / entered)[tuple_of], len(starts))
+    return starts, total((sic / entered)[tuple_of], window, len(starts))
 
 
 def normalised(q_sic: Floats, generated: Floats) -> Floats:

@@ -4,7 +4,6 @@ Flink-ER, 2.4 and 3.3: state lies in k_n buckets, more than instances, so that a
 A bucket is a key group (`model.key_groups`). Pure; called when a task is rescaled, and by the simulated cluster.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,7 +95,3 @@ def minimal_share(old_instances: int, instances: int) -> float:
     """Return the least share of all buckets that must move for equal counts: what new owners get, or old ones lose."""
     larger = max(old_instances, instances)
     return abs(instances - old_instances) / larger
-
-
-Assignment = Callable[[int, int], Owners]
-"""From buckets and instances to owners."""

@@ -1,5 +1,6 @@
 """A pipeline's Kafka source read twice, by a stream in this process and by Spark. Called by tests of reading Kafka."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,9 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
+from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.engine.connectors.kafka.topics import Topics
 from penstock.job import Job
 from penstock.kafka import read_kafka
 from penstock.model.job_graph import SourceSpec
@@ -51,6 +54,21 @@ def stream_rows(topics: str | Sequence[str], kafka: str, **options: Any) -> tupl
     letters, rows = stream.side_output("dead_letter").collect(), stream.collect()
     rows.job.run("reading")
     return rows.rows(), letters.rows()
+
+
+def await_ends(kafka: str, topic: str, ends: Sequence[int]) -> None:
+    """Wait until partitions are committed up to these offsets: markers of a transaction come after it has ended.
+
+    Raises:
+        AssertionError: they are not within 30 s.
+    """
+    until, high = time.monotonic() + 30, dict[tuple[str, int], int]()
+    while time.monotonic() < until:
+        high = dict(ask(KafkaSettings(kafka), Topics((topic,), ())).high)
+        if [high[topic, partition] for partition in range(len(ends))] == list(ends):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{topic} is committed up to {high}, not {ends}")
 
 
 def committed(source: KafkaSource) -> dict[str, int]:

@@ -26,7 +26,7 @@ from penstock.replay.kafka_slices import offset_range
 from penstock.replay.offsets import TopicState, choose
 from tests.kafka.test_source import transaction
 from tests.replay.conftest import MakeTopic
-from tests.replay.kafka_rows import METADATA, committed, in_order, produce, rows_of, source_of, stream_rows
+from tests.replay.kafka_rows import METADATA, await_ends, committed, in_order, produce, rows_of, source_of, stream_rows
 
 Fields = {"id": int, "name": str}
 HEADERS: list[tuple[str, bytes | None]] = [("h", b"1"), ("h", None)]
@@ -127,7 +127,7 @@ def test_archive_and_topic_have_every_row_once(
     produce(kafka, name, [*range(20), b"bad", None, b'{"id": 5}'], 0, key=b"k", headers=HEADERS)
     produce(kafka, name, range(100, 110), 1)
     transaction(kafka, name, range(900, 910), "aborted", 1).abort_transaction(20)
-    time.sleep(0.3)
+    await_ends(kafka, name, [23, 21, 0])
     first = archive_topic(spark, settings, name, out, most_offsets=8)
     assert (first.rows, [(item.partition, item.start, item.stop) for item in first.ranges]) == (
         33,

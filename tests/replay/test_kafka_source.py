@@ -1,6 +1,5 @@
 """What Spark reads of Kafka is what the stream's own source reads: every row once, whatever lies between offsets."""
 
-import time
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from penstock.replay.spark_failures import worker_failure
 from tests.engine.connectors.kafka.formats.registry_server import registry_server
 from tests.kafka.test_source import transaction
 from tests.replay.conftest import MakeTopic
-from tests.replay.kafka_rows import METADATA, everything, in_order, produce, rows_of, source_of, stream_rows
+from tests.replay.kafka_rows import METADATA, await_ends, everything, in_order, produce, rows_of, source_of, stream_rows
 
 Fields = {"id": int, "name": str}
 AVRO = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}
@@ -103,7 +102,7 @@ def test_ends_by_position_where_no_message_is(spark: SparkSession, kafka: str, t
     produce(kafka, name, range(30, 35), 2)
     still_open = transaction(kafka, name, range(40, 45), "open", 2)
     transaction(kafka, name, range(50, 55), "nothing", 3).abort_transaction(20)
-    time.sleep(0.5)
+    await_ends(kafka, name, [16, 6, 5, 6, 0])
     source = source_of(name, kafka, schema=Fields, metadata={"offset": "o", "partition": "p"})
     chosen = everything(source)
     # Behind the last message there are markers, aborted rows or an open transaction; one partition has nothing.

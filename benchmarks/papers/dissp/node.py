@@ -5,8 +5,8 @@ import numpy as np
 from penstock.benchmarks.papers.dissp.workload import ARRIVAL, FRAGMENT, QUERY, ROWS, SIC, Batches, Workload
 from penstock.model.columns import Floats
 from penstock.shedding import overload
+from penstock.shedding.by_group import total
 from penstock.shedding.cost_model import CostModel, History, QueryCosts
-from penstock.shedding.groups import sum_by
 from penstock.shedding.overload import Detector, Overload, Sizes, Waiting
 from penstock.shedding.shedders import InputBuffer, Shedder, Standing, kept_sic
 from penstock.shedding.sic_ledger import SicLedger
@@ -119,8 +119,8 @@ class Node:
         case = self.case
         self.admitted = self.admitted.after(self._by_query(done))
         if self.by_cost:
-            rows = sum_by(query, done[:, ROWS], case.queries)
-            self.costs = self.costs.after(sum_by(query, busy_ms, case.queries), rows.astype(np.int64))
+            rows = total(done[:, ROWS], query, case.queries)
+            self.costs = self.costs.after(total(busy_ms, query, case.queries), rows.astype(np.int64))
         all_busy_ms, all_rows = float(busy_ms.sum()), int(done[:, ROWS].sum())
         self.history = self.history.after(case.interval_ms, all_busy_ms, all_rows, case.smoothed_intervals)
         if is_measured:
@@ -129,7 +129,7 @@ class Node:
             self.rows += all_rows
 
     def _by_query(self, batches: Batches) -> Floats:
-        return sum_by(batches[:, QUERY].astype(np.int64), batches[:, SIC], self.case.queries)
+        return total(batches[:, SIC], batches[:, QUERY].astype(np.int64), self.case.queries)
 
 
 def _in_order(batches: Batches) -> Batches:

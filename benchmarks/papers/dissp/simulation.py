@@ -12,8 +12,8 @@ from penstock.benchmarks.papers.dissp.node import Node
 from penstock.benchmarks.papers.dissp.workload import ARRIVAL, FRAGMENT, QUERY, ROWS, SENT, SIC, Batches, Workload
 from penstock.model.columns import Floats
 from penstock.shedding.balance_sic import Report, global_standing, local_standing, report, source_keep
+from penstock.shedding.by_group import total
 from penstock.shedding.cost_model import CostModel, UsefulCost
-from penstock.shedding.groups import sum_by
 from penstock.shedding.overload import Detector, MeanDetector
 from penstock.shedding.shedders import Shedder, Standing
 from penstock.shedding.sic_ledger import SicLedger
@@ -136,7 +136,7 @@ class _Run:
         case, place = self.case, self.work.place
         query, fragment = done[:, QUERY].astype(np.int64), done[:, FRAGMENT].astype(np.int64)
         first = fragment == 0
-        self.admitted[number] = sum_by(query[first], done[first, SIC], case.queries)
+        self.admitted[number] = total(done[first, SIC], query[first], case.queries)
         node = np.append(place, np.full((case.queries, 1), -1), axis=1)[query, fragment + 1]
         done[:, ARRIVAL] += case.link_ms
         done[:, FRAGMENT] += 1
@@ -149,7 +149,7 @@ class _Run:
         np.add.at(self.arriving, (when, query), results[:, SIC])
         sent = results[:, SENT] // case.interval_ms
         counts = (sent >= case.warm_up_intervals) & (sent < case.warm_up_intervals + case.measured_intervals)
-        self.reached += sum_by(query, results[:, SIC] * counts, case.queries)
+        self.reached += total(results[:, SIC] * counts, query, case.queries)
 
     def _tell_sources(self, number: int) -> None:
         period = self.case.window_intervals // 2

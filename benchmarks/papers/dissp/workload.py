@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.dissp.cases import Case
-from penstock.shedding.groups import sum_by
+from penstock.shedding.by_group import total
 from penstock.shedding.sic import source_tuple_sic
 
 ARRIVAL, QUERY, FRAGMENT, SIC, ROWS, SENT = range(6)
@@ -36,7 +36,7 @@ def workload(case: Case, random: np.random.Generator) -> Workload:
     place = _places(case, random)
     source_query = np.repeat(np.arange(case.queries), case.sources)
     rate_rows_s = case.rate_rows_s * random.uniform(1, max(1.0, case.rate_ratio), len(source_query))
-    query_rate = sum_by(source_query, rate_rows_s, case.queries)
+    query_rate = total(rate_rows_s, source_query, case.queries)
     overload = random.uniform(case.overload_low, case.overload_high, case.nodes)
     row_ms = _costs(case, place, query_rate, overload, random)
     row_ms_mean = _mean_cost(case, place, query_rate, row_ms)
@@ -63,7 +63,7 @@ def _costs(
     operators = random.uniform(1, max(1.0, case.cost_ratio), (case.operators, *place.shape))
     row_ms = operators.mean(axis=0)
     rows_s = query_rate[:, None] * case.selectivity ** np.arange(case.fragments)
-    asked = sum_by((place + 1).ravel(), (rows_s * row_ms).ravel(), case.nodes + 1)[1:]
+    asked = total((rows_s * row_ms).ravel(), (place + 1).ravel(), case.nodes + 1)[1:]
     scale = np.divide(overload * case.threads * 1000.0, asked, out=np.zeros(case.nodes), where=asked > 0)
     return np.where(place >= 0, row_ms * scale[place], 0.0)
 
@@ -73,8 +73,8 @@ def _mean_cost(
 ) -> NDArray[np.float64]:
     rows_s = np.where(place >= 0, query_rate[:, None] * case.selectivity ** np.arange(case.fragments), 0.0)
     node = (place + 1).ravel()
-    busy = sum_by(node, (rows_s * row_ms).ravel(), case.nodes + 1)[1:]
-    rows = sum_by(node, rows_s.ravel(), case.nodes + 1)[1:]
+    busy = total((rows_s * row_ms).ravel(), node, case.nodes + 1)[1:]
+    rows = total(rows_s.ravel(), node, case.nodes + 1)[1:]
     return np.divide(busy, rows, out=np.ones(case.nodes), where=rows > 0)
 
 
