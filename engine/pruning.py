@@ -69,7 +69,8 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
     if isinstance(spec, FilterSpec):
         return [wanted | columns_of(spec.predicate)]
     if isinstance(spec, ProjectSpec):
-        return [_columns(expression for name, expression in spec.columns if name in _kept(spec, wanted))]
+        where = set() if spec.where is None else columns_of(spec.where)
+        return [where | _columns(expression for name, expression in spec.columns if name in _kept(spec, wanted))]
     if isinstance(spec, RowFunctionSpec) and spec.columns is not None:
         return [set(spec.columns) | (wanted if spec.kind == "filter" else set())]
     if isinstance(spec, AsyncFunctionSpec) and spec.columns is not None:
@@ -155,7 +156,8 @@ def _rebuild(graph: JobGraph, node: OperatorNode, required: Required, keep_time:
             source_time = None
     elif isinstance(spec, ProjectSpec):
         kept = _kept(spec, wanted)
-        spec = ProjectSpec(tuple((name, expression) for name, expression in spec.columns if name in kept))
+        columns = tuple((name, expression) for name, expression in spec.columns if name in kept)
+        spec = replace(spec, columns=columns)
     elif isinstance(spec, JoinSpec | IntervalJoinSpec | AsOfJoinSpec | LookupSpec):
         output = tuple(item for item in spec.output if item[0] in wanted) or spec.output[:1]
         spec = replace(spec, output=output)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.approximate import approximate_columns
-from penstock.replay.compiler import compile_job
+from penstock.replay.compiler import compile_job, only
 from penstock.replay.frames import ReplayError
 from penstock.replay.progress import Open, Progress
 from penstock.replay.source_reading import SourceReading
@@ -70,7 +70,7 @@ class BothSides:
 def both_sides(
     graph: JobGraph, sink: OperatorNode, keys: Sequence[str], reading: SourceReading, session: SparkSession
 ) -> Iterator[BothSides]:
-    """Make the two sides of a sink, which ``graph`` has alone; ``keys`` tell its rows apart.
+    """Make the two sides of a sink of ``graph``; ``keys`` tell its rows apart.
 
     Raises:
         CountedError: the sink leaves nothing that could be read.
@@ -86,8 +86,8 @@ def both_sides(
         raise ReplayError(f"rows of sink {sink.name!r} are told apart by {unknown[0]!r}, which the stream approximates")
     try:
         if progress is not None:
-            progress.check_sources(graph)
-        exact = as_written(compile_job(graph, reading, progress)[sink.name].rows, sink, schema)
+            progress.check_sources(only(graph, sink.name))
+        exact = as_written(compile_job(graph, reading, progress, sink=sink.name)[sink.name].rows, sink, schema)
         try:
             stream = standing_rows(session, sink, schema, checkpoint)
         except UnreadableError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.engine.optimiser import reachable
+from penstock.engine.pruning import prune_columns
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId
@@ -97,7 +98,10 @@ def check_job(graph: JobGraph) -> None:
     Raises:
         ReplayError: an operator has no counterpart in a batch; the message names it and says why.
     """
-    needed = reachable(graph)
+    _check_nodes(_pruned(graph))
+
+
+def _check_nodes(needed: JobGraph) -> None:
     for node in needed.operators.values():
         _check_types(node)
         inputs = [needed[edge.operator].outputs[edge.output] for edge in node.inputs]
@@ -116,6 +120,24 @@ def check_job(graph: JobGraph) -> None:
             raise refused(node, why)
 
 
+def only(graph: JobGraph, sink: str) -> JobGraph:
+    """Return what one sink of a graph needs."""
+    operators = graph.operators.items()
+    return reachable(JobGraph({id: item for id, item in operators if not _is_other(item, sink)}))
+
+
+def _is_other(node: OperatorNode, sink: str) -> bool:
+    return isinstance(node.spec, SinkSpec) and node.name != sink
+
+
+def _pruned(graph: JobGraph) -> JobGraph:
+    """Return what the sinks need, with the columns that a stream reads.
+
+    A stream never sees what is wrong with a field that nothing reads, so a replay must not reject the message for it.
+    """
+    return prune_columns(reachable(graph))
+
+
 def _check_types(node: OperatorNode) -> None:
     for output, schema in node.outputs.items():
         if output != DEAD_LETTER:
@@ -126,10 +148,15 @@ def _check_types(node: OperatorNode) -> None:
 
 
 def compile_job(
-    graph: JobGraph, read: Callable[[OperatorNode], DataFrame], progress: Progress | None = None
+    graph: JobGraph,
+    read: Callable[[OperatorNode], DataFrame],
+    progress: Progress | None = None,
+    *,
+    sink: str | None = None,
 ) -> Mapping[str, Frame]:
-    """Return what every sink gets, by its name; ``read`` returns the rows of a source, with its columns.
+    """Return what every sink gets, or one of them, by its name; ``read`` returns the rows of a source.
 
+    A source is asked for the columns that any sink of the graph needs, and no others, as in a stream.
     Of a changelog a sink gets the rows that stand at the end. No row is late in a batch, so outputs of late rows are
     empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source. With
     ``progress`` a sink gets what a stream has put out that has come so far.
@@ -137,8 +164,9 @@ def compile_job(
     Raises:
         ReplayError: an operator has no counterpart in a batch, or what it has put out cannot be told; nothing was read.
     """
-    check_job(graph)
-    needed = reachable(graph)
+    pruned = _pruned(graph)
+    needed = pruned if sink is None else only(pruned, sink)
+    _check_nodes(needed)
     frames: dict[tuple[OperatorId, str], Frame] = {}
     sinks: dict[str, Frame] = {}
     context: Context | None = None

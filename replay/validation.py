@@ -65,7 +65,7 @@ def validate_sink(
     if why is not None:
         return QueryResult(**asked, why=why)
     try:
-        with both_sides(only(graph, sink), sink, keys.columns, reading, session) as sides:
+        with both_sides(graph, sink, keys.columns, reading, session) as sides:
             return _compared(graph, sink, asked, keys, sides, session, corrector)
     except CountedError as error:
         counted = error.rows_stream or 0
@@ -111,12 +111,6 @@ def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:
 
     counts = rows.groupBy(*(f.col(quoted_name(name)) for name in key)).count()
     return not counts.where(f.col("count") > 1).isEmpty()
-
-
-def only(graph: JobGraph, sink: OperatorNode) -> JobGraph:
-    """Return the graph with this sink alone; what no longer leads to a sink is left in it, and is not looked at."""
-    others = {id: node for id, node in graph.operators.items() if not isinstance(node.spec, SinkSpec) or id == sink.id}
-    return JobGraph(others)
 
 
 def _result(asked: dict[str, Any], keys: OutputKeys, compared: BothSides) -> QueryResult:

@@ -23,7 +23,7 @@ from penstock.replay.frames import ReplayError
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_types import quoted_name
 from penstock.replay.stream_output import standing_rows
-from penstock.replay.validation import only, validate_sink
+from penstock.replay.validation import validate_sink
 from penstock.replay.validation_values import QueryResult, Validation
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _alike(graph: JobGraph, sink: OperatorNode, reading: SourceReading, session:
     spec, edge = sink.spec, sink.inputs[0]
     assert isinstance(spec, SinkSpec)
     try:
-        exact = compile_job(only(graph, sink), reading)[sink.name].rows
+        exact = compile_job(graph, reading, sink=sink.name)[sink.name].rows
         stream = standing_rows(session, sink, graph[edge.operator].outputs[edge.output])
     except (ReplayError, SchemaError):
         return None

@@ -19,12 +19,15 @@ from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf, ValueDecoder, no_headers, one_each
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.job import Job
+from penstock.kafka import read_kafka
 from penstock.model.errors import UserError
+from penstock.replay.compiler import compile_job
 from penstock.replay.kafka_batches import LETTERS, Wanted
 from penstock.replay.kafka_reading import read_counted, read_letters, read_rows
 from penstock.replay.kafka_slices import OffsetRange, Place, Slice, offset_range
 from penstock.replay.kafka_source import SlicesToRead
 from penstock.replay.offsets import Chosen
+from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_failures import worker_failure
 from tests.engine.connectors.kafka.formats.registry_server import registry_server
 from tests.kafka.test_source import transaction
@@ -264,3 +267,16 @@ def test_several_ranges_of_a_partition(kafka: str, topic: MakeTopic, spark: Spar
     ranges = tuple(OffsetRange(name, 0, Place(start), Place(start + 5)) for start in range(0, 100, 10))
     found = rows_of(read_rows(spark, source, Chosen(ranges, everything(source).topic_ids)), source.schema)
     assert sorted(row["id"] for row in found) == [number for number in range(100) if number % 10 < 5]
+
+
+def test_a_field_that_nothing_reads_rejects_no_message(spark: SparkSession, kafka: str, topic: MakeTopic) -> None:
+    name = topic(1)
+    produce(kafka, name, [1, b'{"id":2,"name":{"no":"text"}}', b'{"id":"no number","name":"n3"}', 4])
+    stream = read_kafka(name, kafka=kafka, job=Job(), schema=Fields, until="latest").select("id")
+    rows = stream.collect()
+    rows.job.run("reading")
+    [exact] = compile_job(rows.job.graph, SourceReading(spark, stop={f"{name}/0": 4}, tasks=1)).values()
+    assert sorted(row["id"] for row in rows.rows()) == sorted(row["id"] for row in exact.rows.collect()) == [1, 2, 4]
+    source = source_of(name, kafka, schema=Fields)
+    whole, told = read_counted(spark, source, everything(source))
+    assert (whole.count(), told.get["rejected"]) == (2, 2)
