@@ -69,8 +69,8 @@ def _needs(graph: JobGraph, node: OperatorNode, required: Required) -> list[set[
     if isinstance(spec, FilterSpec):
         return [wanted | columns_of(spec.predicate)]
     if isinstance(spec, ProjectSpec):
-        where = set() if spec.where is None else columns_of(spec.where)
-        return [where | _columns(expression for name, expression in spec.columns if name in _kept(spec, wanted))]
+        where = frozenset() if spec.where is None else columns_of(spec.where)
+        return [{*where, *_columns(expression for name, expression in spec.columns if name in _kept(spec, wanted))}]
     if isinstance(spec, RowFunctionSpec) and spec.columns is not None:
         return [set(spec.columns) | (wanted if spec.kind == "filter" else set())]
     if isinstance(spec, AsyncFunctionSpec) and spec.columns is not None:

@@ -30,25 +30,24 @@ class Columns:
 
     def __post_init__(self) -> None:
         lengths = {}
-        for field in fields(self):
-            values = getattr(self, field.name)
-            if values is None and field.default is None:
+        for name, (dtype, may_lack) in _kinds(type(self)).items():
+            values = getattr(self, name)
+            if values is None and may_lack:
                 continue
-            dtype = _DTYPES.get(field.type)
             if dtype is None:
-                lengths[field.name] = len(values)
+                lengths[name] = len(values)
                 continue
             array = np.array(values, dtype)
             if array.ndim != 1:
-                raise ValueError(f"{type(self).__name__}.{field.name} is a column, so it has one dimension")
+                raise ValueError(f"{type(self).__name__}.{name} is a column, so it has one dimension")
             array.flags.writeable = False
-            object.__setattr__(self, field.name, array)
-            lengths[field.name] = len(array)
+            object.__setattr__(self, name, array)
+            lengths[name] = len(array)
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of {type(self).__name__} differ in length: {lengths}")
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(getattr(self, next(iter(_kinds(type(self))))))
 
     @classmethod
     def none(cls) -> Self:
@@ -66,18 +65,27 @@ class Columns:
         Raises:
             ValueError: a column is missing or unknown, or holds something else.
         """
-        names = {field.name for field in fields(cls)}
-        if names != columns.keys():
-            missing, unknown = sorted(names - columns.keys()), sorted(columns.keys() - names)
+        kinds = _kinds(cls)
+        if kinds.keys() != columns.keys():
+            missing, unknown = sorted(kinds.keys() - columns.keys()), sorted(columns.keys() - kinds.keys())
             raise ValueError(f"{cls.__name__} of another schema: missing {missing}, unknown {unknown}")
         try:
-            return cls(**{name: tuple(v) if cls._is_names(name) else v for name, v in columns.items()})
+            return cls(**{name: tuple(v) if kinds[name][0] is None else v for name, v in columns.items()})
         except (TypeError, OverflowError) as error:
             raise ValueError(f"{cls.__name__}: {error}") from error
 
-    @classmethod
-    def _is_names(cls, name: str) -> bool:
-        return next(field.type for field in fields(cls) if field.name == name) == Names
+
+_Kinds = Mapping[str, tuple[type[np.generic] | None, bool]]
+_kinds_of: dict[type[Columns], _Kinds] = {}
+
+
+def _kinds(kind: type[Columns]) -> _Kinds:
+    """Return by column the type of its figures, None for names, and whether all of it may lack; looked up once."""
+    found = _kinds_of.get(kind)
+    if found is None:
+        found = {field.name: (_DTYPES.get(field.type), field.default is None) for field in fields(kind)}
+        _kinds_of[kind] = found
+    return found
 
 
 def measured(*columns: Floats | None) -> Bools | None:

@@ -44,14 +44,14 @@ def from_bytes(data: bytes) -> ClusterSnapshot:
     source = pa.BufferReader(pa.py_buffer(data).slice(_HEAD.size))
     groups: dict[str, Any] = {}
     for name, kind in GROUPS.items():
-        batch = pa.ipc.open_stream(source).read_all().combine_chunks()
+        (batch,) = pa.ipc.open_stream(source)
         columns = dict.fromkeys(kind.__dataclass_fields__)
-        columns |= {field.name: _values(batch.column(field.name)) for field in batch.schema}
+        columns |= {key: _values(column) for key, column in zip(batch.schema.names, batch.columns, strict=True)}
         groups[name] = kind.from_dict(columns)
     return ClusterSnapshot(number, time_s, window_s, **groups)
 
 
-def _values(column: pa.ChunkedArray) -> Any:
+def _values(column: pa.Array) -> Any:
     if pa.types.is_string(column.type) or pa.types.is_null(column.type):
         return column.to_pylist()
-    return column.to_numpy()
+    return column.to_numpy(zero_copy_only=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.model.columns import Ints
 from penstock.model.plan import BucketMove
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.flow_network import Layer
@@ -22,35 +23,48 @@ class Levelled:
     hot: tuple[int, ...]
 
 
-def levelled(snapshot: ClusterSnapshot, layer: Layer) -> Levelled:
+def levelled(snapshot: ClusterSnapshot, layer: Layer, own: Ints) -> Levelled:
     """Return moves off overloaded instances to those with most room, by rate the heaviest first, by bytes the least.
 
-    Without figures of buckets nothing moves.
+    ``own``: the rows of the task's buckets; the layer's instances ascend. Without figures of buckets nothing moves.
     """
-    buckets = snapshot.buckets
-    own = np.flatnonzero(buckets.task == layer.task)
-    if buckets.records_in is None or not len(own) or np.isnan(buckets.records_in[own]).any():
-        return Levelled((), layer.whole, ())
-    total = float(buckets.records_in[own].sum())
-    if total <= 0:
-        return Levelled((), layer.whole, ())
-    place = {int(row): number for number, row in enumerate(layer.instances)}
-    load = buckets.records_in[own] / total
+    buckets, none = snapshot.buckets, Levelled((), layer.whole, ())
+    if buckets.records_in is None or not len(own):
+        return none
+    load = buckets.records_in[own]
+    total = float(load.sum())
+    if not total > 0:
+        return none
+    load = load / total
     state = np.zeros(len(own)) if buckets.state_bytes is None else np.nan_to_num(buckets.state_bytes[own])
-    owner = np.array([place[int(row)] for row in buckets.instance[own]])
+    owner = np.searchsorted(layer.instances, buckets.instance[own])
     room = layer.capacity - np.bincount(owner, load, len(layer.instances))
-    hot = np.flatnonzero(load > layer.capacity.max())
-    moves = []
-    for bucket in np.lexsort((state, -load)).tolist():
-        giver, taker = owner[bucket], int(np.argmax(room))
-        if room[giver] >= 0 or load[bucket] > room[taker]:
-            continue
-        room[giver] += load[bucket]
-        room[taker] -= load[bucket]
-        owner[bucket] = taker
-        number = int(snapshot.instances.number[layer.instances[taker]])
-        moves.append(BucketMove(layer.task, int(buckets.bucket[own[bucket]]), number))
+    # No other instance gives: one that takes has room for what it takes.
+    given = np.flatnonzero((room < 0)[owner])
+    given = given[np.lexsort((state[given], -load[given]))]
+    moved = _handed_on(load[given].tolist(), owner[given].tolist(), room.tolist())
+    owner[given] = moved
+    before = np.searchsorted(layer.instances, buckets.instance[own[given]])
+    moves = tuple(
+        BucketMove(layer.task, int(buckets.bucket[own[given[at]]]), int(snapshot.instances.number[taker]))
+        for at in np.flatnonzero(before != moved).tolist()
+        for taker in [layer.instances[moved[at]]]
+    )
     shares = np.bincount(owner, load, len(layer.instances))
     loaded = shares > 0
     whole = float((layer.capacity[loaded] / shares[loaded]).min())
-    return Levelled(tuple(moves), whole, tuple(int(buckets.bucket[own[bucket]]) for bucket in hot))
+    hot = buckets.bucket[own[load > layer.capacity.max()]]
+    return Levelled(moves, whole, tuple(hot.tolist()))
+
+
+def _handed_on(load: list[float], owner: list[int], room: list[float]) -> list[int]:
+    """Return the owners of these buckets, one after another, once each that is overloaded has given what it can."""
+    owners, taker, most = list(owner), room.index(max(room)), max(room)
+    for bucket, (share, giver) in enumerate(zip(load, owner, strict=True)):
+        if room[giver] < 0 and share <= most:
+            owners[bucket] = taker
+            room[giver] += share
+            room[taker] -= share
+            most = max(room)
+            taker = room.index(most)
+    return owners

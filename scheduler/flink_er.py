@@ -24,7 +24,8 @@ from penstock.scheduler.capacity import (
     true_capacity,
 )
 from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried, handed_out
-from penstock.scheduler.propagation import propagate
+from penstock.scheduler.propagation import levels, propagate
+from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
 DETECTORS = ("true", "paper", "literal")
@@ -119,6 +120,7 @@ class _Plan:
 
     def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr) -> None:
         self._snapshot, self._policy = snapshot, policy
+        self._buckets_of = RowGroups(snapshot.buckets.task, len(snapshot.tasks))
         self._left = _free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
         self._buckets: list[BucketMove] = []
@@ -181,7 +183,7 @@ class _Plan:
         for layer in layers:
             if layer.is_free or layer.whole >= 1 or not self._snapshot.tasks.is_keyed[layer.task]:
                 continue
-            found = levelled(self._snapshot, layer)
+            found = levelled(self._snapshot, layer, self._buckets_of.rows(layer.task))
             hot += [(self._task(layer.task), bucket) for bucket in found.hot]
             # Moves that do not reach the need are not made: instances are needed anyway, and owners change with them.
             if found.whole >= 1 - 1e-9:
@@ -239,15 +241,21 @@ def _behind(snapshot: ClusterSnapshot) -> Floats | None:
 
 
 def _lags(snapshot: ClusterSnapshot) -> Floats | None:
-    """Return each application's lag in seconds of its input: that of its most lagging partition (eq 1's source)."""
+    """Return each application's lag in seconds of its input: that of its most lagging partition (eq 1's source).
+
+    A source may feed several applications; each of them may be what holds it up.
+    """
     behind, appended = _behind(snapshot), snapshot.partitions.appended
     if behind is None or appended is None:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(behind > 0, behind / (appended / snapshot.window_s), 0.0)
-    lags = np.zeros(len(snapshot.applications))
-    of = snapshot.tasks.application[snapshot.instances.task[snapshot.partitions.instance]]
-    np.maximum.at(lags, of, seconds)
+    by_task, lags = np.zeros(len(snapshot.tasks)), np.zeros(len(snapshot.applications))
+    np.maximum.at(by_task, snapshot.instances.task[snapshot.partitions.instance], seconds)
+    producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
+    for edges in levels(producer, consumer, len(by_task)):
+        np.maximum.at(by_task, consumer[edges], by_task[producer[edges]])
+    np.maximum.at(lags, snapshot.tasks.application, by_task)
     return lags
 
 
@@ -258,28 +266,22 @@ class _Network:
         instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
         self._limits, self._needs = limits, needs
         self._flow = np.nan_to_num(or_nan(instances.records_in, len(limits))) / snapshot.window_s
-        self._instances = np.split(*_grouped(instances.task, tasks))
-        self._tasks = np.split(*_grouped(snapshot.tasks.application, len(snapshot.applications)))
+        self._instances = RowGroups(instances.task, tasks)
+        self._tasks = RowGroups(snapshot.tasks.application, len(snapshot.applications))
         fixed = np.bincount(edges.consumer, ~edges.is_free, tasks)
         self._is_free = (fixed == 0) & (np.bincount(edges.consumer, minlength=tasks) > 0)
 
     def layers(self, application: int) -> list[Layer]:
         """Return an application's network; an instance of which nothing is known takes what the known ones take."""
         found = []
-        for task in self._tasks[application].tolist():
-            own, need = self._instances[task], self._needs[task]
+        for task in self._tasks.rows(application).tolist():
+            own, need = self._instances.rows(task), self._needs[task]
             limits = self._limits[own]
             known = limits[~np.isnan(limits)]
             if need > 0 and len(known):
                 most = np.where(np.isnan(limits), known.mean(), limits) / need
                 found.append(Layer(task, own, most, self._flow[own] / need, bool(self._is_free[task])))
         return found
-
-
-def _grouped(group: Ints, groups: int) -> tuple[Ints, list[int]]:
-    """Return the rows by group, and where each group but the first begins."""
-    order = np.argsort(group, kind="stable").astype(np.int32)
-    return order, np.searchsorted(group[order], np.arange(1, groups)).tolist()
 
 
 def _from_network(snapshot: ClusterSnapshot) -> Floats:

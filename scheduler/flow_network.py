@@ -6,7 +6,7 @@ is free is which instance of a task takes it, where the exchange leaves that ope
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ class Layer:
     """A task's instances: their rows in the snapshot, capacity and measured flow in shares of the task's need.
 
     ``is_free``: rows may go to any instance; otherwise each keeps its share of them (keys, partitions of a source).
+    ``whole`` is the layer's capacity: of a free one the sum, else what its fullest instance allows, min_i c_i/share_i.
     """
 
     task: int
@@ -26,13 +27,15 @@ class Layer:
     capacity: Floats
     flow: Floats
     is_free: bool
+    whole: float = field(init=False)
 
-    @property
-    def whole(self) -> float:
-        """The layer's capacity: of a free one the sum, else what the fullest instance allows, min_i c_i / share_i."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "whole", self._whole())
+
+    def _whole(self) -> float:
         total = float(self.flow.sum())
         if self.is_free or total <= 0:
-            return float(self.capacity.sum())
+            return self.balanced
         loaded = self.flow > 0
         return float((self.capacity[loaded] * total / self.flow[loaded]).min())
 

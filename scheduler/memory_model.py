@@ -130,7 +130,9 @@ def estimated(
         seen = (access.latency_ms - hit_ms) / (1 - access.hit_rate) / 1e3
         stall_s = (access.stall_share * rates.parallelism / rates.rate_in)[task]
     miss_s = np.where((1 - access.hit_rate >= 0.01) & (seen > 0), seen, miss_s_before)[task]
-    served, managed = _served(snapshot, task), access.managed_bytes[task]
+    # A task that only writes has no access to be sampled, and none that could miss.
+    served = np.where((access.gets == 0)[task][:, None], 1.0, _served(snapshot, task))
+    managed = access.managed_bytes[task]
     figures = (managed, served[:, -1], access.hit_rate[task], access.latency_ms[task], gets, stall_s)
     known = ~np.isnan(np.sum(figures, axis=0))
     cache = np.where(known, split(np.nan_to_num(managed))[1], 0.0)

@@ -23,10 +23,11 @@ class Observed:
     """One figure per application or, in a `History`, a `Window` of them; NaN: not measured.
 
     Allocations: ``heap``, ``memory`` in bytes, ``cores``, ``threads``. Use: ``heap_used``, ``heap_committed``,
-    ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` and ``throttled`` as a share of time,
-    ``kills``, ``disk_io`` in bytes/s, ``backlog`` in rows waiting in the sources' logs, ``consumed`` and ``appended``
-    in rows/s. Remote services: ``latency_ms`` (the worst one's mean), ``calls`` and ``answers`` (those without an
-    error) a second.
+    ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` as a share of the core's time that was
+    used, ``throttled`` of the threads' time, ``kills``, ``disk_io`` in bytes/s, ``backlog`` in rows waiting in the
+    sources' logs, ``consumed`` and ``appended`` in rows/s. Remote services: ``latency_ms`` (the worst one's mean),
+    ``calls`` and ``answers`` (those without an error) a second. ``settled_s`` has passed since an action or a restart
+    (infinite where nobody says).
     """
 
     heap: Floats
@@ -48,6 +49,7 @@ class Observed:
     latency_ms: Floats
     calls: Floats
     answers: Floats
+    settled_s: Floats
 
 
 METRICS = tuple(field.name for field in fields(Observed))
@@ -70,6 +72,9 @@ def observe(snapshot: ClusterSnapshot) -> Observed:
 
     worked = _sum(instances.busy_ns, instances.remote_wait_ns, instances.core_wait_ns)
     behind = _difference(snapshot.partitions.end_offset, snapshot.partitions.position)
+    settled_s = np.full(count, np.inf)
+    if instances.settled_s is not None:
+        np.fmin.at(settled_s, by_instance, instances.settled_s)
     services = snapshot.services
     latency = np.full(count, np.nan)
     if services.latency_ms is not None:
@@ -84,8 +89,8 @@ def observe(snapshot: ClusterSnapshot) -> Observed:
         resident=own(given.resident_bytes),
         cpu=own(given.cpu_ns, window_s * 1e9),
         busy_threads=added(worked, by_instance, window_s * 1e9),
-        gc=own(given.gc_ns, window_s * 1e9),
-        throttled=own(given.throttled_ns, window_s * 1e9),
+        gc=own(given.gc_ns) / np.maximum(own(given.cpu_ns), 1.0),
+        throttled=own(given.throttled_ns, window_s * 1e9) / own(given.threads),
         kills=own(given.out_of_memory_kills),
         disk_io=own(given.disk_io_bytes, window_s),
         backlog=added(behind, by_partition, 1.0),
@@ -94,6 +99,7 @@ def observe(snapshot: ClusterSnapshot) -> Observed:
         latency_ms=latency,
         calls=added(services.calls, services.application, window_s),
         answers=added(_difference(services.calls, services.errors), services.application, window_s),
+        settled_s=settled_s,
     )
 
 

@@ -1,12 +1,15 @@
 """Whether a backlog grows because a remote service falters; more threads would not help then (Sage, 4; papers.md 6.2).
 
-Called by the parallelism rule of `sizing`. Arrays are ticks x applications, the oldest first.
+`sage` asks the guard that it was given by name. Arrays are ticks x applications, the oldest first.
 """
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools
+from penstock.scheduler.observations import Observed
 
 LAGS = (0, 1, 2, 3)
 THRESHOLD = 0.7
@@ -23,7 +26,8 @@ def explained_by_service(
     """Return for which applications the last two windows' growth of backlog goes with a slower service.
 
     r(backlog growth, latency) >= 0.7, or r(backlog growth, answers) <= -0.7, at a lag of 0 to 3 ticks, over two windows
-    of ``ticks`` each; **and** latency was 1.2 times, or answers per call 0.8 times, their median before those windows.
+    of ``ticks`` each; **and** in the last one latency was 1.2 times, or answers per call 0.8 times, their median before
+    both (trouble that began a window ago is half of two).
     Correlation alone blocks 41% of independent noise. Applications without a service are never explained.
     """
     span = min(2 * ticks, backlog.shape[0] - 1)
@@ -33,8 +37,8 @@ def explained_by_service(
     follows = _follows(growth, latency_ms, 1.0) | _follows(growth, answers, -1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         each = answers / calls
-        slower = _mean(latency_ms[-span:]) >= SLOWER * _before(latency_ms, span)
-        fewer = _mean(each[-span:]) <= FEWER * _before(each, span)
+        slower = _mean(latency_ms[-ticks:]) >= SLOWER * _before(latency_ms, span)
+        fewer = _mean(each[-ticks:]) <= FEWER * _before(each, span)
     return follows & (slower | fewer)
 
 
@@ -74,3 +78,26 @@ def _before(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
     """Return the median of the ticks before the last ``span``; NaN, which no comparison meets, if there are none."""
     before = values[:-span]
     return np.median(before, axis=0) if len(before) else np.full(values.shape[1], np.nan)
+
+
+def no_guard(history: Observed, ticks: int) -> Bools:
+    """Return that nothing is put down to a service."""
+    return np.zeros(history.backlog.shape[1], np.bool_)
+
+
+def growth_guard(history: Observed, ticks: int) -> Bools:
+    """Return for which applications `explained_by_service` puts a backlog down to a service."""
+    return explained_by_service(history.backlog, history.latency_ms, history.calls, history.answers, ticks)
+
+
+def correlation_guard(history: Observed, ticks: int) -> Bools:
+    """Return for which applications the paper's rule as it stands, `correlated`, does."""
+    return correlated(history.backlog, history.latency_ms, ticks)
+
+
+GUARDS: Mapping[str, Callable[[Observed, int], Bools]] = {
+    "growth": growth_guard,
+    "correlation": correlation_guard,
+    "none": no_guard,
+}
+"""By name: whether the last ``ticks`` of a backlog are put down to a remote service."""

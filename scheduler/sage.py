@@ -4,6 +4,7 @@ Memory comes before cores and cores before parallelism, because a starved heap s
 ``penstock decide``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,8 @@ from penstock.model.columns import Bools
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.observations import METRICS, History, Observed, known
-from penstock.scheduler.sizing import RULES, Limits, Resource, ThreadsUp, blamed_on_services
+from penstock.scheduler.remote_guard import GUARDS
+from penstock.scheduler.sizing import RULES, Limits, Resource, Rule, ThreadsUp
 
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
 
@@ -37,7 +39,9 @@ class Sage:
 
     ``stabilisation_s``: nothing is asked of an application for so long after an action, and three times as long while
     its allocation has not changed. A window begins anew when its resource changes, or one that it depends on grows.
-    ``guarded``: a faltering remote service is no reason for more threads.
+    ``guard``: how a backlog is told that a faltering remote service explains, which is no reason for more threads:
+    "growth", the paper's "correlation" as it stands, or "none". ``idle_backlog_s``: a backlog worth so many
+    seconds of input, which the application's bound of latency allows, counts as none.
     """
 
     growth: float = 1.5
@@ -45,10 +49,13 @@ class Sage:
     up: float = 0.92
     down: float = 0.8
     stabilisation_s: float = 300.0
-    guarded: bool = True
+    guard: str = "growth"
+    idle_backlog_s: float = 1.0
 
     def __post_init__(self) -> None:
         self.limits()
+        if self.guard not in GUARDS:
+            raise ValueError(f"guard = {self.guard!r} is none of {', '.join(GUARDS)}")
 
     def limits(self) -> Limits:
         """Return the bounds that rules share.
@@ -56,7 +63,18 @@ class Sage:
         Raises:
             ValueError: with these, sizes would go up and down for ever.
         """
-        return Limits(growth=self.growth, margin=self.margin, up=self.up, down=self.down)
+        return Limits(
+            growth=self.growth,
+            margin=self.margin,
+            up=self.up,
+            down=self.down,
+            idle_backlog_s=self.idle_backlog_s,
+            settle_s=self.stabilisation_s,
+        )
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules by priority, the first first."""
+        return RULES
 
     def start(self) -> Remembered:
         """Remember nothing."""
@@ -65,7 +83,8 @@ class Sage:
 
     def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
         """Return at most one change for every application; rules are tried by priority."""
-        keep_s = max(max(rule.window_s for rule in RULES), 4 * ThreadsUp.window_s)
+        rules = self.rules()
+        keep_s = max(max(rule.window_s for rule in rules), 4 * ThreadsUp.window_s)
         history = memory.history.after(snapshot, keep_s)
         changed_s = _moved(memory, history, memory.changed_s, -np.inf)
         grown_s = _moved(memory, history, memory.grown_s, -np.inf)
@@ -78,7 +97,7 @@ class Sage:
         in_flight = (given == changed_from) & (since_s < 3 * self.stabilisation_s)
         free = (since_s.min(axis=0) >= self.stabilisation_s) & ~in_flight.any(axis=0)
         sizes, reasons, missing = [], [], {}
-        for rule in RULES:
+        for rule in rules:
             window = history.last(rule.window_s)
             whole, nowhere = known(window, rule.needs)
             if nowhere:
@@ -89,8 +108,8 @@ class Sage:
             ready = free & (snapshot.time_s - begin_s >= rule.window_s)
             found = rule.propose(_of(window, whole), self.limits())
             fires = ready & whole & found.fires
-            if self.guarded and isinstance(rule, ThreadsUp) and fires.any():
-                fires &= ~blamed_on_services(history.windows, len(window.backlog))
+            if isinstance(rule, ThreadsUp) and fires.any():
+                fires &= ~GUARDS[self.guard](history.windows, len(window.backlog))
             # A higher rule that cannot tell yet keeps lower ones from acting.
             free &= ~fires & (whole | ~ready)
             for place in np.flatnonzero(fires).tolist():

@@ -13,7 +13,6 @@ import numpy as np
 
 from penstock.model.columns import Bools, Floats
 from penstock.scheduler.observations import Observed, Window
-from penstock.scheduler.remote_guard import explained_by_service
 
 
 class Resource(IntEnum):
@@ -43,6 +42,7 @@ class Limits:
     throttled: float = 0.05
     disk_io: float = 50e6
     idle_backlog_s: float = 1.0
+    settle_s: float = 300.0
 
     def __post_init__(self) -> None:
         if self.growth <= 1 or self.margin < 0:
@@ -107,15 +107,15 @@ class MemoryUp(Rule):
 
 
 class CpuUp(Rule):
-    """P3: the cores are used up, or the application was throttled."""
+    """P3: the cores are used up, or the application was throttled and rows had to wait for it."""
 
     name, resource, window_s = "CPU up", Resource.CORES, 300.0
-    needs = ("cores", "cpu", "throttled")
+    needs = ("cores", "cpu", "throttled", "backlog", "consumed")
     after = (Resource.HEAP, Resource.MEMORY, Resource.CORES)
 
     def propose(self, window: Observed, limits: Limits) -> Proposal:
         """Multiply the cores."""
-        throttled = window.throttled.mean(axis=0) > limits.throttled
+        throttled = (window.throttled.mean(axis=0) > limits.throttled) & ~_idle(window, limits)
         return Proposal(_over(window.cpu, window.cores, limits.up) | throttled, window.cores[-1] * limits.growth)
 
 
@@ -137,15 +137,23 @@ class ThreadsUp(Rule):
 
 
 class HeapDown(Rule):
-    """P5: more heap than was ever committed."""
+    """P5: more heap than was ever committed, and than keeps collections rare enough not to ask for more at once."""
 
     name, resource, window_s = "heap down", Resource.HEAP, 1800.0
-    needs = ("heap", "heap_committed", "backlog", "consumed")
+    needs = ("heap", "heap_committed", "heap_used", "gc", "backlog", "consumed")
     after = (Resource.HEAP,)
 
     def propose(self, window: Observed, limits: Limits) -> Proposal:
-        """Set the heap to what was committed, and the margin."""
-        return _down(window.heap_committed.max(axis=0), window.heap[-1], window, limits)
+        """Set the heap to what was committed, and the margin; free heap no smaller than bounds of P1 allow.
+
+        H' >= L + (H - L) x G (1 + margin) / gc
+
+        L: live heap; G: part of the time in which garbage was collected, which goes as 1 / (H - L); gc: its bound.
+        """
+        free = window.heap - window.heap_used
+        keeps = window.heap_used + free * window.gc * (1 + limits.margin) / limits.gc
+        least = np.maximum(window.heap_committed.max(axis=0), keeps.max(axis=0) / (1 + limits.margin))
+        return _down(least, window.heap[-1], window, limits)
 
 
 class MemoryDown(Rule):
@@ -172,7 +180,7 @@ class CpuDown(Rule):
 
     def propose(self, window: Observed, limits: Limits) -> Proposal:
         """Set the cores to the peak, and the margin."""
-        return _down(window.cpu.max(axis=0), window.cores[-1], window, limits)
+        return _down(_settled(window.cpu, window, limits).max(axis=0), window.cores[-1], window, limits)
 
 
 class ThreadsDown(Rule):
@@ -184,7 +192,7 @@ class ThreadsDown(Rule):
 
     def propose(self, window: Observed, limits: Limits) -> Proposal:
         """Set the threads to the peak, and the margin; at least one."""
-        found = _down(window.busy_threads.max(axis=0), window.threads[-1], window, limits)
+        found = _down(_settled(window.busy_threads, window, limits).max(axis=0), window.threads[-1], window, limits)
         value = np.maximum(np.ceil(found.value), 1.0)
         return Proposal(found.fires & (value < window.threads[-1]), value)
 
@@ -202,11 +210,6 @@ RULES: Sequence[Rule] = (
 """By priority, the first first. No window is shorter than that of a rule before it."""
 
 
-def blamed_on_services(history: Observed, ticks: int) -> Bools:
-    """Return for which applications a rising backlog is put down to a remote service; P4 skips them."""
-    return explained_by_service(history.backlog, history.latency_ms, history.calls, history.answers, ticks)
-
-
 def _over(used: Window, given: Window, share: float) -> Bools:
     return np.asarray((used / given).mean(axis=0) > share, np.bool_)
 
@@ -217,7 +220,17 @@ def _heap_is_short(window: Observed, limits: Limits) -> Bools:
     return np.asarray(full | (window.gc.mean(axis=0) > limits.gc), np.bool_)
 
 
+def _idle(window: Observed, limits: Limits) -> Bools:
+    """Tell where the backlog was never worth more than a moment of input."""
+    backlog = _settled(window.backlog, window, limits)
+    return np.asarray(np.all(backlog <= limits.idle_backlog_s * window.consumed, axis=0), np.bool_)
+
+
+def _settled(values: Window, window: Observed, limits: Limits) -> Window:
+    """Return values, nothing in place of those from just after an action."""
+    return np.where(window.settled_s >= limits.settle_s, values, 0.0)
+
+
 def _down(peak: Floats, given: Floats, window: Observed, limits: Limits) -> Proposal:
-    idle = np.all(window.backlog <= limits.idle_backlog_s * window.consumed, axis=0)
     value = peak * (1 + limits.margin)
-    return Proposal(np.asarray(idle & (value < limits.down * given) & (value > 0), np.bool_), value)
+    return Proposal(np.asarray(_idle(window, limits) & (value < limits.down * given) & (value > 0), np.bool_), value)

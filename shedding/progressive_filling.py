@@ -87,56 +87,58 @@ class _Level:
     def filled(self) -> Floats:
         """Return desired(q) by query: every ceiling lowered to what the machines can carry."""
         while True:
-            is_full = self._load(np.ones(len(self._left))) > self._left + _ROUNDING * (1.0 + self._left)
-            kept = is_full[self._machine] & (self._top > self._bottom)[self._task]
+            bottom, top = self._bottom[self._task], self._top[self._task]
+            is_full = self._load(1.0, bottom, top) > self._left + _ROUNDING * (1.0 + self._left)
+            kept = is_full[self._machine] & (top > bottom)
             if not kept.any():
                 return self._ceiling
             self._task, self._machine, self._weight = self._task[kept], self._machine[kept], self._weight[kept]
-            x = np.where(is_full, self._level_when_full(), np.inf)
-            self._stop_at(x, self._first_to_fill(x))
+            bottom, top = bottom[kept], top[kept]
+            x = np.where(is_full, self._level_when_full(bottom, top), np.inf)
+            at, counts = self._pairs_of()
+            full = self._first_to_fill(x, at, counts)
+            stops = np.repeat(full[self._machine], counts)
+            reached = np.minimum(np.maximum(x[self._machine], bottom), top)
+            self._stop_at(np.repeat(reached, counts)[stops], at[stops])
+            rest = ~full[self._machine]
+            self._task, self._machine, self._weight = self._task[rest], self._machine[rest], self._weight[rest]
 
-    def _load(self, x: Floats) -> Floats:
-        """Return by machine the CPU above `bottom` where its tasks are at its level x."""
-        bottom = self._bottom[self._task]
-        lifted = np.clip(x[self._machine], bottom, self._top[self._task]) - bottom
+    def _load(self, x: Floats | float, bottom: Floats, top: Floats) -> Floats:
+        """Return by machine the CPU above `bottom` where its tasks are at level x, which is by instance."""
+        lifted = np.minimum(np.maximum(x, bottom), top) - bottom
         return total(self._weight * lifted, self._machine, len(self._left))
 
-    def _level_when_full(self) -> Floats:
+    def _level_when_full(self, bottom: Floats, top: Floats) -> Floats:
         """Return by machine the largest x that it can carry: between two kinks of its load, which is linear there."""
-        kinks = np.unique(np.concatenate([self._bottom[self._task], self._top[self._task]]))
+        kinks = np.unique(np.concatenate([bottom, top]))
         low = np.zeros(len(self._left), np.intp)
         high = np.full(len(self._left), len(kinks) - 1)
         while (high - low).max() > 1:
             middle = (low + high) // 2
-            fits = self._load(kinks[middle]) <= self._left
+            fits = self._load(kinks[middle][self._machine], bottom, top) <= self._left
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-        below, above = self._load(kinks[low]), self._load(kinks[high])
+        below = self._load(kinks[low][self._machine], bottom, top)
+        above = self._load(kinks[high][self._machine], bottom, top)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             part = np.clip((self._left - below) / (above - below), 0.0, 1.0)
         return np.where(above > below, kinks[low] + part * (kinks[high] - kinks[low]), kinks[low])
 
-    def _first_to_fill(self, x: Floats) -> Bools:
+    def _first_to_fill(self, x: Floats, at: Indexes, counts: Indexes) -> Bools:
         """Return the machines that fill no later than any other on which a query of theirs has a task.
 
         What happens elsewhere does not change their load until then, so all of them can be settled in one round.
         """
-        at, counts = self._pairs_of()
-        machine = np.repeat(self._machine, counts)
-        first = least(x[machine], self._pair_query[at], len(self._ceiling))
+        machine, query = np.repeat(self._machine, counts), self._pair_query[at]
+        fills = x[machine]
+        first = least(fills, query, len(self._ceiling))
         waits = np.zeros(len(x), np.bool_)
-        waits[machine[x[machine] > first[self._pair_query[at]]]] = True
+        waits[machine[fills > first[query]]] = True
         return np.isfinite(x) & ~waits
 
-    def _stop_at(self, x: Floats, full: Bools) -> None:
-        """Let no task on a full machine rise above where it is, and forget the machine."""
-        at, counts = self._pairs_of()
-        bottom, top = self._bottom[self._task], self._top[self._task]
-        reached = np.clip(x[self._machine], bottom, top)
-        stops = np.repeat(full[self._machine], counts)
-        np.minimum.at(self._ceiling, self._pair_query[at[stops]], np.repeat(reached, counts)[stops])
+    def _stop_at(self, reached: Floats, at: Indexes) -> None:
+        """Let none of the queries at these places rise above what its task on a full machine has reached."""
+        np.minimum.at(self._ceiling, self._pair_query[at], reached)
         self._lower_tops()
-        rest = ~full[self._machine]
-        self._task, self._machine, self._weight = self._task[rest], self._machine[rest], self._weight[rest]
 
     def _pairs_of(self) -> tuple[Indexes, Indexes]:
         """Return the places of the rising queries of each instance's task, one instance after another, and counts."""

@@ -18,7 +18,7 @@ from penstock.shedding.by_group import most, total
 from penstock.shedding.progressive_filling import fill
 from penstock.shedding.qod_distribute import distribute
 from penstock.shedding.qod_figures import Figures, Reading, read
-from penstock.shedding.qod_kill import kill_tasks, reserve
+from penstock.shedding.qod_kill import kill_tasks, reserve, sparing_order
 from penstock.shedding.qod_moving import Moving, under_way, with_moves
 from penstock.shedding.qod_sources import NO_LAGS, LagMaxima, lag_maxima
 from penstock.shedding.task_graph import Indexes, TaskGraph
@@ -69,25 +69,33 @@ class QualityOfData(Policy[QodMemory]):
         lags = lag_maxima(snapshot)
         if isinstance(figures, NoChange):
             return figures, replace(memory, lags=lags)
+        plain = self._without_backlog(snapshot, figures, memory.lags)
         is_warming, warm_ups = warming(
             self.warm_up,
             memory.warm_ups,
             figures.who,
             figures.age_s,
             figures.cpu_metric,
-            figures.min_ac - figures.c_ac,
+            figures.min_ac - plain.c_ac,
         )
         names = snapshot.machines.name
         moving = under_way(memory.moving, figures, names, snapshot.time_s, self.move_timeout_s)
         figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - moving.reserved))
-        cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out)
-        plan = _shed_plan(snapshot, figures, is_warming, cycle)
+        cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out, plain.min_req_cpu)
+        plan = _shed_plan(snapshot, plain, is_warming, cycle)
         is_shedding = bool(plan.source_keep or plan.edge_keep)
-        moves = with_moves(moving.moving, figures, cycle.moves, names, snapshot.time_s)
+        moves = with_moves(moving.moving, plain, cycle.moves, names, snapshot.time_s)
         after = QodMemory(snapshot.time_s, warm_ups, lags, is_shedding, moves)
         if is_shedding or memory.is_shedding or plan.moves or plan.demands or plan.failed:
             return plan, after
         return NoChange(plan.reason, plan.numbers), after
+
+    def _without_backlog(self, snapshot: ClusterSnapshot, figures: Figures, lags: LagMaxima) -> Figures:
+        """Return the figures without backlogs, which are no reason to move, to wait, or for more threads."""
+        if self.reading.drain_s is None:
+            return figures
+        plain = read(snapshot, replace(self.reading, drain_s=None), lags)
+        return figures if isinstance(plain, NoChange) else plain
 
 
 PAPER = QualityOfData(distribute, Reading())
@@ -113,8 +121,14 @@ class Cycle:
     failed: tuple[int, ...]
 
 
-def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut) -> Cycle:
-    """Return Algorithm 1 up to line 19; is_warming: by running instance."""
+def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut, least: Floats | None = None) -> Cycle:
+    """Return Algorithm 1 up to line 19; is_warming: by running instance.
+
+    least: minReqCpu without backlogs, which decides who moves (None: there are none). What a backlog asks for on top of
+    it is reserved as far as it fits.
+    """
+    wanted = figures.min_req_cpu
+    figures = figures if least is None else replace(figures, min_req_cpu=least)
     machines = len(figures.a_cpu)
     warms = np.zeros(machines, np.bool_)
     warms[figures.machine[is_warming]] = True
@@ -127,6 +141,11 @@ def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut) -> Cy
     left = left + total(figures.min_req_cpu[leaves], figures.machine[leaves], machines)
     for instance, machine in moves.items():
         left[machine] -= figures.min_req_cpu[instance]
+    backlog = np.where(leaves, 0.0, np.maximum(0.0, wanted - figures.min_req_cpu))
+    asked = total(backlog, figures.machine, machines)
+    backlog *= np.minimum(1.0, np.maximum(0.0, left) / np.maximum(asked, _ROUNDING))[figures.machine]
+    left = left - total(backlog, figures.machine, machines)
+    figures = replace(figures, min_req_cpu=figures.min_req_cpu + backlog)
     is_failed = np.zeros(machines, np.bool_)
     is_failed[list(failed)] = True
 
@@ -145,12 +164,14 @@ def _rescheduled(figures: Figures, left: Floats, warms: Bools) -> tuple[dict[int
     overloaded = np.flatnonzero((left < -_ROUNDING) & ~warms)
     chosen: list[int] = []
     if len(overloaded):
-        by_machine = np.argsort(figures.machine, kind="stable")
-        ends = np.searchsorted(figures.machine[by_machine], np.arange(len(left) + 1))
-        for machine in overloaded.tolist():
-            here = by_machine[ends[machine] : ends[machine + 1]]
-            killed, _ = kill_tasks(-float(left[machine]), figures.p[here], figures.min_req_cpu[here])
-            chosen += here[killed].tolist()
+        here = np.flatnonzero((left < -_ROUNDING)[figures.machine])
+        here = here[sparing_order(figures.machine[here], figures.p[here], figures.min_req_cpu[here])]
+        p, required = figures.p[here].tolist(), figures.min_req_cpu[here].tolist()
+        begin = np.searchsorted(figures.machine[here], overloaded).tolist()
+        end = np.searchsorted(figures.machine[here], overloaded, side="right").tolist()
+        for machine, a, b in zip(overloaded.tolist(), begin, end, strict=True):
+            killed, _ = kill_tasks(-float(left[machine]), p[a:b], required[a:b])
+            chosen += here[[a + at for at in killed]].tolist()
     found = reserve(left, figures.min_req_cpu[chosen].tolist())
     moves = {instance: machine for instance, machine in zip(chosen, found, strict=True) if machine is not None}
     stuck = [instance for instance, machine in zip(chosen, found, strict=True) if machine is None]

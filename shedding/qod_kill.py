@@ -10,28 +10,33 @@ from heapq import heapify, heapreplace
 import numpy as np
 
 from penstock.model.columns import Floats
+from penstock.shedding.by_group import Counts
+from penstock.shedding.task_graph import Indexes
 
 
-def kill_tasks(need: float, p: Floats, min_req_cpu: Floats) -> tuple[list[int], float]:
+def sparing_order(machine: Counts, p: Floats, min_req_cpu: Floats) -> Indexes:
+    """Return the instances machine by machine, the important first and then the large ones: as they are spared."""
+    return np.lexsort((-min_req_cpu, -p, machine))
+
+
+def kill_tasks(need: float, p: Sequence[float], min_req_cpu: Sequence[float]) -> tuple[list[int], float]:
     """Return which instances of a machine must leave it so that `need` percent of CPU is released, and what that is.
 
-    p: priority of each; min_req_cpu: minReqCpu of each. Low priorities go first, and none goes that could be spared;
-    important and large ones are spared first. All go if that is still too little.
+    p: priority of each; min_req_cpu: minReqCpu of each; both in `sparing_order`. Low priorities go first, and none goes
+    that could be spared. All go if that is still too little.
     """
-    order = np.lexsort((-min_req_cpu, -p)).tolist()
-    priority, required = p[order].tolist(), min_req_cpu[order].tolist()
-    first, released = len(order), 0.0
+    first, released = len(min_req_cpu), 0.0
     while first and released < need:
-        level = priority[first - 1]
-        while first and priority[first - 1] == level:
+        level = p[first - 1]
+        while first and p[first - 1] == level:
             first -= 1
-            released += required[first]
+            released += min_req_cpu[first]
     killed = []
-    for at in range(first, len(order)):
-        if released - required[at] >= need:
-            released -= required[at]
+    for at in range(first, len(min_req_cpu)):
+        if released - min_req_cpu[at] >= need:
+            released -= min_req_cpu[at]
         else:
-            killed.append(order[at])
+            killed.append(at)
     return killed, released
 
 

@@ -54,7 +54,7 @@ def task_graph(tasks: int, producer: Ints, consumer: Ints, query_task: Ints) -> 
     is_end[producer] = False
     is_end[query_task] = False
     queries = np.concatenate([query_task, np.flatnonzero(is_end)]).astype(np.intp)
-    pair_task, pair_query = _reach(tasks, producer, consumer, queries)
+    pair_task, pair_query = _reach(level, producer, consumer, queries)
     starts = np.searchsorted(pair_task, np.arange(tasks))
     return TaskGraph(producer, consumer, queries, len(query_task), pair_task, pair_query, starts, level, edges_by_level)
 
@@ -80,22 +80,26 @@ def _levels(tasks: int, producer: Ints, consumer: Ints) -> tuple[Indexes, tuple[
     return level, tuple(by_level[a:b] for a, b in pairwise(bounds))
 
 
-def _reach(tasks: int, producer: Ints, consumer: Ints, query_task: Indexes) -> tuple[Indexes, Indexes]:
+def _reach(level: Indexes, producer: Ints, consumer: Ints, query_task: Indexes) -> tuple[Indexes, Indexes]:
     """Return the pairs (t, q) of Q(t), by task."""
     queries = max(1, len(query_task))
     order = np.argsort(consumer, kind="stable")
-    firsts = np.searchsorted(consumer[order], np.arange(tasks + 1))
-    seen = np.zeros(0, np.intp)
-    new = np.sort(query_task * queries + np.arange(len(query_task)))
-    while len(new):
-        seen = np.concatenate([seen, new])
-        task, query = np.divmod(new, queries)
-        counts = firsts[task + 1] - firsts[task]
-        above = producer[order[ranges(firsts[task], firsts[task + 1])]].astype(np.intp)
-        new = np.unique(above * queries + np.repeat(query, counts))
-        new = new[~np.isin(new, seen, assume_unique=True)]
-    seen.sort()
-    pair_task, pair_query = np.divmod(seen, queries)
+    firsts = np.searchsorted(consumer[order], np.arange(len(level) + 1))
+    above = producer[order].astype(np.intp)
+    found, waiting = [], query_task * queries + np.arange(len(query_task))
+    # From the end: all edges out of a level's tasks lead to pairs that are known by then.
+    for at in range(int(level.max(initial=0)), -1, -1):
+        is_here = level[waiting // queries] == at
+        here = np.sort(waiting[is_here])
+        is_new = np.ones(len(here), np.bool_)
+        np.not_equal(here[1:], here[:-1], out=is_new[1:])
+        here = here[is_new]
+        found.append(here)
+        task, query = np.divmod(here, queries)
+        begin, end = firsts[task], firsts[task + 1]
+        into = above[ranges(begin, end)] * queries + np.repeat(query, end - begin)
+        waiting = np.concatenate([waiting[~is_here], into])
+    pair_task, pair_query = np.divmod(np.sort(np.concatenate(found)), queries)
     return pair_task, pair_query
 
 

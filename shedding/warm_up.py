@@ -16,14 +16,12 @@ from penstock.shedding.same_instances import NOBODY, InstanceNames
 class WarmUpRule:
     """It ends when CPU is stable and the task has its minimum accuracy, or at `timeout_s` after the start.
 
-    Stable: the last `stable_readings` differ by no more than `stable_points`, percent of a core. `accuracy_margin` is
-    taken off the minimum: at which the task runs meanwhile, so that random drops are on either side of it.
+    Stable: the last `stable_readings` differ by no more than `stable_points`, percent of a core.
     """
 
     timeout_s: float = 60.0
     stable_points: float = 5.0
     stable_readings: int = 3
-    accuracy_margin: float = 0.025
 
     def __post_init__(self) -> None:
         if not (self.timeout_s >= 0 and self.stable_points >= 0 and self.stable_readings >= 1):
@@ -62,7 +60,7 @@ def warming(
     readings[:, -1] = cpu
     # NaN, a reading that lacks, compares as False.
     is_stable = readings.max(axis=1) - readings.min(axis=1) <= rule.stable_points
-    ended |= is_stable & (short[young] <= rule.accuracy_margin)
+    ended |= is_stable & (short[young] <= 0.0)
     result = np.zeros(len(age_s), np.bool_)
     result[young] = ~ended
     return result, WarmUps(who, age, readings, ended)

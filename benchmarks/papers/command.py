@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.benchmarks.papers.evaluation import DRAWS, Evaluation, Progress, Result, Row, Spread
 from penstock.model.errors import UserError
 
-NAMES = ("dissp", "flink_er")
+NAMES = ("dissp", "economics", "flink_er", "justin", "sage")
 """The evaluations: one folder each."""
 
 

@@ -156,8 +156,8 @@ def large_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
             appended,
             appended,
             end_offset=np.full(len(partition), 2e6),
-            position=2e6 - rng.uniform(0.0, 100.0, len(partition)),
-            lag_max=np.full(len(partition), 100.0),
+            position=2e6 - rng.uniform(0.0, 10.0, len(partition)),
+            lag_max=np.full(len(partition), 10.0),
         ),
     )
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,41 +13,14 @@ from penstock.engine.redeciding import redecide
 from penstock.model.errors import OptionError
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 from penstock.scheduler.action_log import ActionLog
+from tests.sixth_policy import install
 
-THRESHOLD = '''
-from dataclasses import dataclass
-import numpy as np
-from penstock.model.plan import NoChange, RescalePlan, TaskSize
-
-@dataclass(frozen=True)
-class Threshold:
-    """One instance more after so many busy snapshots in a row."""
-    most_percent: float = 80.0
-    patience: int = 2
-    aggressive: bool = False
-
-    def start(self):
-        return 0
-
-    def decide(self, snapshot, busy):
-        if snapshot.machines.cpu_percent is None:
-            return NoChange("not measured: cpu_percent"), busy
-        percent = float(np.max(snapshot.machines.cpu_percent))
-        busy = busy + 1 if percent > self.most_percent else 0
-        if busy < self.patience:
-            return NoChange(f"{busy} busy snapshots of {self.patience}", {"cpu_percent": percent}), busy
-        return RescalePlan("busy", tasks=(TaskSize(0, 2),), numbers={"cpu_percent": percent}), 0
-'''
 CPU_PERCENT = (50.0, 85.0, 90.0, 95.0, None, 81.0, 79.0)
 
 
 @pytest.fixture
 def threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "threshold_scaler.py").write_text(THRESHOLD)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(POLICIES, "threshold", "threshold_scaler:Threshold")
-    yield "threshold"
-    sys.modules.pop("threshold_scaler", None)
+    return install(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """Flink-ER: load is handed out before anything grows, the cut names the bottleneck, hot keys are named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange, RescalePlan, TaskSize
-from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot
 from penstock.scheduler.capacity import (
     available_bandwidth,
     detect,
@@ -76,6 +78,19 @@ def test_the_lag_is_part_of_the_need() -> None:
     plan = decide(FlinkEr(drain_s=60.0, action_s=0.0), snapshot(900.0, job, lag=60_000.0))
     assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 2),)
     assert decide(FlinkEr(drain_s=60.0, action_s=0.0), snapshot(900.0, job, lag=10.0)) == NoChange("no source lags")
+
+
+def test_a_source_that_feeds_two_applications_lags_for_both() -> None:
+    """The second application's task holds the source of the first up; only the second can be blamed for it."""
+    state = snapshot(1000.0, [Stage("source", [1e6]), Stage("map", [400.0])])
+    two = replace(
+        state,
+        applications=ApplicationColumns(("reads", "is fed")),
+        tasks=replace(state.tasks, application=np.array([0, 1], np.int32)),
+    )
+    plan = decide(QUICK, two)
+    assert isinstance(plan, RescalePlan) and plan.tasks == (TaskSize(1, 3),)
+    assert "is fed: bottleneck 'map'" in plan.reason and "reads: bottleneck" not in plan.reason
 
 
 def test_one_action_settles_before_the_next() -> None:

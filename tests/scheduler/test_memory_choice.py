@@ -255,6 +255,15 @@ def test_a_task_of_whose_accesses_none_was_sampled_is_not_decided_on() -> None:
     assert decision == NoChange("not measured: figures of task 'state' of 'job'")
 
 
+def test_a_task_that_only_writes_gets_ds2s_instances_and_no_more_memory() -> None:
+    job = World(ReuseHistogram(), own_s=110e-6, miss_s=0.0).at(1, BASE_BYTES, 50_000.0)
+    writes = replace(job.tasks[1], hits=0.0, misses=0.0)
+    snapshot = measured(replace(job, tasks=[job.tasks[0], writes, job.tasks[2]]), 1000.0, 120.0)
+    size = size_of(POLICY.decide(snapshot, ChoiceMemory())[0])
+    assert size is not None and size.parallelism == POLICY.ds2.propose(snapshot).parallelism[1] == 11
+    assert size.managed_bytes is not None and size.managed_bytes <= BASE_BYTES
+
+
 @pytest.mark.parametrize("column", ["cache_hits", "get_ms", "flush_stall_ns", "managed_bytes", "core_wait_ns"])
 def test_what_was_not_measured_is_said(column: str) -> None:
     world, _ = drawn(1)

@@ -33,7 +33,7 @@ def test_it_ends_when_three_readings_lie_within_five_points() -> None:
 
 
 def test_it_lasts_until_the_minimum_accuracy_is_there() -> None:
-    assert run([80] * 5, [5, 10, 15, 20, 25], [0.3, 0.3, 0.3, 0.2, 0.02]) == [True, True, True, True, False]
+    assert run([80] * 5, [5, 10, 15, 20, 25], [0.3, 0.3, 0.3, 0.02, 0.0]) == [True, True, True, True, False]
 
 
 def test_it_ends_at_the_timeout() -> None:

@@ -77,7 +77,7 @@ def costs_of(top: Topology, tasks: TaskFigures, now: Now, services: Services) ->
     """
     t = top.task
     slow = 1 + tasks.warm_up_factor[t] * np.exp(-now.age_s / np.maximum(tasks.warm_up_s[t], 1e-9))
-    scaled = 1 + tasks.sigma[t] * (now.parallelism[t] - 1)
+    scaled = 1 + tasks.sigma[t] * (now.parallelism - 1)
     batch = np.clip(now.rate * tasks.linger_s[t], 1.0, np.maximum(1.0, tasks.batch_rows[t]))
     cpu = tasks.cpu_s[t] * scaled * slow + tasks.batch_cpu_s[t] / batch + now.garbage_s
     wait = np.zeros(top.count)

@@ -50,7 +50,9 @@ def step(
     _account(top, stores, costs, able < by_thread, has_room, load, cores, dt, moved)
     # Half of the old ones: the shares of a producer and its consumer on one core would swing otherwise.
     stores.in_rate = (stores.in_rate + moved.arrived / dt) / 2
-    stores.room_rate = (np.minimum(stores.room_rate, MOST_ROOM) + np.minimum(room / dt, MOST_ROOM)) / 2
+    # After a change of layout nothing is known: half of MOST_ROOM would let claims be too large for 37 steps.
+    now = np.minimum(room / dt, MOST_ROOM)
+    stores.room_rate = np.where(np.isinf(stores.room_rate), now, (stores.room_rate + now) / 2)
     return moved
 
 

@@ -26,6 +26,15 @@ def test_capacity_is_that_of_ds2s_experiments(sigma: float) -> None:
         assert run.series.task("processed", "map")[-5:].mean() == pytest.approx(capacity, rel=0.01)
 
 
+def test_a_task_is_slowed_down_by_its_own_instances_alone() -> None:
+    above = task("wide", 1e-6, parallelism=20, sigma=0.04)
+    below = task("narrow", 0.01, parallelism=4, sigma=0.04, queue_rows=50.0)
+    edges = [edge("read", "wide"), edge("wide", "narrow")]
+    spec = cluster_spec([task("read"), above, below], edges, [source("read", 5000.0)], [machine("tm", cores=32.0)])
+    _, run = ran(spec, 20)
+    assert run.series.task("processed", "narrow")[-5:].mean() == pytest.approx(400 / 1.12, rel=0.01)
+
+
 def test_what_has_just_started_is_slow_at_first() -> None:
     work = task("map", 0.01, warm_up_factor=1.0, warm_up_s=10.0, queue_rows=50.0)
     _, run = ran(cluster_spec([task("read"), work], [edge("read", "map")], [source("read", 500.0)]), 60)

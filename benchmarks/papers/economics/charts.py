@@ -1,0 +1,82 @@
+"""The charts of Figures 3 to 5 and 8, with the parameters as they stand. Called by `run`."""
+
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters
+from penstock.benchmarks.papers.economics import overload, scenario_1, scenario_2, scenario_3
+from penstock.benchmarks.papers.economics.applications import KNN, SINKS, figure, parameters, taxi
+from penstock.benchmarks.papers.economics.controllers import BY_MAXIMA, PAPER, PENSTOCK
+from penstock.benchmarks.papers.economics.runs import Scene
+from penstock.benchmarks.papers.economics.tracking import rates_of
+from penstock.benchmarks.papers.evaluation import Chart, Line
+
+
+def charts(seed: int) -> tuple[Chart, ...]:
+    """Return all charts."""
+    found = parameters(None)
+    first, second = scenario_1.scene(found, PAPER, seed), scenario_2.scene(found, PAPER, seed)
+    minimums = dict(zip(SINKS, taxi(found).minimums, strict=True))
+    knn = {KNN: figure(found, "knn.minimum")}
+    return (
+        _accuracy("economics_figure_3", "Scenario 1: accuracy of the sinks", first, minimums),
+        _cpu("economics_figure_3_cpu", "Scenario 1: CPU of the task managers", first),
+        _accuracy("economics_figure_4", "Scenario 2: accuracy of the sinks", second, minimums | knn),
+        _cpu("economics_figure_4_cpu", "Scenario 2: CPU of the task managers", second),
+        *_figure_5(found, seed, knn),
+        *_figure_8(found, seed),
+    )
+
+
+def _accuracy(name: str, title: str, seen: Scene, minimums: dict[str, float]) -> Chart:
+    """Return what part of the rows took part in each sink, and the least that it may be."""
+    times = seen.times_s.tolist()
+    lines = [Line(sink, times, seen.done.series.accuracy(seen.cluster, sink).tolist()) for sink in minimums]
+    least = [Line(f"minAc({sink})", [times[0], times[-1]], [value, value]) for sink, value in minimums.items()]
+    return Chart(name, title, "s", "accuracy", (*lines, *least))
+
+
+def _cpu(name: str, title: str, seen: Scene) -> Chart:
+    times = seen.times_s
+    every_s = [times[0], *(times[1:] - times[:-1]).tolist()]
+    used = seen.done.series.table("machine_cpu_s")
+    lines = [
+        Line(machine.name, times.tolist(), [100 * s / dt for s, dt in zip(used[:, number], every_s, strict=True)])
+        for number, machine in enumerate(seen.cluster.spec.machines)
+    ]
+    return Chart(name, title, "s", "% of a core", tuple(lines))
+
+
+def _figure_5(found: Parameters, seed: int, minimums: dict[str, float]) -> tuple[Chart, ...]:
+    seen = scenario_3.scene(found, BY_MAXIMA, seed)
+    rates, times = rates_of(seen), seen.times_s.tolist()
+    cycles = rates.times_s.tolist()
+    aware = scenario_3.scene(found, PENSTOCK, seed)
+    return (
+        _accuracy("economics_figure_5", "Scenario 3: accuracy of KNN", seen, minimums),
+        Chart(
+            "economics_figure_5_rate", "Scenario 3: rate of the topic", "s", "rows/s",
+            (Line("injected", cycles, rates.true.tolist()), Line("by lag maxima", cycles, rates.estimated.tolist())),
+        ),
+        Chart(
+            "economics_figure_5_lag", "Scenario 3: rows that wait in the log", "s", "rows",
+            (
+                Line("paper, by lag maxima", times, seen.lag().tolist()),
+                Line("lag-aware, by end offsets", aware.times_s.tolist(), aware.lag().tolist()),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _figure_8(found: Parameters, seed: int) -> tuple[Chart, ...]:
+    runs = {name: overload.figure_8(found, policy, seed) for name, policy in (("shed", PENSTOCK), ("unshed", None))}
+
+    def chart(name: str, title: str, label: str, values: dict[str, list[float]]) -> Chart:
+        lines = [
+            Line(run, [point.rate / of.full for point in points], values[run]) for run, (_, points, of) in runs.items()
+        ]
+        return Chart(f"economics_figure_8{name}", title, "rate / what a machine carries", label, tuple(lines))
+
+    lags = {run: [point.lag_s for point in points] for run, (_, points, _) in runs.items()}
+    read = {run: [point.read for point in points] for run, (_, points, _) in runs.items()}
+    return (
+        chart("", "What waits in the logs as the rate rises", "s of input", lags),
+        chart("_throughput", "What is read of the logs as the rate rises", "rows/s", read),
+    )

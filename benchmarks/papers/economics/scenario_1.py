@@ -1,0 +1,101 @@
+"""Scenario 1: Taxi Drives alone, sinks of equal priority, one machine and then a second (section 7.1, Figure 3)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.benchmarks.papers.cluster_model.curves import Curve, Lines, Steps
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters
+from penstock.benchmarks.papers.economics.applications import SINKS, Taxi, cluster_spec, figure, taxi, taxi_part
+from penstock.benchmarks.papers.economics.runs import Scene, ran
+from penstock.model.policy import Policy
+
+JOINS_S = 75.0
+SHED_S, CALM_S, NEAR_S, MOVE_S, AGAIN_S, END_S = 90.0, 150.0, 190.0, 250.0, 350.0, 450.0
+"""Instants of Figure 3: load rises (A), falls (B), rises, asks for the first move (C) and for the last (D)."""
+_RAMP_S, _SLOWLY_S = 1.0, 40.0
+_SETTLES_S = 20.0
+_SHED = 0.97
+_ABOVE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether what the paper shows came about."""
+
+    nothing_moves_early: bool
+    both_shed: bool
+    none_at_its_minimum: bool
+    calm_again: bool
+    only_the_first_sink_moves: bool
+    one_at_a_time: bool
+    minimums_kept: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether all of it did."""
+        return all(getattr(self, name) for name in self.__slots__)
+
+
+def loads(found: Parameters, of: Taxi) -> Curve:
+    """Return the rate of each topic."""
+    low = figure(found, "scenario_1.low_load") * of.full
+    last = of.instances[0] - 1
+    first_move, next_move = of.too_much(0), of.too_much(min(1, last))
+    shed = of.full + figure(found, "scenario_1.shed_share") * (first_move - of.full)
+    # With one instance there is no next move to stay below.
+    between = (next_move - first_move) if last else 2 * figure(found, "scenario_1.over_share") * first_move
+    once = first_move + figure(found, "scenario_1.move_share") * between
+    every = of.too_much(last) * (1 + figure(found, "scenario_1.over_share"))
+    near = first_move * (1 - figure(found, "scenario_1.approach_share"))
+    levels = ((SHED_S, shed), (CALM_S, low), (NEAR_S, near), (MOVE_S, once), (AGAIN_S, max(once, every)))
+    points = [(0.0, low)]
+    for at_s, level in levels:
+        takes_s = _SLOWLY_S if at_s == NEAR_S else _RAMP_S
+        points += [(at_s, points[-1][1]), (at_s + takes_s, level)]
+    return Lines(points)
+
+
+def slow_loads(found: Parameters, of: Taxi) -> Curve:
+    """Return a rate that rises by small steps past the load of the last move: the ramp that crosses every limit."""
+    step, begin = figure(found, "scenario_1.slow_share"), 0.95 * of.too_much(0)
+    end = of.too_much(of.instances[0] - 1) * (1 + figure(found, "scenario_1.over_share"))
+    points, at_s = [(0.0, figure(found, "scenario_1.low_load") * of.full)], SHED_S
+    while points[-1][1] < end:
+        points.append((at_s, begin if len(points) == 1 else points[-1][1] * (1 + step)))
+        at_s += 40.0
+    return Steps(points)
+
+
+def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:
+    """Run the scenario, or the same without a rise of load."""
+    of = taxi(found)
+    rate = loads(found, of) if rises else Steps([(0.0, figure(found, "scenario_1.low_load") * of.full)])
+    spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, rate, ("tm1",)))
+    return ran(spec, policy, END_S, seed)
+
+
+def slow_scene(found: Parameters, policy: Policy[Any], seed: int) -> Scene:
+    """Run the slow ramp."""
+    of = taxi(found)
+    spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, slow_loads(found, of), ("tm1",)))
+    return ran(spec, policy, END_S, seed)
+
+
+def verdict(found: Parameters, seen: Scene) -> Verdict:
+    """Return what came about."""
+    of, moves = taxi(found), seen.moves()
+    shed = [seen.accuracy(sink, SHED_S + _SETTLES_S, CALM_S) for sink in SINKS]
+    calm = [seen.accuracy(sink, CALM_S + _SETTLES_S, NEAR_S) for sink in SINKS]
+    kept = [seen.accuracy(sink, end - 20.0, end) for sink in SINKS for end in (AGAIN_S, END_S)]
+    least = [minimum for minimum in of.minimums for _ in (AGAIN_S, END_S)]
+    return Verdict(
+        nothing_moves_early=all(move.time_s > MOVE_S for move in moves),
+        both_shed=max(shed) < _SHED,
+        none_at_its_minimum=all(ac > minimum + _ABOVE for ac, minimum in zip(shed, of.minimums, strict=True)),
+        calm_again=min(calm) >= _SHED,
+        only_the_first_sink_moves=sorted((move.task, move.number, move.to) for move in moves)
+        == [(SINKS[0], number, "tm2") for number in range(of.instances[0])],
+        one_at_a_time=len({move.time_s for move in moves}) == len(moves)
+        and sum(MOVE_S < move.time_s <= AGAIN_S for move in moves) == 1,
+        minimums_kept=all(ac >= minimum - _ABOVE for ac, minimum in zip(kept, least, strict=True)),
+    )

@@ -1,0 +1,74 @@
+"""Scenario 3: KNN on two machines while the rate of its topic steps up and down (section 7.3, Figure 5)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.curves import Curve, Steps
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters
+from penstock.benchmarks.papers.economics.applications import KNN, cluster_spec, figure, knn_full, knn_part
+from penstock.benchmarks.papers.economics.runs import WARM_S, Scene, ran
+from penstock.model.policy import Policy
+
+STAYS_S = 45.0
+"""How long a rate stays."""
+_TOLERANCE = 0.05
+_WINDOW_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of all steps of the rate: whether accuracy came to where it stays within two cycles, and fell and rose again.
+
+    Lag is bounded if it is never above 2 x overload x period, as in papers.md 1.10.
+    """
+
+    follows: bool
+    is_shed_at_the_peaks: bool
+    is_whole_between: bool
+    lag_is_bounded: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether all of it did."""
+        return all(getattr(self, name) for name in self.__slots__)
+
+
+def levels(found: Parameters, *, rises: bool = True) -> list[tuple[float, float]]:
+    """Return (time, rate of the topic): from low to high loads in turn, each high one followed by the low one."""
+    full, low = knn_full(found, 2), figure(found, "scenario_3.low_load")
+    points, at_s = [(0.0, low * full)], WARM_S + STAYS_S - 15.0
+    for high in found.value("scenario_3", "high_loads"):
+        # Whatever is drawn, a high load is one that does not fit.
+        points += [(at_s, (max(float(high), 1.2) if rises else low) * full), (at_s + STAYS_S, low * full)]
+        at_s += 2 * STAYS_S
+    return points
+
+
+def end_s(found: Parameters) -> float:
+    """Return when the last rate is over."""
+    return levels(found)[-1][0] + STAYS_S
+
+
+def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:
+    """Run the scenario, or the same without a rise of load."""
+    rate: Curve = Steps(levels(found, rises=rises))
+    spec = cluster_spec(found, (0.0, 0.0), knn_part(found, rate, ("tm1", "tm2")))
+    return ran(spec, policy, end_s(found), seed)
+
+
+def verdict(found: Parameters, seen: Scene) -> Verdict:
+    """Return what came about; two cycles are 10 s, and the accuracy of a time is that of 5 s."""
+    full, period_s = knn_full(found, 2), figure(found, "qod.period_s")
+    follows: list[bool] = []
+    high: list[float] = []
+    low: list[float] = []
+    for at_s, rate in levels(found)[1:]:
+        stays = seen.accuracy(KNN, at_s + STAYS_S - 4 * _WINDOW_S, at_s + STAYS_S)
+        begins = np.arange(at_s + 2 * period_s, at_s + STAYS_S - _WINDOW_S, _WINDOW_S).tolist()
+        follows += [abs(seen.accuracy(KNN, begin, begin + _WINDOW_S) - stays) <= _TOLERANCE for begin in begins[:2]]
+        (high if rate > full else low).append(stays)
+    over = max(rate for _, rate in levels(found)) - full
+    worst = float(seen.lag()[seen.within(WARM_S, end_s(found))].max())
+    return Verdict(all(follows), max(high) < 1 - _TOLERANCE, min(low) >= 1 - _TOLERANCE, worst <= 2 * over * period_s)

@@ -1,0 +1,50 @@
+"""Two sinks of equal priority on one core: equal CPU above the minimums, or equal accuracy (papers.md 1.5 and 1.10)."""
+
+from dataclasses import dataclass, replace
+
+from penstock.benchmarks.papers.cluster_model.curves import Constant
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters
+from penstock.benchmarks.papers.economics.applications import SINKS, cluster_spec, figure, taxi, taxi_part
+from penstock.benchmarks.papers.economics.runs import WARM_S, ran
+from penstock.shedding.qod import QualityOfData
+
+_END_S = WARM_S + 100.0
+_SETTLES_S = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Accuracies of both sinks, and the CPU that each got above its minimum, parts of a core."""
+
+    accuracy: tuple[float, float]
+    extra: tuple[float, float]
+
+    @property
+    def apart(self) -> float:
+        """How far their accuracies are apart."""
+        return abs(self.accuracy[0] - self.accuracy[1])
+
+    @property
+    def extra_apart(self) -> float:
+        """How far their CPU above the minimums is apart."""
+        return abs(self.extra[0] - self.extra[1])
+
+
+def shared(found: Parameters, policy: QualityOfData, seed: int, *, is_over: bool = True) -> Shared:
+    """Run both sinks, an instance each, at a load that no minimum binds at, or at one that fits.
+
+    extra(t) = cpu(t) - minAc(t) x cpu(t) / ac(t)
+    """
+    of = replace(taxi(found), instances=(1, 1))
+    over = 1 + figure(found, "sharing.over_share") if is_over else figure(found, "overload.low_load")
+    spec = cluster_spec(found, (0.0,), taxi_part(found, of, Constant(of.full * over), ("tm1",)))
+    seen = ran(spec, policy, _END_S, seed)
+    chosen = seen.within(WARM_S + _SETTLES_S, _END_S)
+    took_s = float(seen.times_s[chosen][-1] - seen.times_s[chosen][0]) * chosen.sum() / (chosen.sum() - 1)
+    accuracies, extras = [], []
+    for sink, minimum in zip(SINKS, of.minimums, strict=True):
+        accuracy = seen.accuracy(sink, WARM_S + _SETTLES_S, _END_S)
+        cpu = float(seen.done.series.task("cpu_s", sink)[chosen].sum()) / took_s
+        accuracies.append(accuracy)
+        extras.append(cpu * (1 - minimum / accuracy))
+    return Shared((accuracies[0], accuracies[1]), (extras[0], extras[1]))

@@ -1,0 +1,141 @@
+"""Applications to be sized: archetypes with multi-modal, heavy-tailed arrivals and service times (papers.md 6.3).
+
+As in Samza, every thread runs all operators over its partitions, so that an application is one task.
+"""
+
+from dataclasses import dataclass, replace
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.benchmarks.papers.cluster_model.curves import Curve
+from penstock.benchmarks.papers.cluster_model.parameters import (
+    Parameters,
+    default_parameters,
+    drawn,
+    read_parameters,
+)
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Values that hold ``each_s`` seconds each, again and again."""
+
+    values: tuple[float, ...]
+    each_s: float
+
+    def __call__(self, time_s: float) -> float:
+        """Return the value of this moment."""
+        return self.values[int(time_s // self.each_s) % len(self.values)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Another curve times a factor from ``from_s`` on."""
+
+    curve: Curve
+    factor: float
+    from_s: float
+
+    def __call__(self, time_s: float) -> float:
+        """Return the curve's value, times the factor if it is time."""
+        return self.curve(time_s) * (self.factor if time_s >= self.from_s else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an application is given."""
+
+    cores: float
+    memory_bytes: float
+    heap_bytes: float
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application: its trace, what a row costs, what lives.
+
+    ``wait``: seconds that a row waits for a remote call; None: it makes none. ``grown_bytes``: how much larger rows
+    become in ``growth_s``. ``state_bytes`` of keys are on the heap in the long run, each for ``retention_s``.
+    """
+
+    name: str
+    rate: Trace
+    row_cpu_s: float
+    wait: Trace | None
+    live_bytes: float
+    state_bytes: float
+    retention_s: float
+    nonheap_bytes: float
+    allocated_bytes: float
+    grown_bytes: float
+    growth_s: float
+    found: Parameters
+
+    @property
+    def mean_rate(self) -> float:
+        """Rows a second in the mean over a cycle."""
+        return float(np.mean(self.rate.values))
+
+    def loaded(self, factor: float) -> "Application":
+        """Return the application with so many times the rows."""
+        return replace(self, rate=Trace(tuple(value * factor for value in self.rate.values), self.rate.each_s))
+
+
+def parameters(seed: int | None) -> Parameters:
+    """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
+    own = read_parameters((files(__package__) / "parameters.toml").read_text())
+    whole = default_parameters() | own
+    return whole if seed is None else drawn(whole, seed)
+
+
+def archetype(found: Parameters, number: int, name: str) -> Application:
+    """Return the archetype of a number; its place between the bounds that are drawn stays the same."""
+    random = np.random.default_rng([2, number])
+
+    def between(name: str) -> float:
+        low, high = sorted(float(found.value("archetype", f"{name}_{end}")) for end in ("low", "high"))
+        return float(np.exp(random.uniform(np.log(low), np.log(high))))
+
+    def has(name: str) -> bool:
+        return bool(random.random() < found.value("archetype", f"{name}_share"))
+
+    cores, row_cpu_s = between("cores"), between("row_cpu_s")
+    rate = _trace(found, random, float(found.value("trace", "burst_sigma")))
+    waits = _trace(found, random, float(found.value("trace", "slow_sigma")))
+    wait_s, state_bytes = between("wait") * row_cpu_s, between("state")
+    calls, is_stateful, grows = has("calling"), has("stateful"), has("growing")
+    return Application(
+        name=name,
+        rate=_times(rate, cores / row_cpu_s),
+        row_cpu_s=row_cpu_s,
+        wait=_times(waits, wait_s) if calls else None,
+        live_bytes=between("live"),
+        state_bytes=state_bytes if is_stateful else 0.0,
+        retention_s=float(found.value("archetype", "retention_s")),
+        nonheap_bytes=between("nonheap"),
+        allocated_bytes=between("allocated") * row_cpu_s,
+        grown_bytes=float(found.value("archetype", "grown_bytes")) if grows else 1.0,
+        growth_s=float(found.value("archetype", "growth_s")),
+        found=found,
+    )
+
+
+def _trace(found: Parameters, random: np.random.Generator, sigma: float) -> Trace:
+    """Return values of mean 1: levels of a few modes, each for a while, times lognormal factors."""
+    each_s, cycle_s, dwell_s = (float(found.value("trace", name)) for name in ("each_s", "cycle_s", "dwell_s"))
+    count = round(cycle_s / each_s)
+    modes = int(random.integers(2, max(3, found.value("trace", "most_modes") + 1)))
+    levels = np.linspace(float(found.value("trace", "mode_low")), 1.0, modes)
+    switches = random.random(count) < each_s / dwell_s
+    chosen = random.integers(0, modes, count)[np.maximum.accumulate(np.where(switches, np.arange(count), 0))]
+    values = levels[chosen] * np.exp(sigma * random.standard_normal(count))
+    return Trace(tuple((values / values.mean()).tolist()), each_s)
+
+
+def _times(trace: Trace, factor: float) -> Trace:
+    return Trace(tuple(value * factor for value in trace.values), trace.each_s)

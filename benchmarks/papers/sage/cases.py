@@ -1,0 +1,114 @@
+"""Fleets of applications, one for each draw: with sizes by chance, starved in all they have, or with the right size."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.loop import Run
+from penstock.benchmarks.papers.evaluation import Progress
+from penstock.benchmarks.papers.sage.applications import Application, Given, Trace, archetype, parameters
+from penstock.benchmarks.papers.sage.fleet import Member, ran
+from penstock.benchmarks.papers.sage.optimum import Optimum, optimum
+from penstock.benchmarks.papers.sage.outcomes import Outcome, outcomes
+from penstock.model.policy import Policy
+from penstock.scheduler.sage import Sage
+
+FLEET = 50
+"""Applications that are simulated together; each has cores of its own, so that none disturbs another."""
+END_S = 2400.0
+"""The last part of a run, two cycles, in which the size is judged."""
+CONTROL_S = 5400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """An application of a draw, and its optimum."""
+
+    seed: int
+    application: Application
+    optimum: Optimum
+
+
+def ours() -> Sage:
+    """Return Sage for applications with the evaluation's bound of latency."""
+    return Sage(idle_backlog_s=float(parameters(None).value("sage", "latency_s")))
+
+
+def drawn_applications(seeds: Sequence[int], told: Progress) -> list[Drawn]:
+    """Return the n-th archetype, with parameters +-30%, for the n-th draw; archetypes come again after the last."""
+    count = int(parameters(None).value("sage", "applications"))
+    found = []
+    for number, seed in enumerate(seeds):
+        told("brute force", number, len(seeds))
+        application = archetype(parameters(seed), number % count, f"a{number}")
+        found.append(Drawn(seed, application, optimum(application)))
+    told("brute force", len(seeds), len(seeds))
+    return found
+
+
+def steady(drawn: Drawn) -> Drawn:
+    """Return the application of a draw with its mean load all the time, and the optimum for that."""
+    own = drawn.application
+    wait = None if own.wait is None else Trace((float(np.mean(own.wait.values)),), own.wait.each_s)
+    calm = replace(own, rate=Trace((own.mean_rate,), own.rate.each_s), wait=wait)
+    return Drawn(drawn.seed, calm, optimum(calm))
+
+
+def by_chance(drawn: Drawn) -> Member:
+    """Return the application with sizes anywhere between too little and too much, each resource by itself."""
+    return _given(drawn, "start")
+
+
+def starved(drawn: Drawn) -> Member:
+    """Return the application with too little of everything."""
+    return _given(drawn, "starved")
+
+
+def right(drawn: Drawn) -> Member:
+    """Return the application with its optimum and the margin that Sage leaves above what is used."""
+    return _times(drawn, np.full(4, 1 + ours().margin))
+
+
+def again(found: Sequence[Outcome], drawn: Sequence[Drawn]) -> Callable[[Drawn], Member]:
+    """Return what gives an application the size at which it came to rest."""
+    ends = {item.seed: end.final for item, end in zip(drawn, found, strict=True)}
+    return lambda item: Member(item.application, ends[item.seed])
+
+
+def sized(
+    drawn: Sequence[Drawn],
+    start: Callable[[Drawn], Member],
+    policy: Policy[Any] | None,
+    told: Progress,
+    what: str,
+    until_s: float = 0.0,
+) -> tuple[list[Outcome], list[Run]]:
+    """Return what came of all applications under a policy, and the runs of their fleets."""
+    until_s = until_s or float(parameters(None).value("sage", "until_s"))
+    found: list[Outcome] = []
+    runs = []
+    for first in range(0, len(drawn), FLEET):
+        told(what, first, len(drawn))
+        part = drawn[first : first + FLEET]
+        members = [start(item) for item in part]
+        cluster, done = ran(members, policy, part[0].seed, until_s)
+        found += outcomes(members, [item.optimum for item in part], cluster, done, END_S)
+        runs.append(done)
+    told(what, len(drawn), len(drawn))
+    return found, runs
+
+
+def _given(drawn: Drawn, name: str) -> Member:
+    low, high = sorted(float(drawn.application.found.value("sage", f"{name}_{end}")) for end in ("low", "high"))
+    random = np.random.default_rng([6, drawn.seed])
+    return _times(drawn, np.exp(random.uniform(np.log(low), np.log(high), 4)))
+
+
+def _times(drawn: Drawn, factors: np.ndarray[Any, np.dtype[np.float64]]) -> Member:
+    best = drawn.optimum.given
+    memory = best.memory_bytes * float(factors[1])
+    heap = min(memory, best.heap_bytes * float(factors[2]))
+    threads = max(1, round(best.threads * float(factors[3])))
+    return Member(drawn.application, Given(best.cores * float(factors[0]), memory, heap, threads))

@@ -1,0 +1,44 @@
+"""The whole Sage evaluation, deterministic by seed. Called through `EVALUATION`."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.benchmarks.papers.evaluation import Progress, Result
+from penstock.benchmarks.papers.sage import remote_rows, sizing_rows
+from penstock.benchmarks.papers.sage.cases import (
+    CONTROL_S,
+    FLEET,
+    again,
+    by_chance,
+    drawn_applications,
+    ours,
+    right,
+    sized,
+    starved,
+    steady,
+)
+from penstock.benchmarks.papers.sage.pictures import oversizes, sizes_over_time
+from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst
+
+
+def run(seed: int, draws: int, told: Progress) -> Result:
+    """Return rows and charts; each headline row rests on so many draws, each an application of its own."""
+    seeds: Sequence[int] = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    drawn = drawn_applications(seeds, told)
+    sage = ours()
+    first = ParallelismFirst(idle_backlog_s=sage.idle_backlog_s)
+    mixed, _ = sized(drawn, by_chance, sage, told, "sizes by chance")
+    calm, _ = sized(drawn, again(mixed, drawn), sage, told, "sizes that came to rest", CONTROL_S)
+    best, _ = sized(drawn[:FLEET], right, sage, told, "the optimum and the margin", CONTROL_S)
+    flat = [steady(item) for item in drawn]
+    poor, runs = sized(flat, starved, sage, told, "starved in everything")
+    poor_first, _ = sized(flat[:FLEET], starved, first, told, "starved, parallelism first")
+    poor_alone, _ = sized(flat[:FLEET], starved, Independent.like(sage), told, "starved, independent rules")
+    rows = [
+        *sizing_rows.rows(seed, mixed, calm, best, [by_chance(item) for item in drawn]),
+        *sizing_rows.starved_rows(seed, poor, poor_first, poor_alone, calm),
+        *remote_rows.rows(seed, seeds, told),
+    ]
+    curves = {"Sage": poor, "parallelism first": poor_first, "independent rules": poor_alone}
+    return Result(tuple(rows), (sizes_over_time(flat, poor, runs), oversizes(curves)))

@@ -1,0 +1,80 @@
+"""Which buckets of a keyed task move: as going through them one by one finds it, with no instance the worse for it."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.plan import BucketMove
+from penstock.model.snapshot import BucketColumns, ClusterSnapshot
+from penstock.scheduler.bucket_moves import levelled
+from penstock.scheduler.flow_network import Layer
+from tests.papers_cases import cases
+from tests.scheduler.flow_jobs import Stage, snapshot
+
+
+def job(rng: np.random.Generator) -> tuple[ClusterSnapshot, Layer]:
+    """Return a keyed task after a source, with buckets of uneven load, and its layer."""
+    count, buckets = int(rng.integers(1, 6)), int(rng.integers(1, 30))
+    state = snapshot(1000.0, [Stage("source", [1e6]), Stage("count", [1000.0] * count, free=False)])
+    owner = rng.integers(0, count, buckets)
+    rows = np.where(rng.random(buckets) < 0.2, 0.0, rng.integers(1, 50, buckets).astype(np.float64))
+    own = np.flatnonzero(state.instances.task == 1).astype(np.int32)
+    columns = BucketColumns(
+        np.ones(buckets, np.int32),
+        np.arange(buckets, dtype=np.int32),
+        own[owner],
+        rows,
+        rng.integers(0, 3, buckets).astype(np.float64),
+    )
+    share = np.bincount(owner, rows, count) / max(rows.sum(), 1.0)
+    capacity = rng.uniform(0.1, 1.5, count) / count
+    return replace(state, buckets=columns), Layer(1, own, capacity, share, False)
+
+
+def one_by_one(state: ClusterSnapshot, layer: Layer) -> list[BucketMove]:
+    """Return the moves as the listing has them: heaviest first, off who has too much, to who has most room."""
+    buckets = state.buckets
+    assert buckets.records_in is not None and buckets.state_bytes is not None
+    total = buckets.records_in.sum()
+    if total <= 0:
+        return []
+    load = buckets.records_in / total
+    owner = [layer.instances.tolist().index(row) for row in buckets.instance.tolist()]
+    room = [float(c) for c in layer.capacity - np.bincount(owner, load, len(layer.capacity))]
+    moves = []
+    for bucket in sorted(range(len(load)), key=lambda b: (-load[b], buckets.state_bytes[b])):
+        taker = room.index(max(room))
+        if room[owner[bucket]] < 0 and load[bucket] <= room[taker]:
+            room[owner[bucket]] += load[bucket]
+            room[taker] -= load[bucket]
+            moves.append(BucketMove(1, bucket, taker))
+    return moves
+
+
+@settings(max_examples=cases())
+@given(seed=st.integers(0, 2**32))
+def test_the_moves_are_those_found_one_by_one_and_nobody_is_overloaded_by_them(seed: int) -> None:
+    state, layer = job(np.random.default_rng(seed))
+    rows = np.arange(len(state.buckets), dtype=np.int32)
+    found = levelled(state, layer, rows)
+    assert list(found.moves) == one_by_one(state, layer)
+    load = state.buckets.records_in
+    assert load is not None
+    owner = state.buckets.instance.copy()
+    before = np.bincount(owner, load, len(state.instances))[layer.instances]
+    for move in found.moves:
+        owner[move.bucket] = layer.instances[move.number]
+    after = np.bincount(owner, load, len(state.instances))[layer.instances]
+    most = layer.capacity * max(float(load.sum()), 1.0)
+    assert np.all(after <= np.maximum(before, most) + 1e-9)
+    assert np.all(load[list(found.hot)] > most.max())
+
+
+def test_without_figures_of_buckets_nothing_moves() -> None:
+    state, layer = job(np.random.default_rng(1))
+    rows = np.arange(len(state.buckets), dtype=np.int32)
+    blind = replace(state, buckets=replace(state.buckets, records_in=None))
+    assert levelled(blind, layer, rows).moves == ()
+    assert levelled(state, layer, rows[:0]).moves == ()
