@@ -30,12 +30,19 @@ LARGEST_MERGED = 200
 
 def optimise(graph: JobGraph) -> JobGraph:
     """Return an equivalent graph of what the sinks need."""
+    return fuse_filters(push_predicates_into_sources(narrowed(graph)))
+
+
+def narrowed(graph: JobGraph) -> JobGraph:
+    """Return an equivalent graph whose sources are asked for the columns that a stream reads, and no others.
+
+    Whoever reads the same rows for another purpose starts here, so that it rejects the same rows.
+    """
     graph = reachable(graph)
     graph = push_filters(graph)
     graph = filter_in_joins(graph)
     graph = merge_projections(graph)
-    graph = prune_columns(graph)
-    return fuse_filters(push_predicates_into_sources(graph))
+    return prune_columns(graph)
 
 
 def reachable(graph: JobGraph) -> JobGraph:

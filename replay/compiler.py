@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT
-from penstock.engine.optimiser import reachable
-from penstock.engine.pruning import prune_columns
+from penstock.engine.optimiser import narrowed, reachable
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId
@@ -98,7 +97,7 @@ def check_job(graph: JobGraph) -> None:
     Raises:
         ReplayError: an operator has no counterpart in a batch; the message names it and says why.
     """
-    _check_nodes(_pruned(graph))
+    _check_nodes(narrowed(graph))
 
 
 def _check_nodes(needed: JobGraph) -> None:
@@ -130,14 +129,6 @@ def _is_other(node: OperatorNode, sink: str) -> bool:
     return isinstance(node.spec, SinkSpec) and node.name != sink
 
 
-def _pruned(graph: JobGraph) -> JobGraph:
-    """Return what the sinks need, with the columns that a stream reads.
-
-    A stream never sees what is wrong with a field that nothing reads, so a replay must not reject the message for it.
-    """
-    return prune_columns(reachable(graph))
-
-
 def _check_types(node: OperatorNode) -> None:
     for output, schema in node.outputs.items():
         if output != DEAD_LETTER:
@@ -156,7 +147,8 @@ def compile_job(
 ) -> Mapping[str, Frame]:
     """Return what every sink gets, or one of them, by its name; ``read`` returns the rows of a source.
 
-    A source is asked for the columns that any sink of the graph needs, and no others, as in a stream.
+    A source is asked for the columns that a stream of the graph reads: one never sees what is wrong with a field that
+    nothing reads, so a replay must not reject the message for it.
     Of a changelog a sink gets the rows that stand at the end. No row is late in a batch, so outputs of late rows are
     empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source. With
     ``progress`` a sink gets what a stream has put out that has come so far.
@@ -164,8 +156,9 @@ def compile_job(
     Raises:
         ReplayError: an operator has no counterpart in a batch, or what it has put out cannot be told; nothing was read.
     """
-    pruned = _pruned(graph)
-    needed = pruned if sink is None else only(pruned, sink)
+    needed = narrowed(graph)
+    if sink is not None:
+        needed = only(needed, sink)
     _check_nodes(needed)
     frames: dict[tuple[OperatorId, str], Frame] = {}
     sinks: dict[str, Frame] = {}

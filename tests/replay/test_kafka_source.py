@@ -271,12 +271,18 @@ def test_several_ranges_of_a_partition(kafka: str, topic: MakeTopic, spark: Spar
 
 def test_a_field_that_nothing_reads_rejects_no_message(spark: SparkSession, kafka: str, topic: MakeTopic) -> None:
     name = topic(1)
-    produce(kafka, name, [1, b'{"id":2,"name":{"no":"text"}}', b'{"id":"no number","name":"n3"}', 4])
+    produce(kafka, name, [1, b'{"id":2,"name":{"no":"text"}}', *[b'{"id":"no number","name":"n3"}'] * 2, 4])
     stream = read_kafka(name, kafka=kafka, job=Job(), schema=Fields, until="latest").select("id")
     rows = stream.collect()
     rows.job.run("reading")
-    [exact] = compile_job(rows.job.graph, SourceReading(spark, stop={f"{name}/0": 4}, tasks=1)).values()
+    [exact] = compile_job(rows.job.graph, SourceReading(spark, stop={f"{name}/0": 5}, tasks=1)).values()
     assert sorted(row["id"] for row in rows.rows()) == sorted(row["id"] for row in exact.rows.collect()) == [1, 2, 4]
+    # Where rows are only counted, both read the same one field.
+    stream = read_kafka(name, kafka=kafka, job=Job(), schema=Fields, until="latest")
+    counted = stream.select("name", "id").select(one=ps.lit(1)).collect()
+    counted.job.run("counting")
+    [exact] = compile_job(counted.job.graph, SourceReading(spark, stop={f"{name}/0": 5}, tasks=1)).values()
+    assert exact.rows.count() == len(counted.rows()) == 3
     source = source_of(name, kafka, schema=Fields)
     whole, told = read_counted(spark, source, everything(source))
-    assert (whole.count(), told.get["rejected"]) == (2, 2)
+    assert (whole.count(), told.get["rejected"]) == (2, 3)
