@@ -23,11 +23,11 @@ class Observed:
     """One figure per application or, in a `History`, a `Window` of them; NaN: not measured.
 
     Allocations: ``heap``, ``memory`` in bytes, ``cores``, ``threads``. Use: ``heap_used``, ``heap_committed``,
-    ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` as a share of the core's time that was
-    used, ``throttled`` of the threads' time, ``kills``, ``disk_io`` in bytes/s, ``backlog`` in rows waiting in the
-    sources' logs, ``consumed`` and ``appended`` in rows/s. Remote services: ``latency_ms`` (the worst one's mean),
-    ``calls`` and ``answers`` (those without an error) a second. ``settled_s`` has passed since an action or a restart
-    (infinite where nobody says).
+    ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` as a share of the CPU that was used, or
+    of one core's time if that is more, ``throttled`` of the threads' time, ``kills``, ``disk_io`` in bytes/s,
+    ``backlog`` in rows waiting in the sources' logs, ``consumed`` and ``appended`` in rows/s. Remote services:
+    ``latency_ms`` (the worst one's mean), ``calls`` and ``answers`` (those without an error) a second. ``settled_s``
+    has passed since an action or a restart (infinite where nobody says).
     """
 
     heap: Floats
@@ -89,7 +89,7 @@ def observe(snapshot: ClusterSnapshot) -> Observed:
         resident=own(given.resident_bytes),
         cpu=own(given.cpu_ns, window_s * 1e9),
         busy_threads=added(worked, by_instance, window_s * 1e9),
-        gc=own(given.gc_ns) / np.maximum(own(given.cpu_ns), 1.0),
+        gc=own(given.gc_ns) / np.maximum(own(given.cpu_ns), window_s * 1e9),
         throttled=own(given.throttled_ns, window_s * 1e9) / own(given.threads),
         kills=own(given.out_of_memory_kills),
         disk_io=own(given.disk_io_bytes, window_s),

@@ -1,6 +1,6 @@
 """Whether a backlog grows because a remote service falters; more threads would not help then (Sage, 4; papers.md 6.2).
 
-`sage` asks the guard that it was given by name. Arrays are ticks x applications, the oldest first.
+`sage` asks the guard that it was given by name. Arrays are ticks x applications, the oldest first; NaN: not measured.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +14,8 @@ from penstock.scheduler.observations import Observed
 LAGS = (0, 1, 2, 3)
 THRESHOLD = 0.7
 SLOWER, FEWER = 1.2, 0.8
+LOADED = 1.05
+"""Input over what it was before, above which a service that is slow still does not explain a backlog alone."""
 
 
 def explained_by_service(
@@ -28,18 +30,43 @@ def explained_by_service(
     r(backlog growth, latency) >= 0.7, or r(backlog growth, answers) <= -0.7, at a lag of 0 to 3 ticks, over two windows
     of ``ticks`` each; **and** in the last one latency was 1.2 times, or answers per call 0.8 times, their median before
     both (trouble that began a window ago is half of two).
-    Correlation alone blocks 41% of independent noise. Applications without a service are never explained.
+    Correlation alone blocks 41% of independent noise. Applications without a service are never explained. Of readings
+    those count that are there; where more than half of a service's are missing, nobody can tell, and growth counts as
+    explained.
     """
     span = min(2 * ticks, backlog.shape[0] - 1)
     if span < 3:
         return np.zeros(backlog.shape[1], np.bool_)
     growth = np.diff(backlog, axis=0)[-span:]
     follows = _follows(growth, latency_ms, 1.0) | _follows(growth, answers, -1.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        each = answers / calls
-        slower = _mean(latency_ms[-ticks:]) >= SLOWER * _before(latency_ms, span)
-        fewer = _mean(each[-ticks:]) <= FEWER * _before(each, span)
-    return follows & (slower | fewer)
+    each = _per_call(answers, calls)
+    slower = _mean(latency_ms[-ticks:]) >= SLOWER * _before(latency_ms, span)
+    fewer = _mean(each[-ticks:]) <= FEWER * _before(each, span)
+    parts = (slice(-ticks, None), slice(-span, None), slice(None, -span))
+    seen = ~np.isnan(backlog)
+    unknown = [_sparse(values, seen, part) for values in (latency_ms, each) for part in parts]
+    return np.asarray(follows & (slower | fewer) | np.logical_or.reduce(unknown), np.bool_)
+
+
+def normal(history: Observed, ticks: int) -> NDArray[np.float64]:
+    """Return by application (column) the latency and the answers per call before the last two windows, and the input.
+
+    The input is in rows/s, of the last window. This is what `sage` remembers when the guard begins to block.
+    """
+    span = min(2 * ticks, history.backlog.shape[0] - 1)
+    each = _per_call(history.answers, history.calls)
+    return np.stack([_before(history.latency_ms, span), _before(each, span), _mean(history.appended[-ticks:])])
+
+
+def stays_slow(history: Observed, ticks: int, before: NDArray[np.float64]) -> Bools:
+    """Return for which applications the service of the last window is slower than what was `normal`, for no more input.
+
+    A service that stays slow is no longer slower than two windows ago, and nothing correlates with what is constant.
+    """
+    latency_ms, each, appended = before
+    slower = _mean(history.latency_ms[-ticks:]) >= SLOWER * latency_ms
+    fewer = _mean(_per_call(history.answers[-ticks:], history.calls[-ticks:])) <= FEWER * each
+    return np.asarray((slower | fewer) & (_mean(history.appended[-ticks:]) <= LOADED * appended), np.bool_)
 
 
 def correlated(backlog: NDArray[np.float64], latency_ms: NDArray[np.float64], ticks: int) -> Bools:
@@ -62,22 +89,45 @@ def _follows(growth: NDArray[np.float64], cause: NDArray[np.float64], sign: floa
 
 
 def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Pearson's r by column; 0 where one is constant or was not measured."""
-    dx, dy = x - x.mean(axis=0), y - y.mean(axis=0)
+    """Return Pearson's r by column over the pairs that are there.
+
+    0 where one of both is constant, or fewer than 3 pairs are there, or than half of those whose x is.
+    """
+    both = ~np.isnan(x) & ~np.isnan(y)
+    pairs = both.sum(axis=0)
+    dx, dy = (np.where(both, values - _mean(np.where(both, values, np.nan)), 0.0) for values in (x, y))
     spread = np.sqrt((dx**2).sum(axis=0) * (dy**2).sum(axis=0))
+    spread *= (pairs >= 3) & (2 * pairs >= (~np.isnan(x)).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         r = (dx * dy).sum(axis=0) / spread
     return np.nan_to_num(np.where(spread > 0, r, 0.0), nan=0.0)
 
 
+def _per_call(answers: NDArray[np.float64], calls: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(answers / calls, np.float64)
+
+
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(values.mean(axis=0), np.float64)
+    """Return the mean by column of what is there; NaN, which no comparison meets, if nothing is."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.nansum(values, axis=0) / (~np.isnan(values)).sum(axis=0), np.float64)
 
 
 def _before(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
-    """Return the median of the ticks before the last ``span``; NaN, which no comparison meets, if there are none."""
+    """Return the median of what is there before the last ``span`` ticks; NaN if nothing is."""
     before = values[:-span]
-    return np.median(before, axis=0) if len(before) else np.full(values.shape[1], np.nan)
+    median = np.full(values.shape[1], np.nan)
+    there = ~np.isnan(before).all(axis=0)
+    median[there] = np.nanmedian(before[:, there], axis=0)
+    return median
+
+
+def _sparse(values: NDArray[np.float64], seen: Bools, part: slice) -> Bools:
+    """Tell where a part of the ticks lacks readings of a service: most of those in which its application was seen."""
+    called = ~np.isnan(values).all(axis=0)
+    there = (~np.isnan(values) & seen)[part].sum(axis=0)
+    return np.asarray(called & (2 * there < seen[part].sum(axis=0)), np.bool_)
 
 
 def no_guard(history: Observed, ticks: int) -> Bools:
@@ -101,3 +151,6 @@ GUARDS: Mapping[str, Callable[[Observed, int], Bools]] = {
     "none": no_guard,
 }
 """By name: whether the last ``ticks`` of a backlog are put down to a remote service."""
+
+REMEMBERS = frozenset({"growth"})
+"""Guards that go on blocking while a service `stays_slow`."""

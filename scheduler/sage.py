@@ -1,7 +1,7 @@
 """Sage: sizes applications by rules in an order of priority, one resource of an application at a time (Sage, 4).
 
 Memory comes before cores and cores before parallelism, because a starved heap shows as CPU and as backlog. Run by
-``penstock decide``.
+``penstock decide`` and by the simulated cluster.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from penstock.model.columns import Bools
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.observations import METRICS, History, Observed, known
-from penstock.scheduler.remote_guard import GUARDS
+from penstock.scheduler.remote_guard import GUARDS, REMEMBERS, normal, stays_slow
 from penstock.scheduler.sizing import RULES, Limits, Resource, Rule, ThreadsUp
 
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
@@ -24,13 +24,15 @@ _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: 
 class Remembered:
     """Of each resource (row) of each application (column): when it was last asked to change or grow, and from what.
 
-    ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if it never was.
+    ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if it never was. ``normal``: what `remote_guard.normal`
+    found as the guard began to block an application, NaN where it does not.
     """
 
     history: History
     changed_s: NDArray[np.float64]
     grown_s: NDArray[np.float64]
     changed_from: NDArray[np.float64]
+    normal: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Sage:
     def start(self) -> Remembered:
         """Remember nothing."""
         none = np.empty((len(Resource), 0))
-        return Remembered(History.empty(), none, none, none)
+        return Remembered(History.empty(), none, none, none, np.empty((3, 0)))
 
     def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
         """Return at most one change for every application; rules are tried by priority."""
@@ -89,7 +91,8 @@ class Sage:
         changed_s = _moved(memory, history, memory.changed_s, -np.inf)
         grown_s = _moved(memory, history, memory.grown_s, -np.inf)
         changed_from = _moved(memory, history, memory.changed_from, np.nan)
-        after = Remembered(history, changed_s, grown_s, changed_from)
+        usual = _moved(memory, history, memory.normal, np.nan)
+        after = Remembered(history, changed_s, grown_s, changed_from, usual)
         if not len(history.names):
             return NoChange("there are no applications"), after
         given = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
@@ -108,8 +111,8 @@ class Sage:
             ready = free & (snapshot.time_s - begin_s >= rule.window_s)
             found = rule.propose(_of(window, whole), self.limits())
             fires = ready & whole & found.fires
-            if isinstance(rule, ThreadsUp) and fires.any():
-                fires &= ~GUARDS[self.guard](history.windows, len(window.backlog))
+            if isinstance(rule, ThreadsUp):
+                fires &= ~self._guarded(history.windows, len(window.backlog), usual, fires)
             # A higher rule that cannot tell yet keeps lower ones from acting.
             free &= ~fires & (whole | ~ready)
             for place in np.flatnonzero(fires).tolist():
@@ -123,6 +126,18 @@ class Sage:
                     grown_s[rule.resource, place] = snapshot.time_s
         return _decision(sizes, reasons, missing), after
 
+    def _guarded(self, windows: Observed, ticks: int, usual: NDArray[np.float64], fires: Bools) -> Bools:
+        """Return for which applications the guard blocks; in ``usual`` what is normal there begins and ends."""
+        slow = stays_slow(windows, ticks, usual)
+        usual[:, ~slow] = np.nan
+        if not (fires & ~slow).any():
+            return slow
+        blocked = GUARDS[self.guard](windows, ticks)
+        if self.guard in REMEMBERS:
+            begins = fires & blocked & ~slow
+            usual[:, begins] = normal(windows, ticks)[:, begins]
+        return np.asarray(blocked | slow, np.bool_)
+
 
 def _of(window: Observed, whole: Bools) -> Observed:
     """Return the window with harmless figures where some are missing: what is proposed there does not count."""
@@ -134,7 +149,7 @@ def _of(window: Observed, whole: Bools) -> Observed:
 def _moved(memory: Remembered, history: History, values: NDArray[np.float64], new: float) -> NDArray[np.float64]:
     """Return a copy of values by application as the applications are now."""
     places = {name: place for place, name in enumerate(memory.history.names)}
-    moved = np.full((len(Resource), len(history.names)), new)
+    moved = np.full((len(values), len(history.names)), new)
     for place, name in enumerate(history.names):
         if name in places:
             moved[:, place] = values[:, places[name]]

@@ -29,9 +29,10 @@ class Limits:
     """Bounds that rules share.
 
     ``growth``: factor of an increase. ``margin``: kept above a measured peak. ``up`` and ``down``: use of an
-    allocation, in [0, 1], above which it grows and below which, margin included, it shrinks. ``gc`` and ``throttled``:
-    shares of time. ``disk_io``: bytes/s of local state that say memory is short. ``idle_backlog_s``: a backlog worth so
-    many seconds of input counts as none.
+    allocation, in [0, 1], above which it grows and below which, margin included, it shrinks. ``gc``: share of
+    the CPU used, never of less than one core's time. ``throttled``: share of the threads' time. ``disk_io``: bytes/s of
+    local state that say memory is short. ``idle_backlog_s``: a backlog worth so many seconds of input counts as none.
+    ``settle_s``: so long after an action or a restart backlogs and peaks are those of catching up, and do not count.
     """
 
     growth: float = 1.5
@@ -110,12 +111,12 @@ class CpuUp(Rule):
     """P3: the cores are used up, or the application was throttled and rows had to wait for it."""
 
     name, resource, window_s = "CPU up", Resource.CORES, 300.0
-    needs = ("cores", "cpu", "throttled", "backlog", "consumed")
+    needs = ("cores", "cpu", "throttled")
     after = (Resource.HEAP, Resource.MEMORY, Resource.CORES)
 
     def propose(self, window: Observed, limits: Limits) -> Proposal:
-        """Multiply the cores."""
-        throttled = (window.throttled.mean(axis=0) > limits.throttled) & ~_idle(window, limits)
+        """Multiply the cores. Where nobody knows the backlog, throttling is no reason."""
+        throttled = (window.throttled.mean(axis=0) > limits.throttled) & _waited(window, limits)
         return Proposal(_over(window.cpu, window.cores, limits.up) | throttled, window.cores[-1] * limits.growth)
 
 
@@ -220,10 +221,15 @@ def _heap_is_short(window: Observed, limits: Limits) -> Bools:
     return np.asarray(full | (window.gc.mean(axis=0) > limits.gc), np.bool_)
 
 
+def _waited(window: Observed, limits: Limits) -> Bools:
+    """Tell where a backlog was once worth more than a moment of input, other than just after an action."""
+    behind = window.backlog > limits.idle_backlog_s * window.consumed
+    return np.asarray((behind & (window.settled_s >= limits.settle_s)).any(axis=0), np.bool_)
+
+
 def _idle(window: Observed, limits: Limits) -> Bools:
-    """Tell where the backlog was never worth more than a moment of input."""
-    backlog = _settled(window.backlog, window, limits)
-    return np.asarray(np.all(backlog <= limits.idle_backlog_s * window.consumed, axis=0), np.bool_)
+    """Tell where no rows waited, the last tick included: whatever was caught up with before is done with."""
+    return np.asarray(~_waited(window, limits) & (window.settled_s[-1] >= limits.settle_s), np.bool_)
 
 
 def _settled(values: Window, window: Observed, limits: Limits) -> Window:

@@ -34,6 +34,23 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(median), float(p10), float(p90))
 
 
+def share(flags: Sequence[bool]) -> Spread:
+    """Return in which part of the draws it is so, which does not spread.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not len(flags):
+        raise ValueError("a share needs a draw")
+    part = sum(map(bool, flags)) / len(flags)
+    return Spread(part, part, part)
+
+
+def draw_seeds(seed: int, draws: int) -> list[int]:
+    """Return a seed for each draw; fewer draws have the first of those that more have."""
+    return [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One figure of a paper beside ours.

@@ -58,6 +58,48 @@ def test_independent_noise_is_let_pass(window: int) -> None:
     assert explained_by_service(backlog, latency, calls, calls, window).mean() <= 0.05
 
 
+def faltering(random: np.random.Generator, slower: float, load: float) -> tuple[Series, Series, Series]:
+    """Return backlog, latency and calls; for the last 15 ticks a service is slower, or more rows come, or both."""
+    ticks = BEFORE + 20
+    since = np.arange(ticks)[:, np.newaxis] >= BEFORE + 5
+    factor = np.where(since, slower, 1.0)
+    short = 1000 * np.where(since, load, 1.0) - 1000 / factor
+    backlog = np.cumsum(np.maximum(short + noise(random, ticks, 20.0, 0.5), 0.0), axis=0)
+    return backlog, noise(random, ticks, 5.0, 0.05) * factor, noise(random, ticks, 500.0, 0.02) / factor
+
+
+@pytest.mark.parametrize("missing", [1, 7])
+def test_readings_that_are_missing_change_nothing_while_half_are_there(missing: int) -> None:
+    """One or seven readings are missing: before the slowdown, as it begins, or while it lasts."""
+    random = np.random.default_rng(missing)
+    for first in (10, BEFORE, BEFORE + 13):
+        for slower, load, least, most in ((3.0, 1.0, 0.99, 1.0), (1.0, 1.5, 0.0, 0.01)):
+            backlog, latency, calls = faltering(random, slower, load)
+            gone = slice(first, first + min(missing, 5 if first == BEFORE + 13 else missing))
+            latency[gone] = np.nan
+            assert least <= explained_by_service(backlog, latency, calls, calls, 10).mean() <= most
+            calls[gone] = np.nan
+            assert least <= explained_by_service(backlog, latency, calls, calls, 10).mean() <= most
+
+
+@pytest.mark.parametrize("part", [slice(-6, None), slice(BEFORE, BEFORE + 11), slice(0, BEFORE // 2 + 1)])
+def test_growth_is_blocked_where_most_readings_are_missing(part: slice) -> None:
+    """Of the last window, of the last two, or of the time before."""
+    backlog, latency, calls = faltering(np.random.default_rng(5), 1.0, 1.5)
+    assert explained_by_service(backlog, latency, calls, calls, 10).mean() <= 0.01
+    latency[part, :7] = np.nan
+    found = explained_by_service(backlog, latency, calls, calls, 10)
+    assert found[:7].all() and found[7:].mean() <= 0.01
+
+
+def test_what_came_late_is_judged_by_what_was_seen_of_it() -> None:
+    """An application that came a window ago has no time before, as the first one has none."""
+    backlog, latency, calls = faltering(np.random.default_rng(6), 3.0, 1.0)
+    for series in (backlog, latency, calls):
+        series[: BEFORE + 10] = np.nan
+    assert not explained_by_service(backlog, latency, calls, calls, 10).any()
+
+
 def test_correlation_of_the_backlog_alone_takes_noise_for_a_cause_and_misses_what_lasts() -> None:
     """The paper's rule as it stands, with a backlog and a latency that wander, and with a service that stays slow."""
     random = np.random.default_rng(1)

@@ -98,6 +98,28 @@ def test_a_backlog_that_a_service_explains_gets_no_threads() -> None:
     assert done[0][1] == "parallelism up" and 49 <= done[0][0] <= 52
 
 
+def test_a_service_that_stays_slow_gets_no_threads_until_more_rows_come() -> None:
+    """It is slow from tick 40 on; two hours later it is as it was, or more rows come."""
+
+    def uses(until: int, load: float) -> object:
+        def slow(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+            late = max(number - 40, 0)
+            return {
+                "latency_ms": 15.0 if 40 < number <= until else 5.0,
+                "backlog": 2e4 * late + 100 * (number % 2),
+                "appended": 1000.0 if number <= 160 else load,
+            }
+
+        return slow
+
+    def first(until: int, load: float, guard: str = "growth") -> int:
+        done = actions(simulate(Sage(guard=guard), 180, {"a": uses(until, load)}))
+        return min((number for number, name in done if name == "parallelism up"), default=-1)
+
+    assert first(180, 1000.0, "none") == 49 and first(180, 1000.0) == -1
+    assert 160 < first(180, 1500.0) <= 165 and 160 < first(160, 1000.0) <= 175
+
+
 def test_the_guard_can_be_chosen() -> None:
     """The paper's rule sees a slow service only where the detrended backlog bends with it, not one that stays slow."""
 
@@ -122,6 +144,12 @@ def test_collections_are_a_share_of_the_work_whatever_its_size() -> None:
     """Of 4 busy cores 0.3 collect garbage: 7.5% of the time, though 30% of one core."""
     assert actions(simulate(Sage(), 40, {"a": lambda number, has: {"gc": 0.3, "cpu": 3.4}})) == []
     assert actions(simulate(Sage(), 40, {"a": lambda number, has: {"gc": 0.5, "cpu": 3.4}}))[0][1] == "heap up"
+
+
+def test_collections_of_an_idle_application_are_no_reason_to_grow() -> None:
+    """It works for 5 ms in a second, 1 ms of which collects garbage."""
+    done = actions(simulate(Sage(), 60, {"a": lambda number, has: {"gc": 0.001, "cpu": 0.005}}))
+    assert not any(name.endswith("up") for _, name in done)
 
 
 def test_a_heap_shrinks_no_further_than_collections_allow() -> None:
@@ -158,6 +186,41 @@ def test_what_is_made_up_for_after_an_action_is_no_peak() -> None:
         return asked
 
     assert looks(60.0) == pytest.approx(1.12) and looks(1e4) == 0.0
+
+
+def test_nothing_shrinks_under_a_backlog_that_is_never_told_from_catching_up() -> None:
+    """Memory is half used; in half an hour the application is restarted again and again, or once, or lately."""
+
+    def shrinks(settled_s: list[float], backlog: list[float]) -> list[int]:
+        policy, memory, found = Sage(), Sage().start(), []
+        for number, (age, behind) in enumerate(zip(settled_s, backlog, strict=True)):
+            use = {"resident": 2 * GB, "heap_used": GB, "heap_committed": GB, "heap": 1.1 * GB, "backlog": behind}
+            now = snapshot(number, {"a": use})
+            now = replace(now, instances=replace(now.instances, settled_s=np.array([age])))
+            decision, memory = policy.decide(now, memory)
+            found += [number] if "memory down" in decision.reason else []
+        return found[:1]
+
+    behind, free = 1e6, 0.0
+    assert shrinks([60.0] * 40, [behind] * 40) == []
+    assert shrinks([400.0, *[60.0] * 39], [free, *[behind] * 39]) == []
+    assert shrinks([60.0] * 5 + [400.0] * 35, [behind] * 5 + [free] * 35) == [29]
+    assert shrinks([400.0] * 29 + [60.0] * 11, [free] * 29 + [behind] * 11) == []
+    assert shrinks([400.0] * 40, [behind] + [free] * 39) == [30]
+
+
+def test_throttling_without_a_known_backlog_is_no_reason_but_used_up_cores_are() -> None:
+    def asked(use: Mapping[str, float]) -> list[str]:
+        policy, memory, found = Sage(), Sage().start(), []
+        for number in range(10):
+            now = snapshot(number, {"a": use})
+            now = replace(now, partitions=replace(now.partitions, end_offset=None))
+            decision, memory = policy.decide(now, memory)
+            found += [decision.reason.split(", ")[0]] if isinstance(decision, RescalePlan) else []
+        return found
+
+    assert asked({"cpu": 3.9, "throttled": 0.5}) == ["a: CPU up"]
+    assert asked({"cpu": 3.2, "throttled": 0.5}) == []
 
 
 def test_bursts_that_drain_in_time_ask_for_no_cores() -> None:

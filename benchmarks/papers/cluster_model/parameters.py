@@ -72,6 +72,13 @@ def default_parameters() -> Parameters:
     return read_parameters((files(__package__) / "defaults.toml").read_text())
 
 
+def evaluation_parameters(package: str, seed: int | None) -> Parameters:
+    """Return the defaults and `parameters.toml` of a package, those that no seed gives drawn (None: as they stand)."""
+    own = read_parameters((files(package) / "parameters.toml").read_text())
+    whole = default_parameters() | own
+    return whole if seed is None else drawn(whole, seed)
+
+
 def read_parameters(text: str) -> Parameters:
     """Return the parameters of a TOML text; each is a table {value, from}.
 

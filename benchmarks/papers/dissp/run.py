@@ -7,12 +7,12 @@ from penstock.benchmarks.papers.dissp.cases import case
 from penstock.benchmarks.papers.dissp.runs import POLICIES, one_process_a_core
 from penstock.benchmarks.papers.dissp.simulation import simulate
 from penstock.benchmarks.papers.dissp.workload import workload
-from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result
+from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, draw_seeds
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
-    seeds = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    seeds = draw_seeds(seed, draws)
     few = seeds[: one_node.FEW]
     with one_process_a_core(told) as each:
         rows = [*shedder_time.example_rows(seed), *one_node.rows(seed, seeds, each)]

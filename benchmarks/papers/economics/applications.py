@@ -2,15 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from penstock.benchmarks.papers.cluster_model.curves import Curve
-from penstock.benchmarks.papers.cluster_model.parameters import (
-    Parameters,
-    default_parameters,
-    drawn,
-    read_parameters,
-)
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters, evaluation_parameters
 from penstock.benchmarks.papers.cluster_model.spec import (
     ActionSpec,
     ApplicationSpec,
@@ -69,9 +63,7 @@ class Taxi:
 
 def parameters(seed: int | None) -> Parameters:
     """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
-    own = read_parameters((files(__package__) / "parameters.toml").read_text())
-    whole = default_parameters() | own
-    return whole if seed is None else drawn(whole, seed)
+    return evaluation_parameters(__package__, seed)
 
 
 def figure(found: Parameters, name: str) -> float:

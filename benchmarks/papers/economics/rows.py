@@ -18,12 +18,6 @@ def each(seeds: Sequence[int], what: str, told: Progress) -> Iterator[int]:
     told(what, len(seeds), len(seeds))
 
 
-def share(flags: Sequence[bool]) -> Spread:
-    """Return which part of the draws it is so in."""
-    part = sum(flags) / len(flags)
-    return Spread(part, part, part)
-
-
 def collected(
     seeds: Sequence[int], what: str, told: Progress, of_draw: Callable[[int], dict[str, float]]
 ) -> dict[str, Spread]:

@@ -1,15 +1,13 @@
 """The whole Stream-Economics evaluation, deterministic by seed but for the times of cycles. Called by `EVALUATION`."""
 
-import numpy as np
-
 from penstock.benchmarks.papers.economics import overload_rows, scenario_rows, tracking_rows
 from penstock.benchmarks.papers.economics.charts import charts
-from penstock.benchmarks.papers.evaluation import Progress, Result
+from penstock.benchmarks.papers.evaluation import Progress, Result, draw_seeds
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
-    seeds = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    seeds = draw_seeds(seed, draws)
     rows = [
         *overload_rows.peak_rows(seed, seeds, told),
         *tracking_rows.rows(seed, seeds, told),

@@ -10,9 +10,9 @@ from penstock.benchmarks.papers.economics import scenario_1, scenario_2, scenari
 from penstock.benchmarks.papers.economics.applications import parameters
 from penstock.benchmarks.papers.economics.controllers import PAPER, PENSTOCK
 from penstock.benchmarks.papers.economics.rivals import EqualDrop
-from penstock.benchmarks.papers.economics.rows import FEW, each, share
+from penstock.benchmarks.papers.economics.rows import FEW, each
 from penstock.benchmarks.papers.economics.runs import WARM_S, Scene
-from penstock.benchmarks.papers.evaluation import Progress, Row
+from penstock.benchmarks.papers.evaluation import Progress, Row, share
 from penstock.model.policy import Policy
 
 GOAL = 0.9

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from penstock.benchmarks.papers.cluster_model.loop import Run
-from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, Row, Spread, spread
+from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, Row, draw_seeds, share, spread
 from penstock.benchmarks.papers.flink_er.rivals import Hottest
 from penstock.benchmarks.papers.flink_er.state_cost import costs, replaced
 from penstock.benchmarks.papers.flink_er.word_count import Case, parameters, ran, recovery_s, rescaled
@@ -18,7 +16,7 @@ TASKS = ("split", "count")
 
 def run(seed: int, draws: int, told: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
-    seeds = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    seeds = draw_seeds(seed, draws)
     rows = [*_step_rows(seed, seeds, told), _spare_row(seed, seeds, told), *_state_rows(seed, seeds)]
     return Result(tuple(rows), (_lag_chart(seeds[0]), _break_chart(seeds)))
 
@@ -43,11 +41,11 @@ def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
             values.append(recovery_s(found, each))
     told("WordCount under a step of load", len(seeds), len(seeds))
     ours, one_more, rival, nobody, calm = (spread(values) for values in took.values())
-    acts = _share(idle)
-    is_named = _share(named)
+    acts = share(idle)
+    is_named = share(named)
     return [
         Row(
-            seed, "the marked task is the narrow one", "-", ">= 0.95 of draws", is_named, _share(rival_named), acts,
+            seed, "the marked task is the narrow one", "-", ">= 0.95 of draws", is_named, share(rival_named), acts,
             is_named.median >= 0.95 and acts.median <= 0.05, note="control: draws with an action while the load fits",
         ),
         Row(
@@ -132,11 +130,6 @@ def _first(done: Run, names: Sequence[str]) -> str | None:
 
 def _late_rate(done: Run) -> float:
     return float(done.series.task("processed", "split")[-60:].mean())
-
-
-def _share(flags: Sequence[bool]) -> Spread:
-    share = float(np.mean(flags))
-    return Spread(share, share, share)
 
 
 def _lag_chart(draw: int) -> Chart:

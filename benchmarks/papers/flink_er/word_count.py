@@ -1,7 +1,6 @@
 """WordCount on the simulated cluster: lines are split into words, which are counted by key (Flink-ER, 4.1)."""
 
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.curves import Constant, Steps
 from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled, run
-from penstock.benchmarks.papers.cluster_model.parameters import (
-    Parameters,
-    default_parameters,
-    drawn,
-    read_parameters,
-)
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters, evaluation_parameters
 from penstock.benchmarks.papers.cluster_model.spec import (
     ActionSpec,
     ApplicationSpec,
@@ -46,9 +40,7 @@ class Case:
 
 def parameters(seed: int | None) -> Parameters:
     """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
-    own = read_parameters((files(__package__) / "parameters.toml").read_text())
-    whole = default_parameters() | own
-    return whole if seed is None else drawn(whole, seed)
+    return evaluation_parameters(__package__, seed)
 
 
 def word_count(found: Parameters, case: Case) -> ClusterSpec:

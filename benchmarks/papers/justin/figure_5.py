@@ -4,10 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from penstock.benchmarks.papers.cluster_model.parameters import Parameters
-from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, spread
+from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, share, spread
 from penstock.benchmarks.papers.justin.outcome import Outcome, outcome
 from penstock.benchmarks.papers.justin.queries import Query, parameters
 from penstock.model.policy import Policy
@@ -26,15 +23,23 @@ SAME = 0.05
 """Gains up to this part are none."""
 
 
-def contenders(found: Parameters) -> dict[str, Policy[Any]]:
-    """Return the policies by name; ours is told how long a get takes that hits, which one can measure of a store."""
-    hit_ms = 1e3 * float(found.value("state", "hit_s"))
-    return {
-        DS2: justins_ds2(),
-        TWO: Justin(max_level=2),
-        THREE: Justin(max_level=3),
-        OURS: MemoryChoice(hit_ms=hit_ms),
-    }
+def contenders() -> dict[str, Policy[Any]]:
+    """Return the policies by name, each with the figures that it has by itself: none is told of the store."""
+    return {DS2: justins_ds2(), TWO: Justin(max_level=2), THREE: Justin(max_level=3), OURS: MemoryChoice()}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What of DS2's figure there may be at most, not rounded; ``sizes``: what the paper's configurations come to."""
+
+    paper: str
+    text: str
+    value: float
+    sizes: str = ""
+
+
+Q11_MEMORY = Goal("0.72", "0.72", 0.72, "3107 of 4303 MB, 0.7221")
+Q8_MEMORY = Goal("0.73", "0.73", 0.73, "6041 of 8275 MB, 0.73003")
 
 
 @dataclass(frozen=True)
@@ -51,17 +56,20 @@ class Results:
         """Return how a policy's figure over DS2's in the same draw spreads."""
         own, base = self.outcomes[query, policy], self.outcomes[query, DS2]
         pairs = zip(own, base, strict=False)
-        return spread([float(getattr(a, figure)) / float(getattr(b, figure)) for a, b in pairs])
+        return spread([_ratio(a, b, figure) for a, b in pairs])
 
     def won(self, query: Query, figure: str, goal: float) -> float:
         """Return the part of the draws in which Justin with two levels has at most ``goal`` of DS2's figure."""
         pairs = zip(self.outcomes[query, TWO], self.outcomes[query, DS2], strict=True)
-        return float(np.mean([getattr(own, figure) <= (goal + 0.005) * getattr(base, figure) for own, base in pairs]))
+        return share([_ratio(own, base, figure) <= goal for own, base in pairs]).median
 
     def share(self, query: Query, policy: str, holds: Callable[[Outcome], bool]) -> Spread:
         """Return the part of the draws in which something holds."""
-        part = float(np.mean([holds(each) for each in self.outcomes[query, policy]]))
-        return Spread(part, part, part)
+        return share([holds(each) for each in self.outcomes[query, policy]])
+
+
+def _ratio(own: Outcome, base: Outcome, figure: str) -> float:
+    return float(getattr(own, figure)) / float(getattr(base, figure))
 
 
 def results(seeds: Sequence[int], told: Progress) -> Results:
@@ -76,8 +84,7 @@ def results(seeds: Sequence[int], told: Progress) -> Results:
     found: dict[tuple[Query, str], list[Outcome]] = {(query, name): [] for query, name in (*whole, *part)}
     for done, draw in enumerate(seeds):
         told("Justin's queries", done, len(seeds))
-        given = parameters(draw)
-        policies = contenders(given)
+        given, policies = parameters(draw), contenders()
         for query, name in (*whole, *(part if done < len(few) else ())):
             found[query, name].append(outcome(given, query, policies[name], draw))
     told("Justin's queries", len(seeds), len(seeds))
@@ -87,18 +94,16 @@ def results(seeds: Sequence[int], told: Progress) -> Results:
 def rows(seed: int, found: Results) -> list[Row]:
     """Return the rows."""
     return [
-        *_query_rows(seed, found, Q11, ("0.54 (7 of 13)", 0.54), ("0.72", 0.72), "3 = 3"),
+        *_query_rows(seed, found, Q11, Goal("0.54 (7 of 13)", "7/13", 7 / 13), Q11_MEMORY, "3 = 3"),
         _path_row(seed, found),
-        *_query_rows(seed, found, Q8, ("0.52 (13 of 25)", 0.52), ("0.73", 0.73), "4 and 5"),
+        *_query_rows(seed, found, Q8, Goal("0.52 (13 of 25)", "13/25", 13 / 25), Q8_MEMORY, "4 and 5"),
         *_stateless_rows(seed, found),
         *_unharmed_rows(seed, found),
         *_cache_rows(seed, found),
     ]
 
 
-def _query_rows(
-    seed: int, found: Results, query: Query, cores: tuple[str, float], memory: tuple[str, float], steps: str
-) -> list[Row]:
+def _query_rows(seed: int, found: Results, query: Query, cores: Goal, memory: Goal, steps: str) -> list[Row]:
     """Justin with the artifact's two levels against the paper's figures, and the others beside it."""
     name = query.name
     rate, base = found.of(query, TWO, "carried"), found.of(query, DS2, "carried")
@@ -127,17 +132,18 @@ def _query_rows(
     return result
 
 
-def _ratio_row(seed: int, found: Results, query: Query, figure: str, paper: tuple[str, float], control: str) -> Row:
+def _ratio_row(seed: int, found: Results, query: Query, figure: str, goal: Goal, control: str) -> Row:
     own, small = found.over(query, TWO, figure), found.over(SMALL, TWO, control)
     label = "cores" if figure == "cores" else "memory"
-    met = round(own.median, 2) <= paper[1] and abs(small.median - 1) <= SAME
-    cheap = found.won(query, figure, paper[1])
+    met = own.median <= goal.value and abs(small.median - 1) <= SAME
     note = (
-        f"reached in {cheap:.0%} of the draws; control: the main operator of q5, whose state is small. The seed does "
-        "not tell how large the state is: assumed"
+        f"reached in {found.won(query, figure, goal.value):.0%} of the draws; control: the main operator of q5, whose "
+        "state is small. The seed does not tell how large the state is: assumed"
     )
+    if goal.sizes:
+        note += f". The paper's own configurations come to {goal.sizes}, a little above its figure, and miss it too"
     return Row(
-        seed, f"{query.name}: {label}, {TWO}", paper[0], f"<= {paper[1]:g} x", own, ONE, small, met, "x", note
+        seed, f"{query.name}: {label}, {TWO}", goal.paper, f"<= {goal.text} x", own, ONE, small, met, "x", note
     )  # fmt: skip
 
 
@@ -153,19 +159,18 @@ def _path_row(seed: int, found: Results) -> Row:
 
 
 def _stateless_rows(seed: int, found: Results) -> list[Row]:
-    result = []
-    for query, figure, paper, label in (
-        (Q1, "memory_mib", "0.60", "q1: memory"),
-        (Q3, "bare_mib", "-", "q3: memory of filters and sink"),
+    """Memory of what has no state; that of q5's main operator, which has and stays at its level, must not change."""
+    note = "control: managed memory of the main operator of q5, which has state"
+    result, kept = [], found.over(SMALL, TWO, "main_mib")
+    for query, figure, paper, goal, label in (
+        (Q1, "memory_mib", "0.60", 0.6, "q1: memory"),
+        (Q3, "bare_mib", "-", 0.6, "q3: memory of filters and sink"),
+        (Q3, "memory_mib", "0.90", 1 - SAME, "q3: memory"),
     ):
         own, same = found.over(query, TWO, figure), found.over(query, TWO, "cores")
-        met = own.median <= 0.6 and abs(same.median - 1) <= SAME
-        note = "control: cores, which must be the same"
-        result.append(Row(seed, f"{label}, {TWO}", paper, "<= 0.6 x", own, ONE, same, met, "x", note))
-    own, same = found.over(Q3, TWO, "memory_mib"), found.over(Q3, TWO, "instances")
-    met = own.median < 1 and abs(same.median - 1) <= SAME
-    note = "control: instances of the join, which must be the same"
-    result.append(Row(seed, f"q3: memory, {TWO}", "0.90", "< 1 x, same instances", own, ONE, same, met, "x", note))
+        met = own.median <= goal and abs(same.median - 1) <= SAME and abs(kept.median - 1) <= SAME
+        goals = f"<= {goal:g} x, same cores"
+        result.append(Row(seed, f"{label}, {TWO}", paper, goals, own, ONE, kept, met, "x", note))
     for query, paper in ((Q1, "2 = 2"), (Q3, "3 = 3"), (SMALL, "same")):
         steps, base = found.of(query, TWO, "steps"), found.of(query, DS2, "steps")
         met = steps.median <= base.median
@@ -175,6 +180,7 @@ def _stateless_rows(seed: int, found: Results) -> list[Row]:
 
 def _unharmed_rows(seed: int, found: Results) -> list[Row]:
     """Where memory cannot help: the same instances, and no memory of the main operator above DS2's."""
+    larger = "more where it makes the memtable larger, so that writes wait less for flushes"
     result = []
     for query, label, paper in ((SMALL, "q5, small state", "1"), (ONLY_WRITES, "only writes", "-")):
         for name in (TWO, OURS):
@@ -186,7 +192,7 @@ def _unharmed_rows(seed: int, found: Results) -> list[Row]:
                 ),
                 Row(
                     seed, f"{label}: managed memory, {name}", paper, "<= 1 x", memory, ONE,
-                    met=memory.median <= 1 + 1e-9, unit="x",
+                    met=memory.median <= 1 + 1e-9, unit="x", note=larger if name == OURS else "",
                 ),
             ]  # fmt: skip
     return result

@@ -5,18 +5,12 @@ with 158 MB of managed memory at first.
 """
 
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.curves import Constant
 from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled, run
-from penstock.benchmarks.papers.cluster_model.parameters import (
-    Parameters,
-    default_parameters,
-    drawn,
-    read_parameters,
-)
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters, evaluation_parameters
 from penstock.benchmarks.papers.cluster_model.spec import (
     ActionSpec,
     ApplicationSpec,
@@ -61,9 +55,7 @@ class Query:
 
 def parameters(seed: int | None) -> Parameters:
     """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
-    own = read_parameters((files(__package__) / "parameters.toml").read_text())
-    whole = default_parameters() | own
-    return whole if seed is None else drawn(whole, seed)
+    return evaluation_parameters(__package__, seed)
 
 
 def target(found: Parameters, query: Query) -> float:

@@ -21,7 +21,7 @@ PRESSED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Hottest:
+class OneMoreUnderBackPressure:
     """Adds one instance to the busiest task while some task waits to send."""
 
     pace: Pace = Pace()

@@ -1,15 +1,13 @@
 """The whole evaluation of Justin and DS2, deterministic by seed. Called through `EVALUATION`."""
 
-import numpy as np
-
-from penstock.benchmarks.papers.evaluation import Progress, Result
+from penstock.benchmarks.papers.evaluation import Progress, Result, draw_seeds
 from penstock.benchmarks.papers.justin import figure_5, steps
 from penstock.benchmarks.papers.justin.pictures import bars, by_state, q11_over_time
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
-    seeds = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    seeds = draw_seeds(seed, draws)
     found = figure_5.results(seeds, told)
     curve, sigma_chart = steps.curve(seed, seeds, told)
     rows = [*figure_5.rows(seed, found), *steps.rows(seed, seeds, told), *curve]

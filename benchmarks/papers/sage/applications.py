@@ -81,6 +81,20 @@ class Application:
         """Rows a second in the mean over a cycle."""
         return float(np.mean(self.rate.values))
 
+    @property
+    def most_calls_per_s(self) -> float:
+        """Calls that its remote service answers a second: no fewer than twice those of the most rows, one for each."""
+        return max(float(self.found.value("service", "most_calls_per_s")), 2 * max(self.rate.values))
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of its input: no fewer than the threads that its fullest moment keeps busy."""
+        rate = np.array(self.rate.values)
+        row_s: Values = np.full(len(rate), self.row_cpu_s)
+        if self.wait is not None:
+            row_s = row_s + np.array(self.wait.values) / (1 - rate / self.most_calls_per_s)
+        return max(int(self.found.value("sage", "partitions")), int(np.ceil((rate * row_s).max())))
+
     def loaded(self, factor: float) -> "Application":
         """Return the application with so many times the rows."""
         return replace(self, rate=Trace(tuple(value * factor for value in self.rate.values), self.rate.each_s))

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.curves import Constant, Curve, Lines
 from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled, run
@@ -92,9 +90,9 @@ def _task(member: Member) -> TaskSpec:
         name=own.name,
         application=own.name,
         parallelism=member.given.threads,
-        most_parallelism=int(own.found.value("sage", "partitions")),
+        most_parallelism=own.partitions,
         cpu_s=own.row_cpu_s,
-        key_groups=int(own.found.value("sage", "partitions")),
+        key_groups=own.partitions,
         is_keyed=own.state_bytes > 0,
         state=_state(own) if own.state_bytes > 0 else None,
         service=None if own.wait is None else own.name,
@@ -120,7 +118,7 @@ def _state(own: Application) -> StateSpec:
 
 def _source(member: Member) -> SourceSpec:
     own = member.application
-    count = int(own.found.value("sage", "partitions"))
+    count = own.partitions
     rate = own.rate if member.rate is None else member.rate
     return own.found.make(SourceSpec, "source", task=own.name, rate=rate, partition_shares=(1 / count,) * count)
 
@@ -134,10 +132,6 @@ def _service(member: Member) -> ServiceSpec:
         name=own.name,
         application=own.name,
         latency_s=own.wait if member.service is None else member.service,
+        most_calls_per_s=own.most_calls_per_s,
         error_share=member.errors,
     )
-
-
-def lag(done: Run, number: int) -> np.ndarray:
-    """Return the rows that wait, report by report, of one application."""
-    return np.asarray(done.series.table("lag")[:, number])

@@ -41,7 +41,7 @@ def optimum(own: Application) -> Optimum:
     live = living(own)
     least = _least_threads(own, live)
     best: Optimum | None = None
-    for threads in range(least, 8 * least + 1):
+    for threads in range(least, max(8 * least, own.partitions) + 1):
         if best is not None and threads > best.given.threads + SPARE_THREADS:
             break
         for given in _least_cores(own, live, threads):
@@ -91,7 +91,7 @@ def row_costs(own: Application, live: Values, heap: Values, threads: int) -> tup
     cpu = figure("task", "fetch_cpu_s") + own.row_cpu_s + figure("task", "batch_cpu_s") / batch + garbage
     if own.wait is None:
         return cpu, cpu
-    load = np.minimum(MOST_LOAD, rate / figure("service", "most_calls_per_s"))
+    load = np.minimum(MOST_LOAD, rate / own.most_calls_per_s)
     return cpu, cpu + np.array(own.wait.values)[:, np.newaxis] / (1 - load)
 
 
@@ -101,10 +101,9 @@ def holds(own: Application, live: Values, heap: Values, threads: int, cores: Val
     Threads that read one partition more than the others are a class of their own; both share the cores max-min.
     """
     cpu_s, thread_s = row_costs(own, live, heap, threads)
-    partitions = int(own.found.value("sage", "partitions"))
-    each, more = divmod(partitions, threads)
+    each, more = divmod(own.partitions, threads)
     count = np.array([[float(more)], [float(threads - more)]])
-    part = np.array([[more * (each + 1)], [(threads - more) * each]]) / partitions
+    part = np.array([[more * (each + 1)], [(threads - more) * each]]) / own.partitions
     dt, steps = own.rate.each_s, len(own.rate.values)
     bound = float(own.found.value("sage", "latency_s")) * own.mean_rate
     waiting, began = np.zeros((2, len(cores))), np.zeros(len(cores))

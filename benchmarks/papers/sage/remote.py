@@ -48,7 +48,7 @@ def grown(seeds: Sequence[int], case: Case, guard: str, told: Progress, what: st
         told(what, first, len(seeds))
         part = seeds[first : first + FLEET]
         members = [_member(seed, first + number, case) for number, seed in enumerate(part)]
-        begins_s, until_s = _moments()
+        begins_s, until_s = _moments(case)
         _, done = ran(members, Sage(guard=guard), part[0], until_s)
         found += [_first(done.records, members, number, begins_s) for number in range(len(members))]
     told(what, len(seeds), len(seeds))
@@ -75,7 +75,7 @@ def _member(seed: int, number: int, case: Case) -> Member:
     own = archetype(found, number % int(parameters(None).value("sage", "applications")), f"a{number}")
     overload, error_share = (float(found.value("remote", name)) for name in ("overload", "error_share"))
     overload = max(overload, LEAST_OVERLOAD)
-    begins_s, until_s = _moments()
+    begins_s, until_s = _moments(case)
     ends_s = until_s if case.lasts_s is None else begins_s + case.lasts_s
     in_flight = IN_FLIGHT if case.is_async else 0
     # Without waiting for each call, answers are still what an instance has least of.
@@ -112,11 +112,11 @@ def _for_a_while(value: float, factor: float, begins_s: float, ends_s: float) ->
     return Steps([(0.0, value), (begins_s, value * factor), (ends_s, value)])
 
 
-def _moments() -> tuple[float, float]:
-    """Return when the trouble begins and when the run ends; all draws of a fleet have the same times."""
+def _moments(case: Case) -> tuple[float, float]:
+    """Return when the trouble begins and when the run ends, not before it; all draws of a fleet have the same times."""
     nominal = parameters(None)
     begins_s = float(nominal.value("remote", "begins_s"))
-    return begins_s, begins_s + float(nominal.value("remote", "lasts_s"))
+    return begins_s, begins_s + max(float(nominal.value("remote", "lasts_s")), case.lasts_s or 0.0)
 
 
 def _first(records: Sequence[Record], members: Sequence[Member], number: int, begins_s: float) -> float:

@@ -1,7 +1,8 @@
 """What Sage is compared with: parallelism before memory and cores, and a rule for each resource that knows no other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
@@ -13,6 +14,11 @@ class ThreadsUpFirst(ThreadsUp):
     """P4 in the first place: its window is the shortest, as that of the first rule must be."""
 
     window_s = 300.0
+
+
+def bounds_of(policy: Sage) -> dict[str, Any]:
+    """Return all that a policy was made with."""
+    return {field.name: getattr(policy, field.name) for field in fields(Sage)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Independent:
     @classmethod
     def like(cls, policy: Sage) -> "Independent":
         """Return controllers with the bounds of a policy."""
-        return cls(tuple(OneResource(idle_backlog_s=policy.idle_backlog_s, resource=resource) for resource in Resource))
+        return cls(tuple(OneResource(**bounds_of(policy), resource=resource) for resource in Resource))
 
     def start(self) -> tuple[Remembered, ...]:
         """Remember nothing."""

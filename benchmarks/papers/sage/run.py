@@ -19,7 +19,7 @@ from penstock.benchmarks.papers.sage.cases import (
     steady,
 )
 from penstock.benchmarks.papers.sage.pictures import oversizes, sizes_over_time
-from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst
+from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst, bounds_of
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
@@ -27,17 +27,17 @@ def run(seed: int, draws: int, told: Progress) -> Result:
     seeds: Sequence[int] = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
     drawn = drawn_applications(seeds, told)
     sage = ours()
-    first = ParallelismFirst(idle_backlog_s=sage.idle_backlog_s)
+    first = ParallelismFirst(**bounds_of(sage))
     mixed, _ = sized(drawn, by_chance, sage, told, "sizes by chance")
-    calm, _ = sized(drawn, again(mixed, drawn), sage, told, "sizes that came to rest", CONTROL_S)
-    best, _ = sized(drawn[:FLEET], right, sage, told, "the optimum and the margin", CONTROL_S)
+    best, _ = sized(drawn, right, sage, told, "the optimum and the margin", CONTROL_S)
+    rested, _ = sized(drawn[:FLEET], again(mixed, drawn), sage, told, "sizes that came to rest", CONTROL_S)
     flat = [steady(item) for item in drawn]
     poor, runs = sized(flat, starved, sage, told, "starved in everything")
     poor_first, _ = sized(flat[:FLEET], starved, first, told, "starved, parallelism first")
     poor_alone, _ = sized(flat[:FLEET], starved, Independent.like(sage), told, "starved, independent rules")
     rows = [
-        *sizing_rows.rows(seed, mixed, calm, best, [by_chance(item) for item in drawn]),
-        *sizing_rows.starved_rows(seed, poor, poor_first, poor_alone, calm),
+        *sizing_rows.rows(seed, mixed, best, rested, [by_chance(item) for item in drawn]),
+        *sizing_rows.starved_rows(seed, poor, poor_first, poor_alone, best),
         *remote_rows.rows(seed, seeds, told),
     ]
     curves = {"Sage": poor, "parallelism first": poor_first, "independent rules": poor_alone}

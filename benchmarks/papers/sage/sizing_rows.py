@@ -17,14 +17,14 @@ MOST_S = 2400.0
 Outcomes = Sequence[Outcome]
 
 
-def rows(seed: int, own: Outcomes, calm: Outcomes, best: Outcomes, started: Sequence[Member]) -> list[Row]:
+def rows(seed: int, own: Outcomes, best: Outcomes, rested: Outcomes, started: Sequence[Member]) -> list[Row]:
     """Return the rows on applications whose sizes were anything at first.
 
-    ``calm``: the same, started anew with the sizes that were right; ``best``: with their optimum and the margin.
+    ``best``: the same with their optimum and the margin; ``rested``: begun again with the sizes at the end.
     """
     right = [item for item in own if item.holds] or own
     over = _spread(right, _over)
-    control = _control(own, calm)
+    control = _spread(best, _actions)
     still = control.median == 0
     swings, downs = _spread(own, _swings), _spread(own, lambda item: float(item.downs()))
     took, holds = _spread(own, lambda item: item.sizing_s / 60), _share([item.holds for item in own])
@@ -34,7 +34,9 @@ def rows(seed: int, own: Outcomes, calm: Outcomes, best: Outcomes, started: Sequ
         Row(
             seed, "oversize", "<= 14%", "<= 0.14", over, begun, control, over.median <= MOST_OVER and still,
             note="in price, memory as hosts have it for a core; of end sizes that hold the bounds; baseline: before "
-            "anything was done; control: actions of an application that begins with its right size; "
+            "anything was done; control: actions of an application that begins with its optimum and the margin, where "
+            f"{_part(best, lambda item: bool(item.actions))} have one; brute force sees bursts that a mean over a tick "
+            "hides, and gives heap that costs nothing; "
             f"within 14%: {_part(right, _fits)}, the worst {worst:.2f}; of all end sizes "
             f"{_spread(own, _over).median:.2f}",
         ),
@@ -60,19 +62,21 @@ def rows(seed: int, own: Outcomes, calm: Outcomes, best: Outcomes, started: Sequ
             met=took.median <= MOST_S / 60 and still, unit="min", note="to the last action",
         ),
         Row(
-            seed, "actions at the optimum and the margin", "-", "-",
-            _spread(best, lambda item: float(len(item.actions))),
-            note="brute force sees bursts that a mean over a tick hides, and gives heap that costs nothing",
+            seed, "actions when begun again where Sage stopped", "-", "-", _spread(rested, _actions),
+            note=f"draws with one: {_part(rested, lambda item: bool(item.actions))}",
         ),
     ]  # fmt: skip
 
 
-def starved_rows(seed: int, own: Outcomes, first: Outcomes, alone: Outcomes, calm: Outcomes) -> list[Row]:
-    """Return the rows on applications that lack memory, cores and threads; ``first``: under parallelism first."""
+def starved_rows(seed: int, own: Outcomes, first: Outcomes, alone: Outcomes, best: Outcomes) -> list[Row]:
+    """Return the rows on applications that lack memory, cores and threads; ``best`` is as in `rows`.
+
+    ``first``: under parallelism first; ``alone``: under independent rules.
+    """
     right = [item for item in own if item.holds] or own
     over, undone = _spread(right, _over), _spread(own, lambda item: float(item.undone()))
     ordered, rival_ordered = (_spread(each, lambda item: float(item.in_order())) for each in (own, first))
-    control = _control(calm, calm)
+    control = _spread(best, _actions)
     still = control.median == 0
     found = [
         Row(
@@ -115,10 +119,8 @@ def starved_rows(seed: int, own: Outcomes, first: Outcomes, alone: Outcomes, cal
     return found
 
 
-def _control(own: Outcomes, calm: Outcomes) -> Spread:
-    """Return the actions of those that began with a right size: one that holds the bounds and is not 14% over."""
-    actions = [float(len(item.actions)) for item, end in zip(calm, own, strict=True) if end.holds and _fits(end)]
-    return spread(actions or [float(len(item.actions)) for item in calm])
+def _actions(item: Outcome) -> float:
+    return float(len(item.actions))
 
 
 def _over(item: Outcome) -> float:

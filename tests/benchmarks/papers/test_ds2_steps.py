@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from penstock.benchmarks.papers.evaluation import draw_seeds
 from penstock.benchmarks.papers.justin.queries import parameters
-from penstock.benchmarks.papers.justin.rivals import Dhalion, Fitted, Hottest
-from penstock.benchmarks.papers.justin.word_count import Case, Noise, fixed_point, ran, steps
+from penstock.benchmarks.papers.justin.rivals import Dhalion, Fitted, OneMoreUnderBackPressure
+from penstock.benchmarks.papers.justin.steps import SETTLES, is_settled, rows
+from penstock.benchmarks.papers.justin.word_count import Case, Noise, Steps, fixed_point, ran, steps
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.ds2 import Ds2
@@ -19,7 +21,7 @@ def test_one_step_where_instances_add_up_and_more_for_the_rivals() -> None:
     found = steps(FOUND, Case(0.0), Ds2(), 0)
     assert (found.first, found.after, found.carries, found.instances) == (1, 0, True, 1.0)
     assert steps(FOUND, Case(0.0), Dhalion(), 0).first == 3
-    assert steps(FOUND, Case(0.0, windows=110), Hottest(), 0).first == 27
+    assert steps(FOUND, Case(0.0, windows=110), OneMoreUnderBackPressure(), 0).first == 27
 
 
 def test_three_steps_with_noise_and_few_losses_and_nothing_is_taken_back() -> None:
@@ -35,13 +37,31 @@ def test_what_slows_instances_down_costs_steps_and_learning_it_saves_them() -> N
 
 
 def test_a_job_that_carries_its_target_is_left_alone() -> None:
-    for policy in (Ds2(), Fitted(), Dhalion(), Hottest()):
+    for policy in (Ds2(), Fitted(), Dhalion(), OneMoreUnderBackPressure()):
         assert steps(FOUND, Case(0.01, windows=25, ready=True), policy, 0).whole == 0
 
 
 def test_noise_that_nothing_averages_makes_ds2_go_back_and_forth() -> None:
     literal, learned = (steps(FOUND, Case(0.0, Noise(0.1, "task"), 35), policy, 1) for policy in (Ds2(), Fitted()))
     assert literal.reversed > 0 == learned.reversed
+
+
+@pytest.mark.parametrize(
+    ("first", "turned", "carries", "settled"),
+    [(3, 0, True, True), (4, 0, True, False), (1, 1, True, False), (3, 0, False, False)],
+)
+def test_it_settles_in_three_steps_without_oscillation(first: int, turned: int, carries: bool, settled: bool) -> None:
+    assert is_settled(Steps(first, 5, turned, carries, 1.0)) is settled
+
+
+def test_the_headline_is_met_and_the_harsher_reading_of_noise_is_not() -> None:
+    named = {row.row: row for row in rows(0, draw_seeds(0, 4), lambda what, done, whole: None)}
+    headline = named[f"DS2: draws {SETTLES}, sigma <= 0.01, 10% noise"]
+    harsher = named[f"noise of a window of instance: draws {SETTLES}"]
+    assert headline.met is True and headline.goal == harsher.goal == ">= 0.9"
+    assert headline.control is not None and headline.control.p90 == 0
+    assert harsher.met is False and harsher.ours.median < 0.9 and "papers.md 4.3" in harsher.note
+    assert named[f"noise of a window of task: draws {SETTLES}"].met is None
 
 
 @dataclass(frozen=True)

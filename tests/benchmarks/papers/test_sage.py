@@ -11,16 +11,17 @@ from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.loop import Run
 from penstock.benchmarks.papers.sage.applications import Given, archetype, parameters
 from penstock.benchmarks.papers.sage.cases import Drawn, drawn_applications, ours, starved, steady
-from penstock.benchmarks.papers.sage.fleet import Member, ran
+from penstock.benchmarks.papers.sage.fleet import Member, fleet, ran
 from penstock.benchmarks.papers.sage.optimum import Optimum, holds, living, optimum
 from penstock.benchmarks.papers.sage.outcomes import Action, Outcome, asked, outcomes
 from penstock.benchmarks.papers.sage.remote import Case, grown, noise_blocked
-from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst
+from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst, bounds_of
 from penstock.benchmarks.papers.sage.sizing_rows import rows, starved_rows
 from penstock.engine.policies import make_policy, parameters_of
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan, as_dict
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog, Kind, read_log, snapshot_of
+from penstock.scheduler.sage import Sage
 from tests.scheduler.sage_applications import GB, actions, simulate
 
 MINUTE = 60.0
@@ -62,6 +63,20 @@ def test_no_cheaper_size_on_a_grid_holds_the_bounds() -> None:
         fits = holds(own, live, ratios * live.max(), threads, cores)
         cheaper = cores + ratios * live.max() / 4e9 < 0.98 * best.price
         assert not (fits & cheaper).any()
+
+
+@pytest.mark.parametrize(("seed", "number"), [(110, 10), (1334076657, 12), (1671048924, 10), (78452958, 6)])
+def test_a_service_and_partitions_fit_their_application(seed: int, number: int) -> None:
+    """These applications call often, or a slow service meets their peak; a size holds the bounds all the same."""
+    own = archetype(parameters(seed), number, "a")
+    peak = max(own.rate.values)
+    assert own.wait is not None
+    best = optimum(own)
+    assert 0 < best.price < 100
+    cluster = fleet([Member(own, best.given)])
+    [service], [source] = cluster.services, cluster.sources
+    assert len(source.partition_shares) == own.partitions >= best.given.threads
+    assert service.most_calls_per_s == own.most_calls_per_s >= 2 * peak
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +200,21 @@ def test_verdicts() -> None:
     assert sized(down(5, "heap"), down(40, "heap"), down(41, "cores")).downs() == 2
 
 
+def test_a_headline_row_is_not_met_where_sage_acts_at_the_optimum() -> None:
+    size = Optimum(Given(1.0, 4e9, 2e9, 2), 2.0)
+    still = Outcome((), size.given, size, 0.1, 0.1, 0.1, 0.5, 0.0)
+    acts = replace(still, actions=(Action(5 * MINUTE, "cores", 1.0, 1.5),))
+    members = [Member(archetype(parameters(None), 0, "a"), size.given)]
+
+    def met(best: Outcome, rested: Outcome) -> dict[str, bool | None]:
+        found = [*rows(0, [still], [best], [rested], members), *starved_rows(0, [still], [still], [still], [best])]
+        assert all(row.control.median == len(best.actions) for row in found if row.control is not None)
+        return {row.row: row.met for row in found if row.control is not None}
+
+    assert met(still, acts)["oversize"] and met(still, acts)["undo actions and swings"]
+    assert len(met(acts, still)) == 9 and not any(met(acts, still).values())
+
+
 def test_rivals_know_no_order() -> None:
     def starving(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
         """Lacks heap and cores, and its backlog rises; all that it needs in the end is heap."""
@@ -196,6 +226,12 @@ def test_rivals_know_no_order() -> None:
     assert windows == sorted(windows)
     at_once = actions(simulate(Independent.like(ours()), 6, {"a": starving}))
     assert at_once == [(4, "heap up"), (4, "CPU up")]
+
+
+def test_rivals_have_the_bounds_of_sage() -> None:
+    policy = Sage(growth=2.0, margin=0.2, up=0.95, down=0.7, stabilisation_s=120.0, guard="none", idle_backlog_s=3.0)
+    for rival in (ParallelismFirst(**bounds_of(policy)), *Independent.like(policy).each):
+        assert bounds_of(rival) == bounds_of(policy) and rival.limits() == policy.limits()
 
 
 def acted(seeds: Sequence[int], case: Case, guard: str) -> float:
