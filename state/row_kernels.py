@@ -21,6 +21,36 @@ _AHEAD, _LINE_BYTES, _FETCHED_BYTES = 8, 64, 256
 
 
 @jit
+def _chunk_of(wanted: int, entries: NDArray[np.int64]) -> int:
+    """Return the last chunk that begins at this id or before it; the first if there is none."""
+    chunk = 0
+    beyond = entries.shape[0]
+    while beyond - chunk > 1:
+        middle = (chunk + beyond) // 2
+        if entries[middle, FIRST] <= wanted:
+            chunk = middle
+        else:
+            beyond = middle
+    return chunk
+
+
+@jit
+def _row_named(wanted: int, named: int, rows: int) -> int | np.int64:
+    """Return the place of this id among the ascending ids at an address, -1 if it is not there."""
+    row = np.int64(0)
+    end = np.int64(rows)
+    while row < end:
+        middle = (row + end) // 2
+        if np.int64(load64(named + 8 * middle)) < wanted:
+            row = middle + 1
+        else:
+            end = middle
+    if row < rows and np.int64(load64(named + 8 * row)) == wanted:
+        return row
+    return np.int64(-1)
+
+
+@jit
 def find_rows(
     ids: NDArray[np.int64],
     entries: NDArray[np.int64],
@@ -32,36 +62,19 @@ def find_rows(
     Returns:
         -1, or the first position whose id is not kept.
     """
-    chunk = 0
+    # What a chunk's entry says is kept in locals: most rows lie in the chunk of the row before.
+    chunk, first, rows_there, named, alive = 0, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for i in range(ids.size):
         wanted = ids[i]
-        inside = wanted >= entries[chunk, FIRST] and (
-            chunk + 1 == entries.shape[0] or wanted < entries[chunk + 1, FIRST]
-        )
-        if not inside:
-            chunk = 0
-            beyond = entries.shape[0]
-            while beyond - chunk > 1:
-                middle = (chunk + beyond) // 2
-                if entries[middle, FIRST] <= wanted:
-                    chunk = middle
-                else:
-                    beyond = middle
-        row = wanted - entries[chunk, FIRST]
-        if entries[chunk, IDS]:
-            row = np.int64(0)
-            end = entries[chunk, ROWS]
-            while row < end:
-                middle = (row + end) // 2
-                if np.int64(load64(entries[chunk, IDS] + 8 * middle)) < wanted:
-                    row = middle + 1
-                else:
-                    end = middle
-        if row < 0 or row >= entries[chunk, ROWS]:
-            return i
-        if entries[chunk, IDS] and np.int64(load64(entries[chunk, IDS] + 8 * row)) != wanted:
-            return i
-        if entries[chunk, ALIVE] and load8(entries[chunk, ALIVE] + row) == _0:
+        row = wanted - first
+        if row < 0 or row >= rows_there or named:
+            chunk = _chunk_of(wanted, entries)
+            first, rows_there = entries[chunk, FIRST], entries[chunk, ROWS]
+            named, alive = entries[chunk, IDS], entries[chunk, ALIVE]
+            row = _row_named(wanted, named, rows_there) if named else wanted - first
+            if row < 0 or row >= rows_there:
+                return i
+        if alive and load8(alive + row) == _0:
             return i
         chunks[i] = chunk
         rows[i] = row
