@@ -30,13 +30,17 @@ SharingOut = Callable[[Figures, Floats, Floats, Indexes], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QodMemory:
-    """What the controller remembers: when it last decided, who warms up or moves, lag maxima, and whether it shed."""
+    """What the controller remembers: when it last decided, who warms up or moves, lag maxima, and whether it shed.
+
+    short: the machines on which minimums did not fit.
+    """
 
     decided_s: float | None = None
     warm_ups: WarmUps = field(default_factory=WarmUps)
     lags: LagMaxima = NO_LAGS
     is_shedding: bool = False
     moving: Moving = field(default_factory=Moving)
+    short: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,9 @@ class QualityOfData(Policy[QodMemory]):
     """A cycle every `period_s`: minimums first, moving instances if they do not fit, then what is left by priority.
 
     A move that did not come about within `move_timeout_s` is forgotten. Until then its room is kept, and the machine
-    that it leaves is left alone, as one that warms up is.
+    that it leaves is left alone, as one that warms up is. confirms: nothing leaves a machine before its minimums have
+    not fitted in two cycles running, because the first may have seen a part of a change, and who moves depends on how
+    much is lacking; until then its tasks run at their minimums.
     """
 
     share_out: SharingOut
@@ -52,6 +58,7 @@ class QualityOfData(Policy[QodMemory]):
     period_s: float = 5.0
     warm_up: WarmUpRule = WarmUpRule()
     move_timeout_s: float = 60.0
+    confirms: bool = False
 
     def __post_init__(self) -> None:
         if not self.period_s > 0:
@@ -81,11 +88,13 @@ class QualityOfData(Policy[QodMemory]):
         names = snapshot.machines.name
         moving = under_way(memory.moving, figures, names, snapshot.time_s, self.move_timeout_s)
         figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - moving.reserved))
-        cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out, plain.min_req_cpu)
+        stays = np.array([self.confirms and name not in memory.short for name in names], np.bool_)
+        cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out, plain.min_req_cpu, stays)
         plan = _shed_plan(snapshot, plain, is_warming, cycle)
         is_shedding = bool(plan.source_keep or plan.edge_keep)
         moves = with_moves(moving.moving, plain, cycle.moves, names, snapshot.time_s)
-        after = QodMemory(snapshot.time_s, warm_ups, lags, is_shedding, moves)
+        short = frozenset(names[machine] for machine in np.flatnonzero(cycle.short))
+        after = QodMemory(snapshot.time_s, warm_ups, lags, is_shedding, moves, short)
         if is_shedding or memory.is_shedding or plan.moves or plan.demands or plan.failed:
             return plan, after
         return NoChange(plan.reason, plan.numbers), after
@@ -101,8 +110,9 @@ class QualityOfData(Policy[QodMemory]):
 PAPER = QualityOfData(distribute, Reading())
 """The controller of the paper, repaired: equal CPU above the minimums, backlogs left alone."""
 
-PENSTOCK = QualityOfData(fill, Reading(drain_s=10.0, by_instance=True, by_mix=True))
-"""Ours: equal accuracy above the minimums, backlogs worked off, each instance held against what it was offered."""
+PENSTOCK = QualityOfData(fill, Reading(drain_s=10.0, by_instance=True, by_mix=True), confirms=True)
+"""Ours: equal accuracy above the minimums, backlogs worked off, each instance held against what it was offered, and
+nothing moved for what one cycle saw."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,19 +120,26 @@ class Cycle:
     """What a cycle came to: desired(q) by query, CPU granted by instance, percent, and what had to leave.
 
     `granted` is the minimum and what came on top, 0 for those that leave. `a_cpu` by machine is what could be granted.
-    `moves`: running instances (places in the figures) and where they find room. `failed`: machines on which minimums
-    do not fit and something found no room elsewhere.
+    `moves`: running instances (places in the figures) and where they find room. `short`, by machine: minimums do not
+    fit. `failed`: machines of these where something found no room elsewhere.
     """
 
     desired: Floats
     granted: Floats
     a_cpu: Floats
     moves: Mapping[int, int]
+    short: Bools
     failed: tuple[int, ...]
 
 
-def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut, least: Floats | None = None) -> Cycle:
-    """Return Algorithm 1 up to line 19; is_warming: by running instance.
+def plan_cycle(
+    figures: Figures,
+    is_warming: Bools,
+    share_out: SharingOut,
+    least: Floats | None = None,
+    stays: Bools | None = None,
+) -> Cycle:
+    """Return Algorithm 1 up to line 19; is_warming: by running instance; stays: machines that nothing leaves now.
 
     least: minReqCpu without backlogs, which decides who moves (None: there are none). What a backlog asks for on top of
     it is reserved as far as it fits.
@@ -134,7 +151,9 @@ def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut, least
     warms[figures.machine[is_warming]] = True
     required = total(figures.min_req_cpu, figures.machine, machines)
     left = figures.a_cpu - required
-    moves, failed = _rescheduled(figures, left, warms)
+    short = (left < -_ROUNDING) & ~warms
+    waits = np.zeros(machines, np.bool_) if stays is None else short & stays
+    moves, failed = _rescheduled(figures, left, short & ~waits)
 
     leaves = np.zeros(len(figures.task), np.bool_)
     leaves[list(moves)] = True
@@ -150,21 +169,21 @@ def plan_cycle(figures: Figures, is_warming: Bools, share_out: SharingOut, least
     is_failed[list(failed)] = True
 
     desired = np.ones(len(figures.minimum))
-    at_minimum = leaves | warms[figures.machine] | is_failed[figures.machine]
+    at_minimum = leaves | (warms | waits | is_failed)[figures.machine]
     stay = _queries_of(figures.graph, figures.task[at_minimum])
     desired[stay] = figures.minimum[stay]
     taking = np.flatnonzero(~leaves & ~warms[figures.machine])
     desired, extra = share_out(figures, np.maximum(0.0, left), desired, taking)
     granted = np.where(leaves, 0.0, figures.min_req_cpu + extra)
-    return Cycle(desired, granted, figures.a_cpu, moves, failed)
+    return Cycle(desired, granted, figures.a_cpu, moves, short, failed)
 
 
-def _rescheduled(figures: Figures, left: Floats, warms: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
+def _rescheduled(figures: Figures, left: Floats, short: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return which instances move where, and the machines on which that failed; `left` is what minimums leave."""
-    overloaded = np.flatnonzero((left < -_ROUNDING) & ~warms)
+    overloaded = np.flatnonzero(short)
     chosen: list[int] = []
     if len(overloaded):
-        here = np.flatnonzero((left < -_ROUNDING)[figures.machine])
+        here = np.flatnonzero(short[figures.machine])
         here = here[sparing_order(figures.machine[here], figures.p[here], figures.min_req_cpu[here])]
         p, required = figures.p[here].tolist(), figures.min_req_cpu[here].tolist()
         begin = np.searchsorted(figures.machine[here], overloaded).tolist()
@@ -202,6 +221,11 @@ def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, c
         parts.append(f"{warm} machines warming up")
     if cycle.moves:
         parts.append(f"{len(cycle.moves)} instances moved so that minimums fit")
+    waiting = int(cycle.short.sum()) - len({int(figures.machine[i]) for i in cycle.moves} | set(cycle.failed))
+    if waiting:
+        parts.append(
+            f"minimums do not fit on {waiting} machines: what leaves is decided if they do not in the next cycle"
+        )
     if cycle.failed:
         parts.append(f"rescheduling failed on {', '.join(snapshot.machines.name[m] for m in cycle.failed[:3])}")
     if demands:

@@ -93,7 +93,7 @@ def test_rescheduling_leaves_no_machine_below_zero_and_begins_only_where_minimum
 @settings(max_examples=cases())
 @given(seeds, both)
 def test_below_the_minimum_only_if_that_is_reported(seed: int, policy: QualityOfData) -> None:
-    snapshot = drawn(seed)
+    snapshot, policy = drawn(seed), replace(policy, confirms=False)
     decision, _ = policy.decide(snapshot, policy.start())
     figures = read(snapshot, policy.reading, NO_LAGS)
     assert isinstance(figures, Figures)
@@ -115,6 +115,32 @@ def test_below_the_minimum_only_if_that_is_reported(seed: int, policy: QualityOf
     for demand in decision.demands:
         whole = plain.cpu / np.where(plain.c_ac > 0, plain.c_ac, 1.0)
         assert any(whole[i] * plain.min_ac[i] > 100 for i in np.flatnonzero(figures.task == demand.task))
+
+
+@settings(max_examples=cases())
+@given(seeds)
+def test_nothing_leaves_for_what_one_cycle_saw(seed: int) -> None:
+    """The second cycle moves what the first would have moved, and says nothing of a failure before; all is reported."""
+    snapshot = drawn(seed)
+    at_once, _ = replace(PENSTOCK, confirms=False).decide(snapshot, PENSTOCK.start())
+    first, memory = PENSTOCK.decide(snapshot, PENSTOCK.start())
+    if isinstance(at_once, NoChange):
+        assert first == at_once and not memory.short
+        return
+    assert isinstance(at_once, ShedPlan)
+    assert isinstance(first, NoChange) or (not first.moves and not first.failed)
+    assert bool(memory.short) == bool(at_once.moves or at_once.failed) == ("in the next cycle" in first.reason)
+    figures = read(snapshot, PENSTOCK.reading, NO_LAGS)
+    assert isinstance(figures, Figures)
+    graph, is_short = figures.graph, np.isin(np.array(snapshot.machines.name), list(memory.short))
+    touched = graph.pair_query[np.isin(graph.pair_task, figures.task[is_short[figures.machine]])]
+    for query in touched[touched < graph.declared]:
+        kept = 1.0 if isinstance(first, NoChange) else first.desired_accuracy[query]
+        assert kept == figures.minimum[query]
+    later = replace(snapshot, time_s=snapshot.time_s + PENSTOCK.period_s)
+    second, _ = PENSTOCK.decide(later, replace(memory, warm_ups=PENSTOCK.start().warm_ups))
+    assert isinstance(second, ShedPlan)
+    assert (second.moves, second.failed) == (at_once.moves, at_once.failed)
 
 
 @settings(max_examples=cases())
@@ -263,4 +289,5 @@ def test_parameters_are_checked() -> None:
         "period_s",
         "warm_up",
         "move_timeout_s",
+        "confirms",
     }
