@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.policies import make_policy
+from penstock.engine.policies import POLICIES, make_policy
+from penstock.model.errors import OptionError
 from penstock.model.plan import Decision, as_dict
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import Kind, LogError, read_log, snapshot_of
@@ -32,6 +33,20 @@ class Redecided:
 def plain(decision: Decision) -> Any:
     """Return a decision as it comes out of a log."""
     return json.loads(json.dumps(as_dict(decision)))
+
+
+def the_policy(path: Path) -> str:
+    """Return the name of the policy whose decisions a log has.
+
+    Raises:
+        LogError: the log cannot be read; it names the line.
+        OptionError: it has decisions of none, or of several, which are named.
+    """
+    names = sorted({str(entry.content["policy"]) for entry in read_log(path) if entry.kind is Kind.POLICY})
+    if len(names) != 1:
+        found = f"{path} has decisions of {', '.join(names)}" if names else f"{path} has no policy's decisions"
+        raise OptionError(f"{found}; say with --policy who decides: {', '.join(names or sorted(POLICIES))}")
+    return names[0]
 
 
 def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Redecided]:

@@ -1,7 +1,9 @@
 """The command line of ``penstock decide``. Heavy imports stand inside the command."""
 
 import json
+import sys
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,12 @@ if TYPE_CHECKING:
 def decide(
     context: typer.Context,
     snapshots: Annotated[Path, typer.Argument(metavar="SNAPSHOTS", help="An action log.", exists=True, dir_okay=False)],
-    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Who decides.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="NAME", help="Who decides; if the log is of one policy, that one.", show_default=False
+        ),
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -36,10 +43,10 @@ def decide(
     """
     differ = 0
     with answering(debug or context.obj, as_json):
-        from penstock.engine.redeciding import redecide
+        from penstock.engine.redeciding import redecide, the_policy
 
         changed = _changes(changes or [])
-        taken = list(redecide(snapshots, policy, changed))
+        taken = list(redecide(snapshots, policy or the_policy(snapshots), changed))
         differ = sum(item.same is False for item in taken)
         _tell(taken, differ, as_json=as_json)
     if differ and not changed:
@@ -73,16 +80,19 @@ def _tell(taken: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:
         Column("time s"),
         *(Column(title, figures=False) for title in ("decision", "reason")),
     ]
-    rows = [
-        [
-            str(item.snapshot.number),
-            f"{item.snapshot.time_s:,.1f}",
-            type(item.decision).__name__ + {None: "", True: "", False: " (recorded: another)"}[item.same],
-            item.decision.reason,
-        ]
-        for item in taken
-    ]
-    print_table(columns, rows)
+    rows = []
+    for (decision, reason), alike in groupby(taken, key=_shown):
+        first, *others = alike
+        last = others[-1] if others else first
+        numbers = [str(item.snapshot.number) for item in (first, last)]
+        times = [f"{item.snapshot.time_s:,.1f}" for item in (first, last)]
+        rows.append([*("-".join(dict.fromkeys(ends)) for ends in (numbers, times)), decision, reason])
+    print_table(columns, rows, stream=sys.stdout)
     recorded = sum(item.same is not None for item in taken)
     compared = f"{recorded - differ} of {recorded} as recorded" if recorded else "none recorded"
     print(f"{len(taken)} decisions; {compared}")
+
+
+def _shown(item: "Redecided") -> tuple[str, str]:
+    """Return what the table says of a decision; those that follow each other and say the same have one line."""
+    return type(item.decision).__name__ + (" (recorded: another)" if item.same is False else ""), item.decision.reason

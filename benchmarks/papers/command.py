@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from penstock.benchmarks.papers.cluster_model.action_logs import write_log
 from penstock.benchmarks.papers.evaluation import DRAWS, Evaluation, Progress, Result, Row, Spread
 from penstock.model.errors import UserError
 
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--draws", type=_positive, default=DRAWS, help=f"draws of the parameters, +-30%% (default {DRAWS})"
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="write rows.csv, rows.jsonl and the charts there")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write rows, charts and action logs there")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
     return parser
 
@@ -90,7 +91,8 @@ def _show(found: Evaluation, result: Result, out: Path | None) -> None:
         if row.note:
             print(f"{row.row}: {row.note}")
     if out is not None:
-        print(f"{out} has the rows and {len(result.charts)} charts")
+        logs = f"; try: penstock decide {out}/{next(iter(result.logs))}.actions.jsonl" if result.logs else ""
+        print(f"{out} has the rows and {len(result.charts)} charts{logs}")
 
 
 def _cells(row: Row) -> list[str]:
@@ -119,6 +121,11 @@ def _write(result: Result, out: Path) -> None:
             parts = [None if found is None else found.median for found in (row.baseline, row.control)]
             own = (row.ours.median, row.ours.p10, row.ours.p90)
             writer.writerow([row.seed, row.row, row.paper, *own, *parts, row.met, row.unit, row.goal])
+    for name, logged in result.logs.items():
+        path = out / f"{name}.actions.jsonl"
+        # A log is appended to: one of an earlier run would stay in front.
+        path.unlink(missing_ok=True)
+        write_log(path, logged)
     if result.charts:
         try:
             from penstock.benchmarks.papers.charts import draw

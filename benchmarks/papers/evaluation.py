@@ -3,11 +3,13 @@
 Each folder beside this one has an `EVALUATION`; `command` runs it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+
+from penstock.benchmarks.papers.cluster_model.action_logs import Logged
 
 DRAWS = 200
 """Seeded draws of the parameters that a headline row rests on."""
@@ -102,10 +104,11 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows and charts of one run."""
+    """Rows and charts of one run, and what policies saw and decided in those that the charts show, by file name."""
 
     rows: tuple[Row, ...]
     charts: tuple[Chart, ...] = ()
+    logs: Mapping[str, Logged] = field(default_factory=dict)
 
 
 Progress = Callable[[str, int, int], None]

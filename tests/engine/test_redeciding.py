@@ -85,6 +85,20 @@ def test_the_command(log: Path, threshold: str) -> None:
     assert cut.exit_code == 1 and "actions.jsonl:16: the line is cut off" in cut.output
 
 
+def test_without_a_name_the_policy_of_the_log_decides(log: Path, threshold: str, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    alone = run(app, ["decide", str(log)])
+    assert alone.exit_code == 0 and "6 of 6 as recorded" in alone.output
+    with ActionLog(log) as written:
+        written.policy("ds2", {})
+    several = run(app, ["decide", str(log)])
+    assert several.exit_code == 1 and "decisions of ds2, " + threshold in several.output
+    with ActionLog(tmp_path / "none.jsonl"):
+        pass
+    nobody = run(app, ["decide", str(tmp_path / "none.jsonl")])
+    assert nobody.exit_code == 1 and "no policy" in nobody.output and "sage" in nobody.output
+
+
 @pytest.mark.parametrize("name", [*POLICIES])
 def test_every_policy_comes_back_from_its_parameters(name: str) -> None:
     plain = json.loads(json.dumps(parameters_of(make_policy(name, {})), allow_nan=False))

@@ -3,25 +3,40 @@
 ``penstock decide`` reads it again, with nothing left of the cluster.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled
+from penstock.benchmarks.papers.cluster_model.loop import Run
 from penstock.engine.policies import parameters_of
+from penstock.model.policy import Policy
 from penstock.scheduler.action_log import ActionLog
 
 
-def write_log(path: Path, policies: Sequence[Scheduled], done: Run) -> None:
-    """Write a run's snapshots, decisions and outcomes; each policy's name is that of the registry.
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A run to be logged; ``registered``: by the names they have in it, its policies and their names in the registry.
+
+    What others did in the run is left out.
+    """
+
+    run: Run
+    registered: Mapping[str, tuple[str, Policy[Any]]]
+
+
+def write_log(path: Path, logged: Logged) -> None:
+    """Write a run's snapshots, decisions and outcomes.
 
     Raises:
         LogError: the file is there, and no log.
     """
     with ActionLog(path) as log:
-        for item in policies:
-            log.policy(item.name, parameters_of(item.policy))
-        for record in done.records:
-            log.snapshot(record.snapshot)
-            log.decision(record.snapshot, record.policy, record.decision)
-            log.result(record.snapshot, record.policy, record.outcome.result, asdict(record.outcome))
+        for name, policy in logged.registered.values():
+            log.policy(name, parameters_of(policy))
+        for record in logged.run.records:
+            if record.policy in logged.registered:
+                name, _ = logged.registered[record.policy]
+                log.snapshot(record.snapshot)
+                log.decision(record.snapshot, name, record.decision)
+                log.result(record.snapshot, name, record.outcome.result, asdict(record.outcome))

@@ -1,5 +1,6 @@
-"""The charts of Figures 3 to 5 and 8, with the parameters as they stand. Called by `run`."""
+"""The charts of Figures 3 to 5 and 8, and the logs of Figure 3, with the parameters as they stand. Called by `run`."""
 
+from penstock.benchmarks.papers.cluster_model.action_logs import Logged
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics import overload, scenario_1, scenario_2, scenario_3
 from penstock.benchmarks.papers.economics.applications import KNN, SINKS, figure, parameters, taxi
@@ -9,13 +10,18 @@ from penstock.benchmarks.papers.economics.tracking import rates_of
 from penstock.benchmarks.papers.evaluation import Chart, Line
 
 
-def charts(seed: int) -> tuple[Chart, ...]:
-    """Return all charts."""
+def charts(seed: int) -> tuple[tuple[Chart, ...], dict[str, Logged]]:
+    """Return all charts, and the logs of scenario 1 under both controllers."""
     found = parameters(None)
     first, second = scenario_1.scene(found, PAPER, seed), scenario_2.scene(found, PAPER, seed)
+    ours = scenario_1.scene(found, PENSTOCK, seed)
     minimums = dict(zip(SINKS, taxi(found).minimums, strict=True))
     knn = {KNN: figure(found, "knn.minimum")}
-    return (
+    logs = {
+        "economics_figure_3": Logged(ours.done, {"qod": ("qod", PENSTOCK)}),
+        "economics_figure_3_paper": Logged(first.done, {"qod": ("qod-paper", PAPER)}),
+    }
+    shown = (
         _accuracy("economics_figure_3", "Scenario 1: accuracy of the sinks", first, minimums),
         _cpu("economics_figure_3_cpu", "Scenario 1: CPU of the task managers", first),
         _accuracy("economics_figure_4", "Scenario 2: accuracy of the sinks", second, minimums | knn),
@@ -23,6 +29,7 @@ def charts(seed: int) -> tuple[Chart, ...]:
         *_figure_5(found, seed, knn),
         *_figure_8(found, seed),
     )
+    return shown, logs
 
 
 def _accuracy(name: str, title: str, seen: Scene, minimums: dict[str, float]) -> Chart:

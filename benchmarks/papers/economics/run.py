@@ -6,7 +6,7 @@ from penstock.benchmarks.papers.evaluation import Progress, Result, draw_seeds
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
-    """Return rows and charts; each headline row rests on so many draws of the parameters."""
+    """Return rows, charts and logs; each headline row rests on so many draws of the parameters."""
     seeds = draw_seeds(seed, draws)
     rows = [
         *overload_rows.peak_rows(seed, seeds, told),
@@ -16,4 +16,4 @@ def run(seed: int, draws: int, told: Progress) -> Result:
         *overload_rows.sharing_rows(seed, seeds, told),
         *tracking_rows.speed_rows(seed, told),
     ]
-    return Result(tuple(rows), charts(seeds[0]))
+    return Result(tuple(rows), *charts(seeds[0]))

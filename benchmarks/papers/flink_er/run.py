@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from penstock.benchmarks.papers.cluster_model.action_logs import Logged
 from penstock.benchmarks.papers.cluster_model.loop import Run
 from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, Row, draw_seeds, share, spread
 from penstock.benchmarks.papers.flink_er.rivals import Hottest
@@ -15,10 +16,11 @@ TASKS = ("split", "count")
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
-    """Return rows and charts; each headline row rests on so many draws of the parameters."""
+    """Return rows, charts and logs; each headline row rests on so many draws of the parameters."""
     seeds = draw_seeds(seed, draws)
     rows = [*_step_rows(seed, seeds, told), _spare_row(seed, seeds, told), *_state_rows(seed, seeds)]
-    return Result(tuple(rows), (_lag_chart(seeds[0]), _break_chart(seeds)))
+    chart, logs = _lags(seeds[0])
+    return Result(tuple(rows), (chart, _break_chart(seeds)), logs)
 
 
 def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
@@ -132,13 +134,16 @@ def _late_rate(done: Run) -> float:
     return float(done.series.task("processed", "split")[-60:].mean())
 
 
-def _lag_chart(draw: int) -> Chart:
+def _lags(draw: int) -> tuple[Chart, dict[str, Logged]]:
+    """Return what waits while the narrow task is scaled, and the log of ours."""
     found, case = parameters(draw), Case("count")
-    lines = []
-    for name, policy in (("Flink-ER", OURS), ("hottest + 1", Hottest()), ("nobody", None)):
-        _, done = ran(found, case, policy, draw)
-        lines.append(Line(name, done.series.times_s, done.series.task("lag", "lines").tolist()))
-    return Chart("flink_er_lag", "Rows waiting in the log", "s", "rows", tuple(lines))
+    runs = {
+        name: ran(found, case, policy, draw)[1]
+        for name, policy in (("Flink-ER", OURS), ("hottest + 1", Hottest()), ("nobody", None))
+    }
+    lines = [Line(name, run.series.times_s, run.series.task("lag", "lines").tolist()) for name, run in runs.items()]
+    chart = Chart("flink_er_lag", "Rows waiting in the log", "s", "rows", tuple(lines))
+    return chart, {"flink_er_lag": Logged(runs["Flink-ER"], {"policy": ("flink-er", OURS)})}
 
 
 def _break_chart(seeds: Sequence[int]) -> Chart:
