@@ -96,17 +96,18 @@ def _show(found: Evaluation, result: Result, out: Path | None) -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    between = "" if row.ours.p10 == row.ours.p90 else f"{_figure(row.ours.p10)}-{_figure(row.ours.p90)}"
+    between = "" if row.ours.p10 == row.ours.p90 else f"{figure_text(row.ours.p10)}-{figure_text(row.ours.p90)}"
     met = "" if row.met is None else "yes" if row.met else "NO"
-    ours = f"{_figure(row.ours.median)} {row.unit}".strip()
+    ours = f"{figure_text(row.ours.median)} {row.unit}".strip()
     return [row.row, row.paper, row.goal, ours, between, _median(row.baseline), _median(row.control), met]
 
 
 def _median(found: Spread | None) -> str:
-    return "" if found is None else _figure(found.median)
+    return "" if found is None else figure_text(found.median)
 
 
-def _figure(value: float) -> str:
+def figure_text(value: float) -> str:
+    """Return a figure as tables show it."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
