@@ -7,7 +7,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,15 @@ def _alone(make: Callable[[Size], ClusterSnapshot]) -> Snapshots:
     return lambda size: (make(size),)
 
 
+def _twice(size: Size) -> Sequence[ClusterSnapshot]:
+    """Return a snapshot and the same a cycle later: what minimums lacked in the first leaves in the second."""
+    first = large_snapshot(size)
+    return first, replace(first, number=first.number + 1, time_s=first.time_s + qod.PENSTOCK.period_s)
+
+
 POLICIES: dict[str, tuple[Policy[Any], Snapshots]] = {
     "qod (paper)": (qod.PAPER, _alone(large_snapshot)),
-    "qod (penstock)": (qod.PENSTOCK, _alone(large_snapshot)),
+    "qod (penstock)": (qod.PENSTOCK, _twice),
     "placement": (TaskScheduler(), _alone(waiting_snapshot)),
     "ds2": (Ds2(), _alone(scaling_snapshot)),
     "autoscaler": (Autoscaler(), _alone(scaling_snapshot)),
