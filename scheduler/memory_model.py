@@ -4,7 +4,8 @@ Estimated from one window's figures and sampled stack distances, so that the pre
 Called by `memory_choice`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +21,64 @@ OWN_SHARE_LEAST = 0.05
 """State never explains more of a row's cost than all but this part."""
 USEFUL: Floats = 2.0 ** (np.arange(-2 * PER_DOUBLING, PER_DOUBLING + 1) / PER_DOUBLING)
 """Useful parts of a cache that are tried: a quarter to twice."""
+FORGETS = 0.8
+"""What a window counts when one more has come."""
+DOUBT = 0.02
+"""What a latency of hits that is assumed counts beside a window's figures."""
+HIT_SHARE = 0.5
+"""Where nobody says what a hit costs: this part of an access, until windows with other miss rates tell."""
+MISSES_LEAST = 0.01
+"""Misses of which a cost can be told, as a part of accesses."""
+GROWTH_MOST = 2.0
+"""State is never expected to grow to more than this multiple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What windows told of a task; NaN: nothing yet.
+
+    ``flush_s_bytes``: the most of stall * memtable. ``weight``, ``misses``, ``latencies``, ``squares``, ``products``:
+    sums over windows, of which older ones count less, of 1, x, y, x * x and x * y, where x is the miss rate and y the
+    latency of an access (ms). ``state_bytes`` were there at ``time_s``. ``free_in``: rows a second that had to enter
+    when last no source was held back.
+    """
+
+    flush_s_bytes: float = 0.0
+    weight: float = 0.0
+    misses: float = 0.0
+    latencies: float = 0.0
+    squares: float = 0.0
+    products: float = 0.0
+    state_bytes: float = float("nan")
+    time_s: float = float("nan")
+    free_in: float = float("nan")
+
+    def after(self, miss: float, latency_ms: float) -> "Seen":
+        """Return what is known after one more window; NaN: not measured, or nothing was read."""
+        if np.isnan(miss + latency_ms):
+            return self
+        return replace(
+            self,
+            weight=FORGETS * self.weight + 1,
+            misses=FORGETS * self.misses + miss,
+            latencies=FORGETS * self.latencies + latency_ms,
+            squares=FORGETS * self.squares + miss * miss,
+            products=FORGETS * self.products + miss * latency_ms,
+        )
+
+    def miss_s(self, hit_ms: float | None) -> float:
+        """Return what a miss costs more than a hit (s): the slope of y = t_hit + t_miss * x; NaN if nothing missed.
+
+        t_miss = (n * Sxy - Sx * Sy) / (n * Sxx - Sx * Sx),  least squares over the windows and the point (0, hit_ms)
+          hit_ms   what a hit is thought to cost; its point has weight `DOUBT`. In windows that all missed alike it
+                   tells; where miss rates differ they tell for themselves
+        """
+        if self.misses < MISSES_LEAST * self.weight or self.weight == 0:
+            return float("nan")
+        assumed_ms = HIT_SHARE * self.latencies / self.weight if hit_ms is None else hit_ms
+        weight, latencies = self.weight + DOUBT, self.latencies + DOUBT * assumed_ms
+        slope = (weight * self.products - self.misses * latencies) / (weight * self.squares - self.misses**2)
+        return slope / 1e3 if slope > 0 else float("nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +89,8 @@ class MemoryModel:
     accesses for a row. ``miss_s``: t_miss; NaN: never seen. ``stall_s``: flush stalls of a row at the present memtable;
     ``flush_s_bytes``: the most of stall * memtable that was seen. ``served``: hit rate by buckets that fit, one column
     each. ``useful``: e, with which the present hit rate is what was measured (indexes and filters take their part of a
-    cache, distances are sampled).
+    cache, distances are sampled). ``growth``: g >= 1, of the state until sizes can be looked at again. ``wanted``: rows
+    a second that shall be carried.
     """
 
     task: Ints
@@ -43,18 +103,20 @@ class MemoryModel:
     flush_s_bytes: Floats
     served: Floats
     useful: Floats
+    growth: Floats
+    wanted: Floats
 
     def miss_rate(self, parallelism: Floats, managed: Floats) -> Floats:
-        """Return miss(p, m) = 1 - hit(e * cache(m) * p / p0), for tables of tasks x choices.
+        """Return miss(p, m) = 1 - hit(e * cache(m) * p / (g * p0)), for tables of tasks x choices.
 
         p0        instances when the distances d were sampled; with p of them each sees p0 / p of the keys, so that an
-                  access hits if d * p0 / p <= cache(m)
+                  access hits if d * g * p0 / p <= cache(m)
         cache(m)  bytes of the budget m that are not memtable
         hit(c)    part of the accesses whose stack distance is c or less
-        e         useful part of a cache, `useful`
+        e, g      useful part of a cache, and by how much distances grow as the state does
         """
         _, cache = split(managed)
-        fitting = buckets_within(cache * parallelism * (self.useful / self.parallelism)[:, None])
+        fitting = buckets_within(cache * parallelism * (self.useful / self.parallelism / self.growth)[:, None])
         return np.clip(1 - np.take_along_axis(self.served, fitting, axis=1), 0.0, 1.0)
 
     def row_cost_s(self, parallelism: Floats, managed: Floats) -> Floats:
@@ -84,17 +146,17 @@ class MemoryModel:
             missed = np.where(unseen[:, None], np.where(misses > now + 1e-9, np.inf, 0.0), missed)
         return missed
 
-    def instances_needed(self, target_in: Floats, managed: Floats, factor: float, most: Floats) -> Floats:
-        """Return the least p <= most with p >= (1 + factor) * T * cost(p, m); infinite if there is none.
+    def instances_needed(self, managed: Floats, most: Floats) -> Floats:
+        """Return the least p <= most with p >= wanted * cost(p, m); infinite if there is none.
 
         The more instances, the larger the cache in all and the cheaper a row: what suffices goes on to suffice, so that
         halving finds the least.
         """
-        wanted, fixed_s = ((1 + factor) * target_in * (1 - 1e-9))[:, None], self._fixed_s(managed)
+        least, fixed_s = (self.wanted * (1 - 1e-9))[:, None], self._fixed_s(managed)
 
         def suffice(parallelism: Floats) -> Bools:
             cost_s = fixed_s + self._missed_s(self.miss_rate(parallelism, managed))
-            return np.asarray((wanted == 0) | (parallelism >= wanted * cost_s))
+            return np.asarray((least == 0) | (parallelism >= least * cost_s))
 
         low = np.zeros_like(managed)
         high = np.broadcast_to(most[:, None], managed.shape).copy()
@@ -115,21 +177,21 @@ def estimated(
     snapshot: ClusterSnapshot,
     rates: TaskRates,
     access: StateAccess,
-    hit_ms: float,
-    miss_s_before: Floats,
-    flush_s_bytes_before: Floats,
+    hit_ms: float | None,
+    seen: Sequence[Seen],
+    growth: Floats,
 ) -> MemoryModel:
     """Return the model of every stateful task; a figure that was not measured makes ``own_s`` NaN.
 
-    ``hit_ms``: a get that hits. The last two, by task: what was seen before, NaN and 0 if nothing was.
+    ``hit_ms``: a get that hits, None if nobody knows. The last two by task: what was seen, this window included, and g.
+    What shall be carried is what came.
     """
     task = np.flatnonzero(snapshot.tasks.is_stateful).astype(np.int32)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost_s = (rates.parallelism / rates.true_rate)[task]
         gets = (access.gets / rates.rate_in)[task]
-        seen = (access.latency_ms - hit_ms) / (1 - access.hit_rate) / 1e3
         stall_s = (access.stall_share * rates.parallelism / rates.rate_in)[task]
-    miss_s = np.where((1 - access.hit_rate >= 0.01) & (seen > 0), seen, miss_s_before)[task]
+    miss_s = np.array([seen[one].miss_s(hit_ms) for one in task.tolist()], np.float64)
     # A task that only writes has no access to be sampled, and none that could miss.
     served = np.where((access.gets == 0)[task][:, None], 1.0, _served(snapshot, task))
     managed = access.managed_bytes[task]
@@ -143,8 +205,11 @@ def estimated(
         miss_s = np.minimum(miss_s, np.where(gets * misses > 0, (explained - stall_s) / (gets * misses), np.inf))
     spent = np.where(np.isnan(miss_s) | (gets == 0), 0.0, gets * misses * np.nan_to_num(miss_s, posinf=0.0))
     own_s = np.where(known, cost_s - spent - stall_s, np.nan)
-    flush = np.fmax(flush_s_bytes_before[task], stall_s * split(managed)[0])
-    return MemoryModel(task, rates.parallelism[task], managed, own_s, gets, miss_s, stall_s, flush, served, useful)
+    flush = np.fmax([seen[one].flush_s_bytes for one in task.tolist()], stall_s * split(managed)[0])
+    parallelism, came = rates.parallelism[task], rates.rate_in[task]
+    return MemoryModel(
+        task, parallelism, managed, own_s, gets, miss_s, stall_s, flush, served, useful, growth[task], came
+    )
 
 
 def _anchored(served: Floats, cache: Floats, misses: Floats) -> tuple[Floats, Floats]:

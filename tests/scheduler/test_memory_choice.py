@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.model.memory_levels import BASE_BYTES, MIB, managed_bytes, split
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.policy import Policy
+from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.justin import Justin, JustinMemory
 from penstock.scheduler.memory_choice import BUDGETS, ChoiceMemory, MemoryChoice, Seen
 from penstock.scheduler.memory_model import MemoryModel
@@ -21,8 +22,8 @@ from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
 SEEDS = st.integers(0, 2**32 - 1)
-POLICY = MemoryChoice()
-HIT_MS = POLICY.hit_ms
+HIT_MS = 0.01
+POLICY = MemoryChoice(hit_ms=HIT_MS)
 Reuse = Sequence[tuple[int, float, float]]
 
 
@@ -64,9 +65,13 @@ def drawn(seed: int) -> tuple[World, Job]:
 
 
 def modelled(job: Job, policy: MemoryChoice = POLICY):  # type: ignore[no-untyped-def]
-    snapshot = measured(job, 1000.0, 120.0)
-    proposal = policy.ds2.propose(snapshot)
-    return snapshot, proposal, policy.model(snapshot, proposal, state_access(snapshot), ChoiceMemory())
+    return modelled_on(measured(job, 1000.0, 120.0), policy, ChoiceMemory())
+
+
+def modelled_on(snapshot: ClusterSnapshot, policy: MemoryChoice, memory: ChoiceMemory):  # type: ignore[no-untyped-def]
+    proposal, access = policy.ds2.propose(snapshot), state_access(snapshot)
+    seen = policy.seen(snapshot, proposal, access, memory)
+    return snapshot, proposal, policy.model(snapshot, proposal, access, memory, seen)
 
 
 def size_of(decision: Decision) -> TaskSize | None:
@@ -79,12 +84,12 @@ def size_of(decision: Decision) -> TaskSize | None:
 def test_what_is_chosen_never_costs_more_than_what_justin_and_ds2_choose(seed: int, max_level: int) -> None:
     _, job = drawn(seed)
     snapshot, proposal, model = modelled(job)
-    best = POLICY.choose(model, proposal, snapshot)
+    best = POLICY.choose(model, snapshot)
     ds2 = proposal.parallelism[[1]], np.array([job.tasks[1].managed])
     size = size_of(Justin(max_level=max_level).decide(snapshot, JustinMemory())[0])
     justin = (np.array([float(size.parallelism)]), np.array([float(size.managed_bytes or 0)])) if size else ds2
     for parallelism, managed in (ds2, justin):
-        other = POLICY.cost(model, proposal, snapshot, parallelism, managed)
+        other = POLICY.cost(model, snapshot, parallelism, managed)
         assert best.cost[0] <= other[0] * (1 + 1e-9)
 
 
@@ -101,10 +106,10 @@ def test_the_present_sizes_cost_what_was_measured(seed: int) -> None:
 @given(SEEDS)
 def test_the_instances_are_the_least_that_suffice(seed: int) -> None:
     _, job = drawn(seed)
-    _, proposal, model = modelled(job)
+    _, _, model = modelled(job)
     budgets = np.array([BUDGETS[::5]], np.float64)
     most = np.array([40.0])
-    needed = model.instances_needed(proposal.target_in[model.task], budgets, POLICY.ds2.factor, most)
+    needed = model.instances_needed(budgets, most)
     counts = np.arange(1.0, 41.0)[:, None]
     tall = MemoryModel(**{name: np.repeat(getattr(model, name), 40, axis=0) for name in MemoryModel.__slots__})
     enough = counts >= 2 * job.target * (1 - 1e-9) * tall.row_cost_s(np.broadcast_to(counts, (40, 3)), budgets)
@@ -196,7 +201,7 @@ def test_memory_that_is_no_longer_needed_is_taken_back() -> None:
     assert path[0] == (4, min(BUDGETS)) and path[-1] == path[0]
     snapshot = measured(world.at(4, 632 * MIB, 5000.0), 1000.0, 120.0)
     decision, _ = POLICY.decide(snapshot, ChoiceMemory())
-    assert isinstance(decision, RescalePlan) and decision.reason == "less memory carries the same"
+    assert isinstance(decision, RescalePlan) and decision.reason == "other memory carries the same for less"
     assert decision.numbers["job/state hit_rate_expected"] == pytest.approx(1.0)
     assert isinstance(
         Justin().decide(measured(world.at(4, 632 * MIB, 5000.0), 1000.0, 120.0), JustinMemory())[0], NoChange

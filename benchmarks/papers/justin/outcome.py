@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.loop import Run
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
+from penstock.benchmarks.papers.justin.hindsight import least_budgets
 from penstock.benchmarks.papers.justin.queries import MAIN, REPORT_S, WINDOW_S, Query, ran, target
 from penstock.model.columns import Floats
 from penstock.model.memory_levels import BASE_BYTES, MIB
@@ -42,7 +43,8 @@ class Outcome:
 
     ``instances`` and ``main_mib``: of the main operator, and managed memory of it. ``cores``: tasks but for sources, a
     core each; ``memory_mib``: heap, network and managed memory of them all, ``bare_mib`` of those without state;
-    ``machine_cores``: of the task managers that they fill.
+    ``machine_cores``: of the task managers that they fill. ``enough``: the sizes of the main operator that would have
+    carried the target at the end, if they were asked for.
     """
 
     path: tuple[Size, ...]
@@ -54,6 +56,7 @@ class Outcome:
     memory_mib: float
     bare_mib: float
     machine_cores: int
+    enough: tuple[Size, ...] = ()
 
     @property
     def is_up_then_out(self) -> bool:
@@ -64,9 +67,14 @@ class Outcome:
         is_up = first[1].mib > first[0].mib and first[1].instances == first[0].instances
         return is_up and bool(rest) and all(b.mib == a.mib and b.instances > a.instances for a, b in rest)
 
+    def with_main(self, size: Size) -> tuple[int, float]:
+        """Return cores and memory (MiB) with the main operator in another size, and without memory of what is bare."""
+        own, other = task_bytes(size.mib * MIB) / MIB, self.cores - self.instances
+        return other + size.instances, other * task_bytes(0) / MIB + size.instances * own
 
-def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int) -> Outcome:
-    """Run a query under a policy, and return what it came to."""
+
+def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hindsight: bool = False) -> Outcome:
+    """Run a query under a policy, and return what it came to; ``hindsight`` asks for what would have been enough."""
     cluster, done = ran(found, query, policy, seed)
     spec, is_source = cluster.spec, cluster.graph.is_source
     main = [task.name for task in spec.tasks].index(MAIN)
@@ -90,6 +98,7 @@ def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int) -> 
         memory_mib=sum(task_bytes(int(one)) for one in each) / MIB,
         bare_mib=sum(task_bytes(int(one)) for one in bare) / MIB,
         machine_cores=packing.machines * SLOTS,
+        enough=tuple(Size(*each) for each in least_budgets(cluster, main, target(found, query))) if hindsight else (),
     )
 
 

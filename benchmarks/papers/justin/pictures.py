@@ -37,7 +37,7 @@ def q11_over_time(draw: int) -> tuple[Chart, Chart, Chart]:
     """Return what q11 reads, its instances and their managed memory over time, by policy."""
     found = parameters(None)
     rate, instances, memory = [], [], []
-    for name, policy in contenders().items():
+    for name, policy in contenders(Q11).items():
         _, done = ran(found, Q11, policy, draw)
         series = done.series
         times = series.times_s
@@ -58,7 +58,7 @@ def by_state(seeds: Sequence[int], told: Progress) -> Chart:
     for done, size in enumerate(GIGABYTES):
         told("q11 by the size of its state", done, len(GIGABYTES))
         found = parameters(None).having(query__q11__start_bytes=size * 1e9, query__q11__most_bytes=size * 1e9)
-        policies = contenders()
+        policies = contenders(Q11)
         ends = {name: [outcome(found, Q11, policies[name], draw) for draw in few] for name in (DS2, TWO, OURS)}
         for name in (TWO, OURS):
             for label, figure in _LABELS.items():

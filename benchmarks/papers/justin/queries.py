@@ -42,8 +42,10 @@ LOG_RATE = 1e7
 class Query:
     """A query by its name in `parameters.toml`.
 
-    ``is_flink``: on Justin's testbed: sources are generators, which emit what they are let and no more than the target,
-    so that nobody is told what they hold back (Justin, section 3); 24 key groups, with which instances are aligned.
+    ``is_flink``: on Justin's testbed: sources are generators, which emit "at the maximal possible speed, subject to
+    back pressure" and "capped by this target rate" (Justin, section 3), so that nobody is told what they hold back. The
+    paper's own path says so too: DS2 goes from 1 instance of q11 to 3 and, two steps later, to 12 (section 5.1); told
+    of 50,000 rows a second it would have asked for 12 at once. 24 key groups, with which instances are aligned.
     Otherwise as Penstock: sources read a log, whose end is known, and there are 128 buckets, not aligned with.
     ``until_s``: how long it runs, so that what grows has stopped growing.
     """

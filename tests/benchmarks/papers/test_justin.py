@@ -1,6 +1,6 @@
 """The evaluation of Justin: what it must show with few draws, and that it can refuse a policy that is wrong."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,12 +19,14 @@ from penstock.benchmarks.papers.justin.figure_5 import (
     Q11,
     SMALL,
     THREE,
+    TOLD,
     TWO,
     Results,
     contenders,
     results,
     rows,
 )
+from penstock.benchmarks.papers.justin.hindsight import capacity
 from penstock.benchmarks.papers.justin.outcome import Outcome, Size, carrying, outcome
 from penstock.benchmarks.papers.justin.queries import Query, parameters, ran
 from penstock.model.memory_levels import MIB, managed_bytes
@@ -35,12 +37,12 @@ from penstock.scheduler.memory_choice import MemoryChoice
 
 @pytest.fixture(scope="module")
 def found() -> list[Row]:
-    return rows(0, results([11], lambda what, done, whole: None))
+    return rows(0, results(draw_seeds(0, 3), lambda what, done, whole: None))
 
 
 def ended(query: Query, name: str, draw: int | None = None) -> Outcome:
     given = parameters(draw)
-    return outcome(given, query, contenders()[name], 0)
+    return outcome(given, query, contenders(query)[name], 0)
 
 
 def test_memory_is_taken_from_what_has_no_state_and_nothing_is_lost(found: list[Row]) -> None:
@@ -70,7 +72,7 @@ def test_two_levels_go_up_and_out_and_three_go_up_twice() -> None:
 
 
 def test_nobody_is_told_of_the_store() -> None:
-    assert contenders()[OURS] == MemoryChoice()
+    assert contenders(CACHE_BOUND)[OURS] == MemoryChoice() and contenders(Q11)[OURS] == MemoryChoice(aligns=True)
 
 
 def end(cores: int = 10, memory_mib: float = 100.0, main_mib: float = 158.0) -> Outcome:
@@ -80,8 +82,13 @@ def end(cores: int = 10, memory_mib: float = 100.0, main_mib: float = 158.0) -> 
 
 def figures_with(query: Query, own: Outcome, base: Outcome, small: Outcome | None = None) -> dict[str, Row]:
     """Return the rows where one query ended so under Justin and under DS2, and all others alike."""
-    ends = {(each, name): [end()] for each in (*FIGURE, ONLY_WRITES, CACHE_BOUND, FLINKS_READ) for name in contenders()}
-    changed = {(query, TWO): [own], (query, DS2): [base], (SMALL, TWO): [small or end()]}
+    return rows_of({(query, TWO): [own], (query, DS2): [base], (SMALL, TWO): [small or end()]})
+
+
+def rows_of(changed: dict[tuple[Query, str], list[Outcome]]) -> dict[str, Row]:
+    """Return the rows where some queries ended so, and all others alike."""
+    queries = (*FIGURE, ONLY_WRITES, CACHE_BOUND, FLINKS_READ, *TOLD)
+    ends = {(each, name): [end()] for each in queries for name in contenders(each)}
     return {row.row: row for row in rows(0, Results(ends | changed))}
 
 
@@ -132,6 +139,42 @@ def test_costs_are_counted_as_the_paper_does() -> None:
     assert (ds2.bare_mib, justin.main_mib) == (331, 6 * 316)
     assert outcome(parameters(None), Q8, Greedy(2, 24, 0), 0).memory_mib == 8275
     assert justin.machine_cores == 16, "two large tasks a machine, and no room for the slot of the sink beside them"
+
+
+def test_hindsight_knows_the_least_sizes_that_carry() -> None:
+    """The bound holds on the simulated cluster: what it calls enough carries the target, and half of it does not."""
+    ended_at = outcome(parameters(None), Q11, contenders(Q11)[DS2], 0, hindsight=True)
+    sizes = {size.instances: size.mib for size in ended_at.enough}
+    assert set(sizes) <= {1, 2, 3, 4, 6, 8, 12, 24} and 3 not in sizes and sizes[24] == 112
+    cluster, _ = ran(parameters(None), Q11, Greedy(1, 8, 1), 0)
+    assert capacity(cluster, 1, 8, 316 * MIB) >= 50_000 > capacity(cluster, 1, 4, 316 * MIB)
+    assert outcome(parameters(None), Q11, Greedy(1, 8, 1), 0).carried == pytest.approx(1.0, abs=0.01)
+    assert outcome(parameters(None), Q11, Greedy(1, 4, 1), 0).carried < 0.9
+    assert capacity(cluster, 1, 24, 632 * MIB) / 24 == pytest.approx(capacity(cluster, 1, 12, 632 * MIB) / 12, rel=0.02)
+
+
+def test_the_least_is_counted_without_memory_of_what_is_bare() -> None:
+    """The paper's own q11: one sink and (6;316) come to 7 tasks and 3107 MB."""
+    assert end(cores=13).with_main(Size(6, 316))[0] == 13
+    ended_at = Outcome((Size(1, 158),), 3, 1.0, 12, 1896, 13, 4303, 331, 16)
+    assert ended_at.with_main(Size(6, 316)) == (7, 3107)
+
+
+def test_hindsight_rows_say_whether_both_goals_can_be_kept() -> None:
+    size, base = Size(6, 316), Outcome((Size(1, 158),), 3, 1.0, 12, 1896, 13, 4400, 331, 16)
+    for enough, part in ((size,), "100%"), ((Size(12, 112),), "0%"):
+        row = figures_with(Q11, base, replace(base, enough=enough))["q11: least memory that carry"]
+        assert f"both goals in {part} of the draws" in row.note and row.met is None
+        assert row.ours.median == pytest.approx(base.with_main(enough[0])[1] / 4400)
+
+
+def test_ours_is_held_against_the_papers_figures_and_against_its_control() -> None:
+    good, base = end(cores=7, memory_mib=70.0), end(cores=13)
+    for small, met in ((end(), True), (replace(end(), instances=5), False)):
+        ends = {(Q11, OURS): [good], (Q11, DS2): [base], (SMALL, OURS): [small]}
+        named = rows_of(ends)
+        assert named["q11: cores, ours"].met is met and named["q11: memory, ours"].met is met
+    assert named["q11: cores, ours"].baseline == Spread(10 / 13, 10 / 13, 10 / 13), "Justin's"
 
 
 def test_a_policy_that_takes_too_little_is_shown_up() -> None:
