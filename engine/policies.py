@@ -22,6 +22,7 @@ POLICIES: dict[str, str] = {
     "qod": "penstock.shedding.qod:PENSTOCK",
     "qod-paper": "penstock.shedding.qod:PAPER",
     "sage": "penstock.scheduler.sage:Sage",
+    "sage-at-once": "penstock.scheduler.sage_at_once:SageAtOnce",
 }
 """``module:class``, or ``module:policy``, by name."""
 

@@ -14,6 +14,8 @@ from penstock.scheduler.observations import Observed
 LAGS = (0, 1, 2, 3)
 THRESHOLD = 0.7
 SLOWER, FEWER = 1.2, 0.8
+USUAL = 0.9
+"""Part of the time in which a service is no slower than it is now and then."""
 LOADED = 1.05
 """Input over what it was before, above which a service that is slow still does not explain a backlog alone."""
 
@@ -46,6 +48,32 @@ def explained_by_service(
     seen = ~np.isnan(backlog)
     unknown = [_sparse(values, seen, part) for values in (latency_ms, each) for part in parts]
     return np.asarray(follows & (slower | fewer) | np.logical_or.reduce(unknown), np.bool_)
+
+
+def faltered(
+    backlog: NDArray[np.float64],
+    latency_ms: NDArray[np.float64],
+    calls: NDArray[np.float64],
+    answers: NDArray[np.float64],
+    ticks: int,
+) -> Bools:
+    """Return for which applications the service was slower than it ever is for long, as rows piled up.
+
+    sum(w L) / sum(w) >= 1.2 median(L), and >= p90(L);  w: growth of the backlog in a tick of the last window
+
+    L: latency, median and p90 of what was before the window; or answers per call as much fewer. A backlog within
+    minutes says nothing about a correlation over two windows. Not where less than half a window was before.
+    """
+    if len(backlog) < 1.5 * ticks:
+        return np.zeros(backlog.shape[1], np.bool_)
+    grew = np.nan_to_num(np.maximum(np.diff(backlog[-ticks - 1 :], axis=0), 0.0))
+    each = _per_call(answers, calls)
+    slower, fewer = _weighted(latency_ms[-len(grew) :], grew), _weighted(each[-len(grew) :], grew)
+    is_slower = (slower >= SLOWER * _quantile(latency_ms[:-ticks], 0.5)) & (
+        slower >= _quantile(latency_ms[:-ticks], USUAL)
+    )
+    is_fewer = (fewer <= FEWER * _quantile(each[:-ticks], 0.5)) & (fewer <= _quantile(each[:-ticks], 1 - USUAL))
+    return np.asarray(is_slower | is_fewer, np.bool_)
 
 
 def normal(history: Observed, ticks: int) -> NDArray[np.float64]:
@@ -116,11 +144,23 @@ def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _before(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
     """Return the median of what is there before the last ``span`` ticks; NaN if nothing is."""
-    before = values[:-span]
-    median = np.full(values.shape[1], np.nan)
-    there = ~np.isnan(before).all(axis=0)
-    median[there] = np.nanmedian(before[:, there], axis=0)
-    return median
+    return _quantile(values[:-span], 0.5)
+
+
+def _quantile(values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Return by column a quantile of what is there; NaN if nothing is."""
+    found = np.full(values.shape[1], np.nan)
+    there = ~np.isnan(values).all(axis=0)
+    if there.any():
+        found[there] = np.nanquantile(values[:, there], share, axis=0)
+    return found
+
+
+def _weighted(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by column the weighted mean of what is there; NaN if nothing is."""
+    weights = np.where(np.isnan(values), 0.0, weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((np.nan_to_num(values) * weights).sum(axis=0) / weights.sum(axis=0), np.float64)
 
 
 def _sparse(values: NDArray[np.float64], seen: Bools, part: slice) -> Bools:
@@ -136,8 +176,9 @@ def no_guard(history: Observed, ticks: int) -> Bools:
 
 
 def growth_guard(history: Observed, ticks: int) -> Bools:
-    """Return for which applications `explained_by_service` puts a backlog down to a service."""
-    return explained_by_service(history.backlog, history.latency_ms, history.calls, history.answers, ticks)
+    """Return for which applications `explained_by_service` or `faltered` puts a backlog down to a service."""
+    figures = history.backlog, history.latency_ms, history.calls, history.answers, ticks
+    return explained_by_service(*figures) | faltered(*figures)
 
 
 def correlation_guard(history: Observed, ticks: int) -> Bools:

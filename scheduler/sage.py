@@ -5,7 +5,7 @@ Memory comes before cores and cores before parallelism, because a starved heap s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 from penstock.model.columns import Bools
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.growing import ThreadsUp
+from penstock.scheduler.looks import Look, look
 from penstock.scheduler.observations import METRICS, History, Observed, known
 from penstock.scheduler.remote_guard import GUARDS, REMEMBERS, normal, stays_slow
-from penstock.scheduler.sizing import RULES, Limits, Resource, Rule, ThreadsUp
+from penstock.scheduler.sizing import RULES
+from penstock.scheduler.sizing_rule import Limits, Resource, Rule
 
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
+TRIGGERS = ("bound", "rising")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +29,8 @@ class Remembered:
     """Of each resource (row) of each application (column): when it was last asked to change or grow, and from what.
 
     ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if it never was. ``normal``: what `remote_guard.normal`
-    found as the guard began to block an application, NaN where it does not.
+    found as the guard began to block an application, NaN where it does not; ``blocked_s``: when it last did, -inf if it
+    never did. ``tried_s``: when rules were last tried.
     """
 
     history: History
@@ -33,6 +38,8 @@ class Remembered:
     grown_s: NDArray[np.float64]
     changed_from: NDArray[np.float64]
     normal: NDArray[np.float64]
+    blocked_s: NDArray[np.float64]
+    tried_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,9 @@ class Sage:
     its allocation has not changed. A window begins anew when its resource changes, or one that it depends on grows.
     ``guard``: how a backlog is told that a faltering remote service explains, which is no reason for more threads:
     "growth", the paper's "correlation" as it stands, or "none". ``idle_backlog_s``: a backlog worth so many
-    seconds of input, which the application's bound of latency allows, counts as none.
+    seconds of input, which the application's bound of latency allows, counts as none. ``trigger``: what asks for more
+    threads: a backlog beyond that "bound", or only one that is "rising" through the window, as the paper has it.
+    ``tick_s``: rules are tried no more often; snapshots in between are samples.
     """
 
     growth: float = 1.5
@@ -53,11 +62,15 @@ class Sage:
     stabilisation_s: float = 300.0
     guard: str = "growth"
     idle_backlog_s: float = 1.0
+    trigger: str = "bound"
+    tick_s: float = 60.0
 
     def __post_init__(self) -> None:
         self.limits()
         if self.guard not in GUARDS:
             raise ValueError(f"guard = {self.guard!r} is none of {', '.join(GUARDS)}")
+        if self.trigger not in TRIGGERS:
+            raise ValueError(f"trigger = {self.trigger!r} is none of {', '.join(TRIGGERS)}")
 
     def limits(self) -> Limits:
         """Return the bounds that rules share.
@@ -72,16 +85,21 @@ class Sage:
             down=self.down,
             idle_backlog_s=self.idle_backlog_s,
             settle_s=self.stabilisation_s,
+            only_rising=self.trigger == "rising",
         )
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules by priority, the first first."""
         return RULES
 
+    def wait_s(self) -> float:
+        """Return for how long nothing is asked of an application after an action."""
+        return self.stabilisation_s
+
     def start(self) -> Remembered:
         """Remember nothing."""
         none = np.empty((len(Resource), 0))
-        return Remembered(History.empty(), none, none, none, np.empty((3, 0)))
+        return Remembered(History.empty(), none, none, none, np.empty((3, 0)), np.empty((1, 0)), -np.inf)
 
     def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
         """Return at most one change for every application; rules are tried by priority."""
@@ -92,29 +110,49 @@ class Sage:
         grown_s = _moved(memory, history, memory.grown_s, -np.inf)
         changed_from = _moved(memory, history, memory.changed_from, np.nan)
         usual = _moved(memory, history, memory.normal, np.nan)
-        after = Remembered(history, changed_s, grown_s, changed_from, usual)
+        blocked_s = _moved(memory, history, memory.blocked_s, -np.inf)
+        is_tick = snapshot.time_s - memory.tried_s >= self.tick_s - snapshot.window_s / 2
+        tried_s = snapshot.time_s if is_tick else memory.tried_s
+        after = Remembered(history, changed_s, grown_s, changed_from, usual, blocked_s, tried_s)
         if not len(history.names):
             return NoChange("there are no applications"), after
+        if not is_tick:
+            return NoChange("a sample; rules are tried at the next tick"), after
         given = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
         since_s = snapshot.time_s - changed_s
         in_flight = (given == changed_from) & (since_s < 3 * self.stabilisation_s)
-        free = (since_s.min(axis=0) >= self.stabilisation_s) & ~in_flight.any(axis=0)
+        free = (since_s.min(axis=0) >= self.wait_s()) & ~in_flight.any(axis=0)
         sizes, reasons, missing = [], [], {}
+        whole_s = snapshot.time_s - history.first_s + snapshot.window_s
+        heap = given[Resource.HEAP].copy()
+        fired = np.zeros(given.shape, np.bool_)
         for rule in rules:
-            window = history.last(rule.window_s)
-            whole, nowhere = known(window, rule.needs)
+            seen = replace(look(history, snapshot, rule.most_s, self.tick_s), heap=heap)
+            if isinstance(rule, ThreadsUp):
+                # What was once put down to a service stays so when the service is well again.
+                seen = replace(seen, explained=history.time_s[-len(seen.samples.backlog) :, np.newaxis] <= blocked_s)
+            whole, nowhere = known(seen.ticks, rule.needs)
             if nowhere:
                 missing[rule.name] = nowhere
                 continue
-            begin_s = np.maximum(changed_s[rule.resource], grown_s[list(rule.after)].max(axis=0))
-            begin_s = np.maximum(begin_s, history.first_s - snapshot.window_s)
-            ready = free & (snapshot.time_s - begin_s >= rule.window_s)
-            found = rule.propose(_of(window, whole), self.limits())
+            begin_s = grown_s[list(rule.after)].max(axis=0, initial=-np.inf)
+            begin_s = np.maximum(begin_s, changed_s[rule.resource]) if rule.renews else begin_s
+            ready = free & (np.minimum(snapshot.time_s - begin_s, whole_s) >= rule.window_s)
+            ready &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
+            if rule.rides:
+                ready &= fired.any(axis=0)
+            found = rule.propose(_of(seen, whole), self.limits())
             fires = ready & whole & found.fires
             if isinstance(rule, ThreadsUp):
-                fires &= ~self._guarded(history.windows, len(window.backlog), usual, fires)
+                ticks = look(history, snapshot, keep_s, self.tick_s).ticks
+                blocked = fires & self._guarded(ticks, round(ThreadsUp.window_s / self.tick_s), usual, fires)
+                blocked_s[0, blocked] = snapshot.time_s
+                fires &= ~blocked
             # A higher rule that cannot tell yet keeps lower ones from acting.
-            free &= ~fires & (whole | ~ready)
+            free &= whole | ~ready
+            fired[rule.resource] |= fires
+            if rule.resource is Resource.HEAP:
+                heap = np.where(fires, found.value, heap)
             for place in np.flatnonzero(fires).tolist():
                 value = float(found.value[place])
                 sizes.append(_size(place, rule.resource, value))
@@ -139,10 +177,14 @@ class Sage:
         return np.asarray(blocked | slow, np.bool_)
 
 
-def _of(window: Observed, whole: Bools) -> Observed:
+def _of(seen: Look, whole: Bools) -> Look:
     """Return the window with harmless figures where some are missing: what is proposed there does not count."""
     if whole.all():
-        return window
+        return seen
+    return replace(seen, samples=_filled(seen.samples, whole), ticks=_filled(seen.ticks, whole))
+
+
+def _filled(window: Observed, whole: Bools) -> Observed:
     return Observed(**{name: np.where(whole, getattr(window, name), 1.0) for name in METRICS})
 
 

@@ -44,6 +44,8 @@ def _at(base: ClusterSnapshot, tick: int, kind: NDArray[np.intp], worked: Array,
     memory = np.full(len(kind), 8.0 * _GIB)
     heap = 0.25 * memory
     given = [np.where((kind == 4 + k) & is_last, 3.0, 1.0) for k in range(4)]
+    # A heap that is in the way of a smaller memory.
+    given[0], given[1] = given[0] ** 2, np.maximum(given[0], given[1])
     cores = worked / 0.9
     calls = np.full(len(kind), 1e4)
     partitions = base.partitions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.scheduler.remote_guard import correlated, explained_by_service
+from penstock.scheduler.remote_guard import correlated, explained_by_service, faltered
 
 RUNS = 600
 BEFORE = 40
@@ -129,3 +129,21 @@ def test_errors_that_are_tried_again_are_blocked() -> None:
     backlog = np.cumsum(np.abs(noise(random, ticks, 5.0, 0.3)) + 300 * bad, axis=0)
     latency = noise(random, ticks, 5.0, 0.05)
     assert explained_by_service(backlog, latency, calls, answers, window).mean() >= 0.99
+
+
+def test_a_backlog_of_minutes_is_put_down_to_a_service_that_was_slower_then() -> None:
+    """In the last three of 35 minutes rows pile up; the service is slower then, earlier, or answers less."""
+    random = np.random.default_rng(3)
+    quiet = 5 * np.exp(0.1 * random.standard_normal((35, 400)))
+    backlog = np.zeros((35, 400))
+    backlog[-3:] = 1e4 * np.arange(1, 4)[:, np.newaxis]
+    calls = np.full((35, 400), 500.0)
+    slow, slow_before, fewer = quiet.copy(), quiet.copy(), calls.copy()
+    slow[-3:] *= 1.6
+    slow_before[-9:-5] *= 1.6
+    fewer[-3:] *= 0.6
+    assert faltered(backlog, slow, calls, calls, 10).mean() > 0.95
+    assert faltered(backlog, quiet, calls, fewer, 10).all()
+    assert faltered(backlog, quiet, calls, calls, 10).mean() < 0.05
+    assert faltered(backlog, slow_before, calls, calls, 10).mean() < 0.05
+    assert not faltered(backlog[-12:], slow[-12:], calls[-12:], calls[-12:], 10).any()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.model.plan import ApplicationSize, Decision, RescalePlan
 from penstock.scheduler.action_log import ActionLog, Kind, read_log
+from penstock.scheduler.looks import look
 from penstock.scheduler.observations import History
 from penstock.scheduler.resizer import Size
 from penstock.scheduler.sage import Sage
@@ -112,7 +113,7 @@ def test_a_rule_fires_where_none_of_higher_priority_would_and_then_it_does(seed:
         expected: dict[int, str] = {}
         for rule in policy.rules():
             if number + 1 >= rule.window_s / TICK_S:
-                fires = rule.propose(history.last(rule.window_s), policy.limits()).fires
+                fires = rule.propose(look(history, now, rule.most_s, TICK_S), policy.limits()).fires
                 for place in np.flatnonzero(fires).tolist():
                     expected.setdefault(place, rule.name)
         decision, memory = policy.decide(now, memory)

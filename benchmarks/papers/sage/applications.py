@@ -3,21 +3,18 @@
 As in Samza, every thread runs all operators over its partitions, so that an application is one task.
 """
 
-from dataclasses import dataclass, replace
-from importlib.resources import files
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.benchmarks.papers.cluster_model.curves import Curve
-from penstock.benchmarks.papers.cluster_model.parameters import (
-    Parameters,
-    default_parameters,
-    drawn,
-    read_parameters,
-)
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters, evaluation_parameters
 
 Values = NDArray[np.float64]
+PACKAGE = "penstock.benchmarks.papers.sage"
+"""Where `parameters.toml` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +30,32 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
-    """Another curve times a factor from ``from_s`` on."""
+class Averaged:
+    """A trace as a simulation in steps must see it: the mean over the step that begins.
 
-    curve: Curve
-    factor: float
-    from_s: float
+    Its value at the step's begin would hold for all of the step: some values would last longer, others never come.
+    """
+
+    trace: Trace
+    step_s: float
 
     def __call__(self, time_s: float) -> float:
-        """Return the curve's value, times the factor if it is time."""
-        return self.curve(time_s) * (self.factor if time_s >= self.from_s else 1.0)
+        """Return the mean from this moment to a step later."""
+        return (self._until(time_s + self.step_s) - self._until(time_s)) / self.step_s
+
+    def _until(self, time_s: float) -> float:
+        """Return the integral from 0."""
+        values, each_s = self.trace.values, self.trace.each_s
+        cycles, rest_s = divmod(time_s, each_s * len(values))
+        place = min(int(rest_s // each_s), len(values) - 1)
+        sums = _sums(self.trace)
+        return cycles * sums[-1] + sums[place] + values[place] * (rest_s - place * each_s)
+
+
+@cache
+def _sums(trace: Trace) -> Sequence[float]:
+    """Return the integrals of a trace up to each value's begin, and over a cycle."""
+    return tuple((np.concatenate(([0.0], np.cumsum(trace.values))) * trace.each_s).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +108,13 @@ class Application:
             row_s = row_s + np.array(self.wait.values) / (1 - rate / self.most_calls_per_s)
         return max(int(self.found.value("sage", "partitions")), int(np.ceil((rate * row_s).max())))
 
-    def loaded(self, factor: float) -> "Application":
-        """Return the application with so many times the rows."""
-        return replace(self, rate=Trace(tuple(value * factor for value in self.rate.values), self.rate.each_s))
 
+def latency_bound_s() -> float:
+    """Return what is asked: no more rows wait than come in so many seconds in the mean.
 
-def parameters(seed: int | None) -> Parameters:
-    """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
-    own = read_parameters((files(__package__) / "parameters.toml").read_text())
-    whole = default_parameters() | own
-    return whole if seed is None else drawn(whole, seed)
+    It is no figure of nature, so no draw changes it: the same is asked of brute force, of Sage and in the verdict.
+    """
+    return float(evaluation_parameters(PACKAGE, None).value("sage", "latency_s"))
 
 
 def archetype(found: Parameters, number: int, name: str) -> Application:

@@ -7,13 +7,22 @@ from typing import Any
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.loop import Run
+from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
 from penstock.benchmarks.papers.evaluation import Progress
-from penstock.benchmarks.papers.sage.applications import Application, Given, Trace, archetype, parameters
+from penstock.benchmarks.papers.sage.applications import (
+    PACKAGE,
+    Application,
+    Given,
+    Trace,
+    archetype,
+    latency_bound_s,
+)
 from penstock.benchmarks.papers.sage.fleet import Member, ran
-from penstock.benchmarks.papers.sage.optimum import Optimum, optimum
+from penstock.benchmarks.papers.sage.optimum import Optimum, living, optimum, resident_bytes
 from penstock.benchmarks.papers.sage.outcomes import Outcome, outcomes
 from penstock.model.policy import Policy
 from penstock.scheduler.sage import Sage
+from penstock.scheduler.sage_at_once import SageAtOnce
 
 FLEET = 50
 """Applications that are simulated together; each has cores of its own, so that none disturbs another."""
@@ -33,16 +42,21 @@ class Drawn:
 
 def ours() -> Sage:
     """Return Sage for applications with the evaluation's bound of latency."""
-    return Sage(idle_backlog_s=float(parameters(None).value("sage", "latency_s")))
+    return Sage(idle_backlog_s=latency_bound_s())
+
+
+def at_once() -> SageAtOnce:
+    """Return the one that does not wait, with the same bounds."""
+    return SageAtOnce(idle_backlog_s=latency_bound_s())
 
 
 def drawn_applications(seeds: Sequence[int], told: Progress) -> list[Drawn]:
     """Return the n-th archetype, with parameters +-30%, for the n-th draw; archetypes come again after the last."""
-    count = int(parameters(None).value("sage", "applications"))
+    count = int(evaluation_parameters(PACKAGE, None).value("sage", "applications"))
     found = []
     for number, seed in enumerate(seeds):
         told("brute force", number, len(seeds))
-        application = archetype(parameters(seed), number % count, f"a{number}")
+        application = archetype(evaluation_parameters(PACKAGE, seed), number % count, f"a{number}")
         found.append(Drawn(seed, application, optimum(application)))
     told("brute force", len(seeds), len(seeds))
     return found
@@ -67,8 +81,14 @@ def starved(drawn: Drawn) -> Member:
 
 
 def right(drawn: Drawn) -> Member:
-    """Return the application with its optimum and the margin that Sage leaves above what is used."""
-    return _times(drawn, np.full(4, 1 + ours().margin))
+    """Return the application with its optimum and the margin that Sage leaves above what is used.
+
+    Of a heap that is larger by the margin more is committed, which memory has to hold, and the margin.
+    """
+    own, more = drawn.application, 1 + ours().margin
+    given = _times(drawn, np.full(4, more)).given
+    resident = resident_bytes(own, living(own), given.heap_bytes, given.threads)
+    return Member(own, replace(given, memory_bytes=max(given.memory_bytes, more * resident)))
 
 
 def again(found: Sequence[Outcome], drawn: Sequence[Drawn]) -> Callable[[Drawn], Member]:
@@ -86,7 +106,7 @@ def sized(
     until_s: float = 0.0,
 ) -> tuple[list[Outcome], list[Run]]:
     """Return what came of all applications under a policy, and the runs of their fleets."""
-    until_s = until_s or float(parameters(None).value("sage", "until_s"))
+    until_s = until_s or float(evaluation_parameters(PACKAGE, None).value("sage", "until_s"))
     found: list[Outcome] = []
     runs = []
     for first in range(0, len(drawn), FLEET):
@@ -95,7 +115,8 @@ def sized(
         members = [start(item) for item in part]
         cluster, done = ran(members, policy, part[0].seed, until_s)
         found += outcomes(members, [item.optimum for item in part], cluster, done, END_S)
-        runs.append(done)
+        # Snapshots of every report take more room than all the rest.
+        runs.append(Run(done.series))
     told(what, len(drawn), len(drawn))
     return found, runs
 

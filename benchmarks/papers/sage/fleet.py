@@ -18,11 +18,12 @@ from penstock.benchmarks.papers.cluster_model.spec import (
     StateSpec,
     TaskSpec,
 )
-from penstock.benchmarks.papers.sage.applications import Application, Given
+from penstock.benchmarks.papers.sage.applications import Application, Averaged, Given
 from penstock.model.policy import Policy
 
 STEP_S = 10.0
-REPORT_S = 30.0
+REPORT_S = 10.0
+"""As long as a value of the trace holds: the collector takes in more than one report a tick."""
 KEYS = 1.0e6
 FULLNESS = 0.75
 """Of the keys that there may be: so many are there in the long run."""
@@ -40,15 +41,15 @@ class Member:
     rate: Curve | None = None
 
 
-def fleet(members: Sequence[Member]) -> ClusterSpec:
-    """Return the cluster; actions and reports are as the first one's parameters say."""
+def fleet(members: Sequence[Member], step_s: float = STEP_S) -> ClusterSpec:
+    """Return the cluster for steps of a length; actions and reports are as the first one's parameters say."""
     found = members[0].application.found
     return ClusterSpec(
         machines=[found.make(MachineSpec, "machine", name="cluster", cores=4000.0, memory_bytes=1e15)],
         applications=[_application(member) for member in members],
         tasks=[_task(member) for member in members],
-        sources=[_source(member) for member in members],
-        services=[_service(member) for member in members if member.application.wait is not None],
+        sources=[_source(member, step_s) for member in members],
+        services=[_service(member, step_s) for member in members if member.application.wait is not None],
         actions=found.make(ActionSpec, "actions"),
         reports=found.make(ReportSpec, "reports", every_s=REPORT_S),
     )
@@ -57,11 +58,9 @@ def fleet(members: Sequence[Member]) -> ClusterSpec:
 def ran(
     members: Sequence[Member], policy: Policy[Any] | None, seed: int, until_s: float, step_s: float = STEP_S
 ) -> tuple[Cluster, Run]:
-    """Run a fleet under a policy that decides every tick, or under none."""
-    found = members[0].application.found
-    cluster = Cluster(fleet(members), seed, step_s, step_s)
-    tick_s = float(found.value("sage", "tick_s"))
-    policies = [] if policy is None else [Scheduled("policy", policy, tick_s)]
+    """Run a fleet under a policy that sees every report, or under none."""
+    cluster = Cluster(fleet(members, step_s), seed, step_s, step_s)
+    policies = [] if policy is None else [Scheduled("policy", policy, REPORT_S)]
     return cluster, run(cluster, policies, until_s)
 
 
@@ -116,14 +115,14 @@ def _state(own: Application) -> StateSpec:
     )
 
 
-def _source(member: Member) -> SourceSpec:
+def _source(member: Member, step_s: float) -> SourceSpec:
     own = member.application
     count = own.partitions
-    rate = own.rate if member.rate is None else member.rate
+    rate = Averaged(own.rate, step_s) if member.rate is None else member.rate
     return own.found.make(SourceSpec, "source", task=own.name, rate=rate, partition_shares=(1 / count,) * count)
 
 
-def _service(member: Member) -> ServiceSpec:
+def _service(member: Member, step_s: float) -> ServiceSpec:
     own = member.application
     assert own.wait is not None
     return own.found.make(
@@ -131,7 +130,7 @@ def _service(member: Member) -> ServiceSpec:
         "service",
         name=own.name,
         application=own.name,
-        latency_s=own.wait if member.service is None else member.service,
+        latency_s=Averaged(own.wait, step_s) if member.service is None else member.service,
         most_calls_per_s=own.most_calls_per_s,
         error_share=member.errors,
     )

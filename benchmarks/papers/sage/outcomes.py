@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.loop import Record, Run
-from penstock.benchmarks.papers.sage.applications import Given
+from penstock.benchmarks.papers.sage.applications import Given, latency_bound_s
 from penstock.benchmarks.papers.sage.fleet import Member
 from penstock.benchmarks.papers.sage.optimum import Optimum, price
 from penstock.model.plan import ApplicationSize, RescalePlan
@@ -105,7 +105,7 @@ def outcomes(
             float(cluster.heap[number]),
             int(cluster.parallelism[number]),
         )
-        bound = float(own.found.value("sage", "latency_s")) * own.mean_rate
+        bound = latency_bound_s() * own.mean_rate
         found.append(
             Outcome(
                 actions=tuple(acted[number]),

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.cluster_model.curves import Constant, Curve, Steps
 from penstock.benchmarks.papers.cluster_model.loop import Record
+from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
 from penstock.benchmarks.papers.evaluation import Progress
-from penstock.benchmarks.papers.sage.applications import Given, Trace, archetype, parameters
-from penstock.benchmarks.papers.sage.cases import FLEET
+from penstock.benchmarks.papers.sage.applications import PACKAGE, Given, Trace, archetype
+from penstock.benchmarks.papers.sage.cases import FLEET, ours
 from penstock.benchmarks.papers.sage.fleet import Member, ran
 from penstock.benchmarks.papers.sage.outcomes import actions_of
 from penstock.model.columns import Bools
+from penstock.scheduler.growing import ThreadsUp
 from penstock.scheduler.remote_guard import correlated, explained_by_service
-from penstock.scheduler.sage import Sage
-from penstock.scheduler.sizing import ThreadsUp
 
 LEAST_OVERLOAD = 1.1
 """With less there is no backlog in some draws."""
@@ -49,7 +49,7 @@ def grown(seeds: Sequence[int], case: Case, guard: str, told: Progress, what: st
         part = seeds[first : first + FLEET]
         members = [_member(seed, first + number, case) for number, seed in enumerate(part)]
         begins_s, until_s = _moments(case)
-        _, done = ran(members, Sage(guard=guard), part[0], until_s)
+        _, done = ran(members, replace(ours(), guard=guard), part[0], until_s)
         found += [_first(done.records, members, number, begins_s) for number in range(len(members))]
     told(what, len(seeds), len(seeds))
     return found
@@ -71,8 +71,10 @@ def noise_blocked(seeds: Sequence[int]) -> tuple[list[float], list[float]]:
 
 def _member(seed: int, number: int, case: Case) -> Member:
     """Return an application with a steady load, none of whose resources is short before the trouble."""
-    found = parameters(seed)
-    own = archetype(found, number % int(parameters(None).value("sage", "applications")), f"a{number}")
+    found = evaluation_parameters(PACKAGE, seed)
+    own = archetype(
+        found, number % int(evaluation_parameters(PACKAGE, None).value("sage", "applications")), f"a{number}"
+    )
     overload, error_share = (float(found.value("remote", name)) for name in ("overload", "error_share"))
     overload = max(overload, LEAST_OVERLOAD)
     begins_s, until_s = _moments(case)
@@ -114,7 +116,7 @@ def _for_a_while(value: float, factor: float, begins_s: float, ends_s: float) ->
 
 def _moments(case: Case) -> tuple[float, float]:
     """Return when the trouble begins and when the run ends, not before it; all draws of a fleet have the same times."""
-    nominal = parameters(None)
+    nominal = evaluation_parameters(PACKAGE, None)
     begins_s = float(nominal.value("remote", "begins_s"))
     return begins_s, begins_s + max(float(nominal.value("remote", "lasts_s")), case.lasts_s or 0.0)
 

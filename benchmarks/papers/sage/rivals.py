@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.growing import HeapUp, ThreadsUp
+from penstock.scheduler.looks import Look
 from penstock.scheduler.sage import Remembered, Sage
-from penstock.scheduler.sizing import RULES, Resource, Rule, ThreadsUp
+from penstock.scheduler.shrinking import HeapDown
+from penstock.scheduler.sizing import RULES
+from penstock.scheduler.sizing_rule import Limits, Proposal, Resource, Rule
 
 
 class ThreadsUpFirst(ThreadsUp):
@@ -30,15 +36,50 @@ class ParallelismFirst(Sage):
         return (ThreadsUpFirst(), *(rule for rule in RULES if not isinstance(rule, ThreadsUp)))
 
 
+class OwnUse(Rule):
+    """A rule as clouds have it for virtual machines: one resource, by how much of it is used, and nothing else.
+
+    It has as much time as Sage's rules have, up and down.
+    """
+
+    def __init__(self, resource: Resource, is_up: bool) -> None:
+        """Let it grow, or shrink."""
+        self.name = f"{_NAMES[resource]} {'up' if is_up else 'down'}"
+        self.resource = resource
+        self.window_s = HeapUp.window_s if is_up else HeapDown.window_s
+        self.needs = _USES[resource]
+        self.after = (resource,)
+        self.is_up = is_up
+
+    def propose(self, seen: Look, limits: Limits) -> Proposal:
+        """Multiply what is used up; set what is not to the most that was used, and the margin."""
+        given, used = (getattr(seen.ticks, name) for name in self.needs)
+        now, value = given[-1], used.max(axis=0) * (1 + limits.margin)
+        if self.is_up:
+            fires, value = (used / given).mean(axis=0) > limits.up, now * limits.growth
+        else:
+            fires = value < limits.down * now
+        return Proposal(fires, np.ceil(value) if self.resource is Resource.THREADS else value)
+
+
+_NAMES = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "CPU", Resource.THREADS: "parallelism"}
+_USES = {
+    Resource.HEAP: ("heap", "heap_used"),
+    Resource.MEMORY: ("memory", "resident"),
+    Resource.CORES: ("cores", "cpu"),
+    Resource.THREADS: ("threads", "busy_threads"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class OneResource(Sage):
-    """Sage's rules for one resource alone."""
+    """Rules for one resource alone, which know no other: not the backlog, nor what collecting garbage takes."""
 
     resource: Resource = Resource.HEAP
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules of the resource."""
-        return tuple(rule for rule in RULES if rule.resource == self.resource)
+        return (OwnUse(self.resource, True), OwnUse(self.resource, False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,12 @@
 """The whole Sage evaluation, deterministic by seed. Called through `EVALUATION`."""
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from penstock.benchmarks.papers.evaluation import Progress, Result
-from penstock.benchmarks.papers.sage import remote_rows, sizing_rows
+from penstock.benchmarks.papers.evaluation import Progress, Result, draw_seeds
+from penstock.benchmarks.papers.sage import at_once_rows, remote_rows, sizing_rows
 from penstock.benchmarks.papers.sage.cases import (
     CONTROL_S,
     FLEET,
     again,
+    at_once,
     by_chance,
     drawn_applications,
     ours,
@@ -24,12 +21,14 @@ from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst
 
 def run(seed: int, draws: int, told: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws, each an application of its own."""
-    seeds: Sequence[int] = [int(value) for value in np.random.default_rng(seed).integers(0, 2**31, draws)]
+    seeds = draw_seeds(seed, draws)
     drawn = drawn_applications(seeds, told)
     sage = ours()
     first = ParallelismFirst(**bounds_of(sage))
     mixed, _ = sized(drawn, by_chance, sage, told, "sizes by chance")
     best, _ = sized(drawn, right, sage, told, "the optimum and the margin", CONTROL_S)
+    quick, _ = sized(drawn, by_chance, at_once(), told, "sizes by chance, at once")
+    quick_best, _ = sized(drawn, right, at_once(), told, "the optimum and the margin, at once", CONTROL_S)
     rested, _ = sized(drawn[:FLEET], again(mixed, drawn), sage, told, "sizes that came to rest", CONTROL_S)
     flat = [steady(item) for item in drawn]
     poor, runs = sized(flat, starved, sage, told, "starved in everything")
@@ -37,6 +36,7 @@ def run(seed: int, draws: int, told: Progress) -> Result:
     poor_alone, _ = sized(flat[:FLEET], starved, Independent.like(sage), told, "starved, independent rules")
     rows = [
         *sizing_rows.rows(seed, mixed, best, rested, [by_chance(item) for item in drawn]),
+        *at_once_rows.rows(seed, quick, mixed, quick_best),
         *sizing_rows.starved_rows(seed, poor, poor_first, poor_alone, best),
         *remote_rows.rows(seed, seeds, told),
     ]

@@ -9,7 +9,9 @@ import pytest
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.loop import Run
-from penstock.benchmarks.papers.sage.applications import Given, archetype, parameters
+from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
+from penstock.benchmarks.papers.sage import at_once_rows
+from penstock.benchmarks.papers.sage.applications import PACKAGE, Averaged, Given, Trace, archetype, latency_bound_s
 from penstock.benchmarks.papers.sage.cases import Drawn, drawn_applications, ours, starved, steady
 from penstock.benchmarks.papers.sage.fleet import Member, fleet, ran
 from penstock.benchmarks.papers.sage.optimum import Optimum, holds, living, optimum
@@ -33,7 +35,7 @@ def nothing_told(what: str, done: int, whole: int) -> None:
 
 def test_brute_force_agrees_with_the_whole_simulation() -> None:
     """At the optimum rows wait as long as they may; with less of a resource they wait longer, or a kill comes."""
-    found = [archetype(parameters(None), number, f"a{number}") for number in (0, 7, 14, 20)]
+    found = [archetype(evaluation_parameters(PACKAGE, None), number, f"a{number}") for number in (0, 7, 14, 20)]
     best = [optimum(own) for own in found]
 
     def tried(cores: float, memory: float) -> tuple[np.ndarray, float]:
@@ -42,20 +44,20 @@ def test_brute_force_agrees_with_the_whole_simulation() -> None:
             for item in best
         ]
         _, done = ran([Member(own, size) for own, size in zip(found, given, strict=True)], None, 1, 4000.0, 5.0)
-        late = done.series.table("lag")[-80:].max(axis=0)
-        bound = np.array([own.found.value("sage", "latency_s") * own.mean_rate for own in found])
+        late = done.series.table("lag")[-240:].max(axis=0)
+        bound = np.array([latency_bound_s() * own.mean_rate for own in found])
         return late / bound, float(done.series.table("kills").sum())
 
     late, kills = tried(1.0, 1.01)
-    assert late.max() <= 1.15 and np.median(late) > 0.7 and kills == 0
+    assert late.max() <= 1.2 and np.median(late) > 0.6 and kills == 0
     late, kills = tried(0.85, 1.01)
-    assert (late > 1.15).sum() >= 3 and kills == 0
+    assert (late > 1.2).sum() >= 3 and kills == 0
     _, kills = tried(1.0, 0.9)
     assert kills > 0
 
 
 def test_no_cheaper_size_on_a_grid_holds_the_bounds() -> None:
-    own = archetype(parameters(None), 7, "a")
+    own = archetype(evaluation_parameters(PACKAGE, None), 7, "a")
     best, live = optimum(own), living(own)
     ratios = np.repeat(np.linspace(1.05, 3.0, 5), 40)
     cores = np.tile(np.linspace(0.3, 1.0, 40) * best.given.cores, 5)
@@ -68,7 +70,7 @@ def test_no_cheaper_size_on_a_grid_holds_the_bounds() -> None:
 @pytest.mark.parametrize(("seed", "number"), [(110, 10), (1334076657, 12), (1671048924, 10), (78452958, 6)])
 def test_a_service_and_partitions_fit_their_application(seed: int, number: int) -> None:
     """These applications call often, or a slow service meets their peak; a size holds the bounds all the same."""
-    own = archetype(parameters(seed), number, "a")
+    own = archetype(evaluation_parameters(PACKAGE, seed), number, "a")
     peak = max(own.rate.values)
     assert own.wait is not None
     best = optimum(own)
@@ -204,7 +206,7 @@ def test_a_headline_row_is_not_met_where_sage_acts_at_the_optimum() -> None:
     size = Optimum(Given(1.0, 4e9, 2e9, 2), 2.0)
     still = Outcome((), size.given, size, 0.1, 0.1, 0.1, 0.5, 0.0)
     acts = replace(still, actions=(Action(5 * MINUTE, "cores", 1.0, 1.5),))
-    members = [Member(archetype(parameters(None), 0, "a"), size.given)]
+    members = [Member(archetype(evaluation_parameters(PACKAGE, None), 0, "a"), size.given)]
 
     def met(best: Outcome, rested: Outcome) -> dict[str, bool | None]:
         found = [*rows(0, [still], [best], [rested], members), *starved_rows(0, [still], [still], [still], [best])]
@@ -213,6 +215,31 @@ def test_a_headline_row_is_not_met_where_sage_acts_at_the_optimum() -> None:
 
     assert met(still, acts)["oversize"] and met(still, acts)["undo actions and swings"]
     assert len(met(acts, still)) == 9 and not any(met(acts, still).values())
+
+
+def test_at_once_has_to_be_twice_as_fast_no_larger_and_without_a_way_back() -> None:
+    size = Optimum(Given(1.0, 4e9, 2e9, 2), 2.0)
+
+    def sized(minutes: Sequence[float], over: float, late: float = 0.5) -> Outcome:
+        acts = tuple(Action(minute * MINUTE, "cores", 1.5, 1.0) for minute in minutes)
+        return Outcome(acts, size.given, size, over, over, over, late, 0.0)
+
+    def met(own: Outcome, best: Outcome) -> list[bool | None]:
+        return [row.met for row in at_once_rows.rows(0, [own], [sized([40.0], 0.1)], [best])]
+
+    still = sized([], 0.1)
+    assert met(sized([20.0], 0.11), still) == [True, True, True, True]
+    assert met(sized([21.0], 0.13, late=1.1), still)[:3] == [False, False, False]
+    assert met(sized([20.0], 0.11), sized([5.0], 0.1)) == [False, False, True, False]
+    back = replace(still, actions=(Action(60.0, "cores", 1.5, 1.0), Action(600.0, "cores", 1.0, 1.5)))
+    assert met(back, still)[3] is False
+
+
+def test_a_step_sees_the_mean_of_the_trace_over_it() -> None:
+    """So that no value lasts longer than it does, and none is left out."""
+    trace = Trace((1.0, 5.0, 2.0), 7.0)
+    seen = [Averaged(trace, 10.0)(10.0 * step) for step in range(21)]
+    assert np.mean(seen) == pytest.approx(8 / 3) and seen[:2] == [pytest.approx(2.2), pytest.approx(3.2)]
 
 
 def test_rivals_know_no_order() -> None:
