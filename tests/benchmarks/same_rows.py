@@ -60,7 +60,7 @@ def _difference(actual: pa.Table, expected: pa.Table) -> tuple[list[Row], list[R
         surplus = actual.num_rows - expected.num_rows
         return [{}] * surplus, [{}] * -surplus
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in expected.column_names)
-    with duckdb.connect() as con:
+    with duckdb.connect(config={"threads": 1}) as con:
         con.register("actual", actual)
         con.register("expected", expected)
         # Hashes first: rows are wide, and two sets of rows that differ have different hashes.

@@ -12,6 +12,8 @@ from tests.benchmarks.data_sets import DATA_SETS, Coverage, coverage
 from tests.benchmarks.happenings import JOINS, RANKINGS, TIES, happenings
 from tests.benchmarks.ties import write_ties
 
+pytestmark = pytest.mark.xdist_group("coverage")
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, int]]]:

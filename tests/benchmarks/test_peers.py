@@ -16,6 +16,8 @@ from penstock.model.errors import FatalError, OptionError
 from tests.benchmarks.oracle import QUERIES, assert_same_rows, expected
 from tests.benchmarks.ties import write_ties
 
+pytestmark = pytest.mark.xdist_group("peers")
+
 FORMS = [(form, query) for query in QUERIES for form in VARIANTS.get(query, (query,))]
 EVENTS = {
     "fast": NexmarkConfig(100_000, out_of_order_group=1000, start=1_704_153_595_000_000),

@@ -1,11 +1,13 @@
 """R3: a job that writes exactly once is killed at every point around a commit, and nothing is lost or there twice."""
 
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
-from penstock.chaos_child import Child, spawn
+from penstock.benchmarks.chaos.fork_server import ForkServer
+from penstock.chaos_child import Child, Start
 from penstock.failpoint_settings import VARIABLE
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in
@@ -32,10 +34,17 @@ ROWS = 20_000
 PATIENCE_S = 60.0
 
 
-def life(folder: Path, kafka: str, topic: str, parallelism: int, failpoints: str) -> Child:
+@pytest.fixture(scope="module")
+def start(kafka: str) -> Iterator[Start]:
+    """Starts lives, each a process of its own, with the imports of the job done."""
+    with ForkServer(JOB, [kafka, "nowhere", "400", "0"]) as server:
+        yield server.start
+
+
+def life(start: Start, folder: Path, kafka: str, topic: str, parallelism: int, failpoints: str) -> Child:
     arguments = ["run", str(JOB), f"--parallelism={parallelism}", f"--checkpoint-dir={folder / 'checkpoints'}"]
     arguments += ["--checkpoint-interval=50ms", "--json", "--", kafka, topic, str(ROWS), "3"]
-    return spawn(arguments, {VARIABLE: failpoints, "PYTHONPATH": str(JOB.parents[2])}, folder / "out.json")
+    return start(arguments, {VARIABLE: failpoints}, folder / "out.json")
 
 
 def ended(child: Child) -> int:
@@ -46,25 +55,25 @@ def ended(child: Child) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 3])
-def test_every_point(kafka: str, topic: MakeTopic, tmp_path: Path, nth: int) -> None:
+def test_every_point(start: Start, kafka: str, topic: MakeTopic, tmp_path: Path, nth: int) -> None:
     """One job, a life for each point, at changing parallelism."""
     name = topic(3)
     parallelism = cycle([1, 3, 2])
     unreached = []
     for point in POINTS:
-        code = ended(life(tmp_path, kafka, name, next(parallelism), f"{point}:{nth}"))
+        code = ended(life(start, tmp_path, kafka, name, next(parallelism), f"{point}:{nth}"))
         if code != -9:
             unreached.append(point)
     assert unreached == [] or nth > 1
-    last = life(tmp_path, kafka, name, 2, "")
+    last = life(start, tmp_path, kafka, name, 2, "")
     assert ended(last) == 0, "\n".join(last.said)
     assert ids_in(kafka, name) == list(range(2 * ROWS))
     assert list((tmp_path / "checkpoints").rglob("kept/*/*.arrow")) == []
 
 
-def test_between_complete_and_commit(kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
+def test_between_complete_and_commit(start: Start, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     name = topic(2)
     for point in ("checkpoint.before_commit:2", "kafka.transaction.sent:3", "kafka.transaction.committed:3"):
-        assert ended(life(tmp_path, kafka, name, 2, point)) == -9
-    assert ended(life(tmp_path, kafka, name, 1, "")) == 0
+        assert ended(life(start, tmp_path, kafka, name, 2, point)) == -9
+    assert ended(life(start, tmp_path, kafka, name, 1, "")) == 0
     assert ids_in(kafka, name) == list(range(2 * ROWS))

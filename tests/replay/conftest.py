@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["MakeTopic", "kafka", "topic"]
 
 HERE = Path(__file__).parent
-SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that runs for minutes: compiling well what it does costs more than it gains."""
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.defaultJavaOptions": QUICK,
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -25,7 +25,7 @@ from penstock.replay.kafka_reading import archives_of, kept_in, read_letters, re
 from penstock.replay.kafka_slices import offset_range
 from penstock.replay.offsets import TopicState, choose
 from tests.kafka.test_source import transaction
-from tests.replay.conftest import MakeTopic
+from tests.replay.conftest import QUICK, MakeTopic
 from tests.replay.kafka_rows import METADATA, await_ends, committed, in_order, produce, rows_of, source_of, stream_rows
 
 Fields = {"id": int, "name": str}
@@ -190,6 +190,7 @@ def test_a_run_that_is_killed_is_done_again(spark: SparkSession, kafka: str, top
         produce(kafka, name, range(partition * 1_000, partition * 1_000 + 1_000), partition)
     arguments = [name, "--kafka", kafka, "--out", str(folder)]
     alone = ["--master", "local[1]", "--spark", "spark.driver.memory=512m"]
+    alone += ["--spark", f"spark.driver.defaultJavaOptions={QUICK}"]
     with subprocess.Popen([sys.executable, "-c", KILLED, *arguments, *alone]) as run:
         until = time.monotonic() + 120
         while not list((folder / name).glob("run-*")) and run.poll() is None and time.monotonic() < until:

@@ -30,7 +30,9 @@ def tell(batches):
     for batch in batches:
         yield pa.RecordBatch.from_pylist([{"of": f"{sys.executable} {Path(penstock.__file__).parent}"}])
 
-with spark_session("local[1]", settings={"spark.driver.memory": "512m"}) as session:
+quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+settings = {"spark.driver.memory": "512m", "spark.driver.defaultJavaOptions": quick}
+with spark_session("local[1]", settings=settings) as session:
     [row] = session.range(1).mapInArrow(tell, "of string").collect()
     import penstock
     assert row["of"] == f"{sys.executable} {Path(penstock.__file__).parent}", row

@@ -131,5 +131,6 @@ def _times(drawn: Drawn, factors: np.ndarray[Any, np.dtype[np.float64]]) -> Memb
     best = drawn.optimum.given
     memory = best.memory_bytes * float(factors[1])
     heap = min(memory, best.heap_bytes * float(factors[2]))
-    threads = max(1, round(best.threads * float(factors[3])))
+    # More threads than partitions could not start: each reads at least one.
+    threads = min(max(1, round(best.threads * float(factors[3]))), drawn.application.partitions)
     return Member(drawn.application, Given(best.cores * float(factors[0]), memory, heap, threads))

@@ -12,6 +12,8 @@ from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.flink_er import FlinkEr
 
+pytestmark = pytest.mark.xdist_group("flink-er")
+
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:

@@ -20,6 +20,8 @@ from tests.benchmarks.papers.half_hour import PLACEMENT, TICKS, half_hour
 
 NAMES = tuple(sorted(POLICIES))
 
+pytestmark = pytest.mark.xdist_group("simulated-logs")
+
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
