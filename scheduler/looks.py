@@ -58,7 +58,7 @@ class Look:
 
 def look(history: History, snapshot: ClusterSnapshot, seconds: float, tick_s: float) -> Look:
     """Return the last so many seconds before a snapshot, which is the last sample; ticks are counted back from it."""
-    samples, sample_s = history.last(seconds), snapshot.window_s
+    samples = history.last(seconds)
     now = (
         samples.heap[-1],
         _usual(history.windows.appended),
@@ -66,6 +66,8 @@ def look(history: History, snapshot: ClusterSnapshot, seconds: float, tick_s: fl
         np.zeros(samples.backlog.shape, np.bool_),
     )
     time_s = history.time_s[-len(samples.backlog) :]
+    # One report that is late, and long, makes no ticks of the others.
+    sample_s = float(np.median(np.diff(time_s))) if len(time_s) > 1 else snapshot.window_s
     if sample_s >= tick_s * (1 - 1e-9):
         return Look(samples, samples, sample_s, *now)
     back = np.floor((time_s[-1] - time_s) / tick_s + 1e-9)

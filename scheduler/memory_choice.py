@@ -105,7 +105,7 @@ class MemoryChoice:
         instances, held = snapshot.instances, self._held_back(snapshot, proposal)[snapshot.tasks.application]
         state = sum_by(instances.task, or_nan(instances.state_bytes, len(instances)), len(snapshot.tasks))
         before = [memory.seen.get(name, Seen()) for name in _names(snapshot)]
-        free_in = np.where(held, [one.free_in for one in before], proposal.target_in)
+        free_in = np.where(held | np.isnan(proposal.target_in), [one.free_in for one in before], proposal.target_in)
         misses = np.where(access.gets > 0, 1 - access.hit_rate, np.nan)
         columns = (before, misses.tolist(), access.latency_ms.tolist(), state.tolist(), free_in.tolist())
         return [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.columns import Bools
+from penstock.model.columns import Bools, Floats
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.growing import ThreadsUp
@@ -18,7 +18,7 @@ from penstock.scheduler.looks import Look, look
 from penstock.scheduler.observations import METRICS, History, Observed, known
 from penstock.scheduler.remote_guard import GUARDS, REMEMBERS, normal, stays_slow
 from penstock.scheduler.sizing import RULES
-from penstock.scheduler.sizing_rule import Limits, Resource, Rule
+from penstock.scheduler.sizing_rule import Limits, Proposal, Resource, Rule
 
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
 TRIGGERS = ("bound", "rising")
@@ -71,6 +71,8 @@ class Sage:
             raise ValueError(f"guard = {self.guard!r} is none of {', '.join(GUARDS)}")
         if self.trigger not in TRIGGERS:
             raise ValueError(f"trigger = {self.trigger!r} is none of {', '.join(TRIGGERS)}")
+        if not 0 < self.tick_s <= ThreadsUp.window_s / 3:
+            raise ValueError(f"tick_s is above 0, at most {ThreadsUp.window_s / 3:g}, not {self.tick_s}")
 
     def limits(self) -> Limits:
         """Return the bounds that rules share.
@@ -102,7 +104,7 @@ class Sage:
         return Remembered(History.empty(), none, none, none, np.empty((3, 0)), np.empty((1, 0)), -np.inf)
 
     def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
-        """Return at most one change for every application; rules are tried by priority."""
+        """Return what changes; rules are tried by priority, and one rests where what it sees is changed by another."""
         rules = self.rules()
         keep_s = max(max(rule.window_s for rule in rules), 4 * ThreadsUp.window_s)
         history = memory.history.after(snapshot, keep_s)
@@ -127,11 +129,7 @@ class Sage:
         heap = given[Resource.HEAP].copy()
         fired = np.zeros(given.shape, np.bool_)
         for rule in rules:
-            seen = replace(look(history, snapshot, rule.most_s, self.tick_s), heap=heap)
-            if isinstance(rule, ThreadsUp):
-                # What was once put down to a service stays so when the service is well again.
-                seen = replace(seen, explained=history.time_s[-len(seen.samples.backlog) :, np.newaxis] <= blocked_s)
-            whole, nowhere = known(seen.ticks, rule.needs)
+            found, whole, nowhere = self._proposed(rule, history, snapshot, heap, blocked_s)
             if nowhere:
                 missing[rule.name] = nowhere
                 continue
@@ -141,11 +139,11 @@ class Sage:
             ready &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
             if rule.rides:
                 ready &= fired.any(axis=0)
-            found = rule.propose(_of(seen, whole), self.limits())
             fires = ready & whole & found.fires
             if isinstance(rule, ThreadsUp):
                 ticks = look(history, snapshot, keep_s, self.tick_s).ticks
-                blocked = fires & self._guarded(ticks, round(ThreadsUp.window_s / self.tick_s), usual, fires)
+                each_s = max(self.tick_s, snapshot.window_s)
+                blocked = fires & self._guarded(ticks, max(1, round(ThreadsUp.window_s / each_s)), usual, fires)
                 blocked_s[0, blocked] = snapshot.time_s
                 fires &= ~blocked
             # A higher rule that cannot tell yet keeps lower ones from acting.
@@ -163,6 +161,29 @@ class Sage:
                 if value > before:
                     grown_s[rule.resource, place] = snapshot.time_s
         return _decision(sizes, reasons, missing), after
+
+    def _proposed(
+        self, rule: Rule, history: History, snapshot: ClusterSnapshot, heap: Floats, blocked_s: Floats
+    ) -> tuple[Proposal, Bools, tuple[str, ...]]:
+        """Return what a rule proposes, for which applications it could tell, and the figures that nobody has.
+
+        It looks as far back as it may; where figures are missing there, as far as it must.
+        """
+
+        def told(seconds: float) -> tuple[Proposal, Bools, tuple[str, ...]]:
+            seen = replace(look(history, snapshot, seconds, self.tick_s), heap=heap)
+            if isinstance(rule, ThreadsUp):
+                # What was once put down to a service stays so when the service is well again.
+                seen = replace(seen, explained=history.time_s[-len(seen.samples.backlog) :, np.newaxis] <= blocked_s)
+            whole, nowhere = known(seen.ticks, rule.needs)
+            return rule.propose(_of(seen, whole), self.limits()), whole, nowhere
+
+        found, whole, nowhere = told(rule.most_s)
+        if whole.all() or rule.most_s <= rule.window_s:
+            return found, whole, nowhere
+        near, is_near, nowhere = told(rule.window_s)
+        fires, value = np.where(whole, found.fires, near.fires), np.where(whole, found.value, near.value)
+        return Proposal(fires, value), np.asarray(whole | is_near, np.bool_), nowhere
 
     def _guarded(self, windows: Observed, ticks: int, usual: NDArray[np.float64], fires: Bools) -> Bools:
         """Return for which applications the guard blocks; in ``usual`` what is normal there begins and ends."""

@@ -85,7 +85,7 @@ def _coming(seen: Look, used: Window, counts: NDArray[np.bool_], limits: Limits)
     """Return the work a second that comes: rows times what one takes, by sample.
 
     Where a sample does not count, or an application has only just begun anew, a row takes what it does in the mean. Of
-    one that reads no log, the work is what was done.
+    one that reads no log, or to which no row came, the work is what was done.
     """
     own = seen.samples
     counts = counts & (own.settled_s >= min(WARM_S, limits.settle_s)) & (own.consumed > 0)
@@ -94,7 +94,7 @@ def _coming(seen: Look, used: Window, counts: NDArray[np.bool_], limits: Limits)
         each = np.where(counts, used / own.consumed, np.nan)
         usual = np.where(counts, used, 0.0).sum(axis=0) / rows.sum(axis=0)
     coming = own.appended * np.where(counts, each, usual)
-    return np.asarray(np.where(np.isnan(seen.partitions), used, coming), np.float64)
+    return np.asarray(np.where(np.isnan(seen.partitions) | _is_idle(own), used, coming), np.float64)
 
 
 def _waiting(seen: Look, work: Window) -> Floats:
@@ -102,14 +102,24 @@ def _waiting(seen: Look, work: Window) -> Floats:
     own = seen.samples
     with np.errstate(invalid="ignore", divide="ignore"):
         each = work.mean(axis=0) / own.appended.mean(axis=0)
-        return np.asarray(np.where(np.isnan(seen.partitions), 0.0, own.backlog[-1] * each), np.float64)
+        return np.asarray(np.where(_tells(seen) & (own.backlog[-1] > 0), own.backlog[-1] * each, 0.0), np.float64)
 
 
 def _allowed(seen: Look, work: Window) -> Floats:
     """Return the work of a second of usual input."""
     with np.errstate(invalid="ignore", divide="ignore"):
         allowed = work.mean(axis=0) * seen.usual_rate / seen.samples.appended.mean(axis=0)
-    return np.asarray(np.where(np.isnan(seen.partitions), 0.0, allowed), np.float64)
+    return np.asarray(np.where(_tells(seen), allowed, 0.0), np.float64)
+
+
+def _tells(seen: Look) -> Bools:
+    """Tell where rows came from a log, so that there is a rate."""
+    return np.asarray(~np.isnan(seen.partitions) & ~_is_idle(seen.samples), np.bool_)
+
+
+def _is_idle(seen: Observed) -> Bools:
+    """Tell where no row came and none was read."""
+    return np.asarray((seen.appended == 0).all(axis=0) & (seen.consumed == 0).all(axis=0), np.bool_)
 
 
 def waited(seen: Look, limits: Limits) -> Bools:

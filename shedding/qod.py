@@ -75,7 +75,7 @@ class QualityOfData(Policy[QodMemory]):
         figures = read(snapshot, self.reading, memory.lags)
         lags = lag_maxima(snapshot)
         if isinstance(figures, NoChange):
-            return figures, replace(memory, lags=lags)
+            return figures, replace(memory, lags=lags, short=frozenset())
         plain = self._without_backlog(snapshot, figures, memory.lags)
         is_warming, warm_ups = warming(
             self.warm_up,
@@ -88,7 +88,9 @@ class QualityOfData(Policy[QodMemory]):
         names = snapshot.machines.name
         moving = under_way(memory.moving, figures, names, snapshot.time_s, self.move_timeout_s)
         figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - moving.reserved))
-        stays = np.array([self.confirms and name not in memory.short for name in names], np.bool_)
+        is_next = memory.decided_s is not None and snapshot.time_s < memory.decided_s + 2 * self.period_s
+        confirmed = memory.short if is_next else frozenset()
+        stays = np.array([self.confirms and name not in confirmed for name in names], np.bool_)
         cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out, plain.min_req_cpu, stays)
         plan = _shed_plan(snapshot, plain, is_warming, cycle)
         is_shedding = bool(plan.source_keep or plan.edge_keep)
@@ -121,7 +123,7 @@ class Cycle:
 
     `granted` is the minimum and what came on top, 0 for those that leave. `a_cpu` by machine is what could be granted.
     `moves`: running instances (places in the figures) and where they find room. `short`, by machine: minimums do not
-    fit. `failed`: machines of these where something found no room elsewhere.
+    fit; `waits`: nor may anything leave in this cycle. `failed`: machines where something found no room elsewhere.
     """
 
     desired: Floats
@@ -129,6 +131,7 @@ class Cycle:
     a_cpu: Floats
     moves: Mapping[int, int]
     short: Bools
+    waits: Bools
     failed: tuple[int, ...]
 
 
@@ -175,7 +178,7 @@ def plan_cycle(
     taking = np.flatnonzero(~leaves & ~warms[figures.machine])
     desired, extra = share_out(figures, np.maximum(0.0, left), desired, taking)
     granted = np.where(leaves, 0.0, figures.min_req_cpu + extra)
-    return Cycle(desired, granted, figures.a_cpu, moves, short, failed)
+    return Cycle(desired, granted, figures.a_cpu, moves, short, waits, failed)
 
 
 def _rescheduled(figures: Figures, left: Floats, short: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
@@ -221,7 +224,7 @@ def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, c
         parts.append(f"{warm} machines warming up")
     if cycle.moves:
         parts.append(f"{len(cycle.moves)} instances moved so that minimums fit")
-    waiting = int(cycle.short.sum()) - len({int(figures.machine[i]) for i in cycle.moves} | set(cycle.failed))
+    waiting = int(cycle.waits.sum())
     if waiting:
         parts.append(
             f"minimums do not fit on {waiting} machines: what leaves is decided if they do not in the next cycle"

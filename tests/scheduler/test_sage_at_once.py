@@ -72,6 +72,49 @@ def test_a_peak_that_is_seen_once_is_waited_for_and_one_that_is_seen_twice_is_no
     assert first({4, 14, 24, 34}) == 19 and first({14, 34}) == 29
 
 
+def short_of_cores(number: int) -> Mapping[str, float]:
+    return {
+        "cpu": 4.0, "throttled": 0.5, "appended": 1500.0, "consumed": 1000.0, "backlog": 6e4 * (number + 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("begins", [0, 40])
+def test_who_comes_later_waits_no_longer_than_who_was_there(begins: int) -> None:
+    policy = SageAtOnce()
+    memory, acted = policy.start(), []
+    for number in range(begins + 10):
+        late = {"late": short_of_cores(number - begins)} if number >= begins else {}
+        decision, memory = policy.decide(snapshot(number, {"early": {}, **late}), memory)
+        acted += [number] if isinstance(decision, RescalePlan) else []
+    assert acted[0] == begins + 1
+
+
+def test_a_reading_that_was_lost_delays_by_no_more_than_the_least_window() -> None:
+    policy = SageAtOnce()
+    memory, acted = policy.start(), []
+    for number in range(20):
+        now = short_of_cores(number - 10) if number >= 10 else {}
+        lost = {"cpu": float("nan")} if number == 9 else {}
+        decision, memory = policy.decide(snapshot(number, {"a": {**now, **lost}}), memory)
+        acted += [number] if isinstance(decision, RescalePlan) else []
+    assert acted[0] == 11
+
+
+@pytest.mark.parametrize("policy", [Sage(), SageAtOnce()], ids=["one by one", "at once"])
+def test_an_application_to_which_nothing_comes_shrinks(policy: Sage) -> None:
+    def silent(number: int, has: Mapping[str, float]) -> Mapping[str, float]:
+        return {"appended": 0.0, "consumed": 0.0, "cpu": 0.05, "busy_threads": 0.01}
+
+    names = [name for _, name in actions(simulate(policy, 60, {"a": silent}))]
+    assert names == ["CPU down", "parallelism down"]
+
+
+@pytest.mark.parametrize("tick_s", [0.0, -1.0, float("nan"), 300.0])
+def test_ticks_are_so_short_that_a_backlog_can_be_seen_to_rise(tick_s: float) -> None:
+    with pytest.raises(ValueError, match="tick_s"):
+        Sage(tick_s=tick_s)
+
+
 def sized(need: np.ndarray, has: Mapping[str, float]) -> Mapping[str, float]:
     """Return what an application shows of itself at a size under a constant load."""
     heap, outside, cores, threads = need.tolist()

@@ -141,6 +141,9 @@ def test_nothing_leaves_for_what_one_cycle_saw(seed: int) -> None:
     second, _ = PENSTOCK.decide(later, replace(memory, warm_ups=PENSTOCK.start().warm_ups))
     assert isinstance(second, ShedPlan)
     assert (second.moves, second.failed) == (at_once.moves, at_once.failed)
+    long_after = replace(snapshot, time_s=snapshot.time_s + 3 * PENSTOCK.period_s)
+    third, _ = PENSTOCK.decide(long_after, replace(memory, warm_ups=PENSTOCK.start().warm_ups))
+    assert isinstance(third, NoChange) or not third.moves
 
 
 @settings(max_examples=cases())

@@ -45,7 +45,7 @@ def fits(figures: Figures, left: np.ndarray, desired: np.ndarray, taking: np.nda
     load = np.zeros(len(left))
     for i in taking:
         load[figures.machine[i]] += extra(figures, desired, i)
-    return bool((load <= left + 1e-7).all())
+    return bool((load <= left + 1e-10).all())
 
 
 def thread_ceilings(figures: Figures) -> np.ndarray:
@@ -55,6 +55,10 @@ def thread_ceilings(figures: Figures) -> np.ndarray:
             for q in figures.graph.pair_query[figures.graph.pair_task == task]:
                 ceiling[q] = min(ceiling[q], 100.0 / slope(figures, i))
     return ceiling
+
+
+STEP = 1e-6
+"""Who cannot rise by this alone is stuck to the slow way, which is no more exact."""
 
 
 def filled_slowly(figures: Figures, left: np.ndarray, begin: np.ndarray, taking: np.ndarray) -> np.ndarray:
@@ -73,7 +77,7 @@ def filled_slowly(figures: Figures, left: np.ndarray, begin: np.ndarray, taking:
                 is_fine = fits(figures, left, _together(desired, ceiling, active, middle), taking)
                 low, high = (middle, high) if is_fine else (low, middle)
             desired, before = _together(desired, ceiling, active, low), len(active)
-            stuck = [q for q in active if not fits(figures, left, _alone(desired, q, 1e-4), taking)]
+            stuck = [q for q in active if not fits(figures, left, _alone(desired, q, STEP), taking)]
             active = [q for q in active if q not in stuck and desired[q] < ceiling[q] - 1e-12]
             assert len(active) < before
     return desired
@@ -113,7 +117,7 @@ def test_filling_is_max_min_fair_as_the_slow_way_finds_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
     figures, left, begin, taking = random_figures(rng, applications=2, tasks=4, machines=3, parallelism=2)
     desired, _ = fill(figures, left, begin, taking)
-    assert desired == pytest.approx(filled_slowly(figures, left, begin, taking), abs=1e-6)
+    assert desired == pytest.approx(filled_slowly(figures, left, begin, taking), abs=10 * STEP)
 
 
 @settings(max_examples=cases())
