@@ -63,7 +63,7 @@ def test_the_oracle_has_one_answer_to_both_orders(data_sets: DataSets, name: str
 @pytest.mark.parametrize(("name", "parallelism"), [("midnight", 1), ("day", 2)])
 @pytest.mark.parametrize("query", QUERIES)
 def test_row_by_row(data_sets: DataSets, tmp_path: Path, query: str, parallelism: int, name: str) -> None:
-    directory = data_sets.directory(name, shuffled=True, events=2_500)
+    directory = data_sets.directory(name, shuffled=True, events=5_000)
     check(query, directory, tmp_path, parallelism=parallelism, batch_rows=1)
 
 

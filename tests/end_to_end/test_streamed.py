@@ -25,8 +25,6 @@ from tests.benchmarks.oracle import INPUTS, QUERIES, ReadSoFar, assert_same_rows
 from tests.end_to_end.nexmark_support import DataSets
 
 PAUSES = 10
-EVENTS = {"midnight": 200_000, "day": 60_000}
-"""20 seconds, in which windows close, and more than an hour over midnight."""
 
 
 class Tap:
@@ -107,7 +105,7 @@ def run_until_nothing_is_runnable(job: EmbeddedJob) -> bool:
 @pytest.mark.parametrize("name", ["midnight", "day"])
 @pytest.mark.parametrize("query", QUERIES)
 def test_paused_sources(data_sets: DataSets, tmp_path: Path, query: str, name: str) -> None:
-    events = EVENTS[name]
+    events = 200_000
     directory = data_sets.directory(name, shuffled=True, events=events)
     chance = random.Random(f"{query} {name}")
     taps: dict[str, Tap] = {}

@@ -22,8 +22,7 @@ from tests.engine.simulated_support import PIPELINES, read, rows, shared
 
 pytestmark = pytest.mark.xdist_group("simulated")
 
-SEEDS = (*range(1, 31), 49)
-"""Some 200 runs of all pipelines together; in 49 power is lost at a point where it seldom is."""
+SEEDS = range(1, 71)
 
 POINTS = {
     "checkpoint.before_commit",
@@ -68,7 +67,7 @@ def test_the_seeds_see_crashes_everywhere():
 
 def test_regions_restart_while_the_rest_runs_on():
     told = [line for result in results("apart") for line in result.story if "RESTARTED" in line]
-    assert sum("while the rest ran on" in line for line in told) > 5
+    assert sum("while the rest ran on" in line for line in told) > 10
     assert any("RESTARTED: the job from" in line for line in told)
 
 

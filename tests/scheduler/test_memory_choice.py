@@ -13,6 +13,7 @@ from penstock.model.memory_levels import BASE_BYTES, MIB, managed_bytes, split
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.ds2 import Proposal
 from penstock.scheduler.justin import Justin, JustinMemory
 from penstock.scheduler.memory_choice import BUDGETS, ChoiceMemory, MemoryChoice, Seen
 from penstock.scheduler.memory_model import MemoryModel
@@ -25,6 +26,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 HIT_MS = 0.01
 POLICY = MemoryChoice(hit_ms=HIT_MS)
 Reuse = Sequence[tuple[int, float, float]]
+Modelled = tuple[ClusterSnapshot, Proposal, MemoryModel]
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,11 @@ def drawn(seed: int) -> tuple[World, Job]:
     return world, world.at(int(rng.integers(1, 12)), managed_bytes(level), float(10 ** rng.uniform(1.5, 4)), level)
 
 
-def modelled(job: Job, policy: MemoryChoice = POLICY):  # type: ignore[no-untyped-def]
+def modelled(job: Job, policy: MemoryChoice = POLICY) -> Modelled:
     return modelled_on(measured(job, 1000.0, 120.0), policy, ChoiceMemory())
 
 
-def modelled_on(snapshot: ClusterSnapshot, policy: MemoryChoice, memory: ChoiceMemory):  # type: ignore[no-untyped-def]
+def modelled_on(snapshot: ClusterSnapshot, policy: MemoryChoice, memory: ChoiceMemory) -> Modelled:
     proposal, access = policy.ds2.propose(snapshot), state_access(snapshot)
     seen = policy.seen(snapshot, proposal, access, memory)
     return snapshot, proposal, policy.model(snapshot, proposal, access, memory, seen)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.memory_levels import BASE_BYTES, MIB
-from penstock.model.plan import NoChange, RescalePlan
+from penstock.model.plan import NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot, PartitionColumns
 from penstock.scheduler.autoscaler_rules import aligned
 from penstock.scheduler.memory_choice import ChoiceMemory, MemoryChoice
@@ -104,7 +104,7 @@ def test_who_is_not_told_the_rate_goes_as_far_as_ds2_for_less(world: World, inst
         assert size.parallelism == ds2 and size.managed_bytes < BASE_BYTES, "memory gains nothing else there"
 
 
-def _pairs(size, ds2: float) -> list[tuple[float, float]]:  # type: ignore[no-untyped-def]
+def _pairs(size: TaskSize, ds2: float) -> list[tuple[float, float]]:
     return [(float(size.parallelism), float(size.managed_bytes)), (ds2, float(BASE_BYTES))]
 
 

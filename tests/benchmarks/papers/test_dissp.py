@@ -117,6 +117,14 @@ def test_coordinators_make_nodes_fair_together() -> None:
     assert times("mean balance-sic and sources", "mean balance-sic") >= 1.05
 
 
+def test_coordinators_make_the_case_as_given_fair() -> None:
+    of = federated.as_given(4, 0)
+    assert of["J balance-sic"] >= 1.25 * of["J random"]
+    assert of["J balance-sic"] >= of["J fair"] + 0.1
+    assert of["mean balance-sic"] < of["mean random"]
+    assert of["mean balance-sic and sources"] > of["mean balance-sic"]
+
+
 @pytest.mark.parametrize(
     ("ratios", "idle", "met"),
     [
