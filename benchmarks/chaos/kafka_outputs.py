@@ -56,30 +56,7 @@ class TopicOutputs(Outputs):
 
     def read(self, folder: Path, name: str, sink: SinkSpec) -> Rows:
         """Return what is committed in the run's topic."""
-        from penstock.engine.connectors.kafka.letter_reading import LetterReader
-
-        self._await_markers(self.topics[folder])
-        with LetterReader(self._settings, self.topics[folder]) as reader:
-            found = [message for block in reader.blocks(reader.bounds) for message in block]
-        found.sort(key=lambda message: (message.partition, message.offset))
-        return committed_rows(sink.mode, [(message.key, message.value) for message in found])
-
-    def _await_markers(self, topic: str) -> None:
-        """Wait until all that was written may be read: brokers mark transactions after they say they are committed.
-
-        Raises:
-            ChaosError: a transaction is still open.
-        """
-        from penstock.engine.connectors.kafka.clients import make_admin
-
-        everything = KafkaSettings({"bootstrap.servers": self._settings.bootstrap, "isolation.level": UNCOMMITTED})
-        admin = make_admin(self._settings, "penstock-chaos")
-        ends = {f"{topic}/{number}": Place(name=LATEST) for number in range(PARTITIONS)}
-        until = time.monotonic() + MARKERS_S
-        while look_up(admin, self._settings, ends) != look_up(admin, everything, ends):
-            if time.monotonic() > until:
-                raise ChaosError(f"a transaction in {topic!r} is still open after {MARKERS_S:.0f} s")
-            time.sleep(0.05)
+        return committed_rows(sink.mode, committed_messages(self._settings, self.topics[folder], PARTITIONS))
 
     def close(self) -> None:
         """Delete the topics."""
@@ -87,6 +64,37 @@ class TopicOutputs(Outputs):
 
         delete_topics(self._settings, self.topics.values())
         self.topics.clear()
+
+
+def committed_messages(
+    settings: KafkaSettings, topic: str, partitions: int
+) -> Sequence[tuple[bytes | None, bytes | None]]:
+    """Return keys and values of all committed messages, in the order of each partition; no transaction is open.
+
+    Raises:
+        ChaosError: a transaction is still open after `MARKERS_S`.
+    """
+    from penstock.engine.connectors.kafka.letter_reading import LetterReader
+
+    _await_markers(settings, topic, partitions)
+    with LetterReader(settings, topic) as reader:
+        found = [message for block in reader.blocks(reader.bounds) for message in block]
+    found.sort(key=lambda message: (message.partition, message.offset))
+    return [(message.key, message.value) for message in found]
+
+
+def _await_markers(settings: KafkaSettings, topic: str, partitions: int) -> None:
+    """Wait until all that was written may be read: brokers mark transactions after they say they are committed."""
+    from penstock.engine.connectors.kafka.clients import make_admin
+
+    everything = KafkaSettings({"bootstrap.servers": settings.bootstrap, "isolation.level": UNCOMMITTED})
+    admin = make_admin(settings, "penstock-chaos")
+    ends = {f"{topic}/{number}": Place(name=LATEST) for number in range(partitions)}
+    until = time.monotonic() + MARKERS_S
+    while look_up(admin, settings, ends) != look_up(admin, everything, ends):
+        if time.monotonic() > until:
+            raise ChaosError(f"a transaction in {topic!r} is still open after {MARKERS_S:.0f} s")
+        time.sleep(0.05)
 
 
 def committed_rows(mode: str, messages: Sequence[tuple[bytes | None, bytes | None]]) -> Rows:
