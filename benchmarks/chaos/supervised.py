@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Trial:
         self.folder, self.broker, self.disk = folder, broker, disk
         self.child: Child | None = None
         self._fed = 0
-        self._starts = 0
+        self._lives: list[Child] = []
         settings = KafkaSettings(broker.bootstrap)
         for topic in ("read", "written"):
             create_topic(settings, topic, PARTITIONS, KEEP)
@@ -69,12 +70,13 @@ class Trial:
 
     def start(self, *options: str, window: str = f"{WINDOW_S}s", checkpoints: Path | None = None) -> Child:
         """Start a life of the job, which is not necessarily the one that counts."""
-        self._starts += 1
         where = self.disk.folder / "state" if checkpoints is None else checkpoints
         given = [f"--checkpoint-dir={where}", "--checkpoint-interval=300ms", *options]
         arguments = [self.broker.bootstrap, "read", "written", window, str(self.folder / "job")]
-        summary = self.folder / f"summary-{self._starts}.json"
-        return spawn(["run", str(PIPELINE), "--json", *given, *arguments], {VARIABLE: f"{COMMIT}:1:say"}, summary)
+        summary = self.folder / f"summary-{len(self._lives)}.json"
+        life = spawn(["run", str(PIPELINE), "--json", *given, *arguments], {VARIABLE: f"{COMMIT}:1:say"}, summary)
+        self._lives.append(life)
+        return life
 
     def run_on(self) -> Child:
         """Return the job, started if it does not run, with a checkpoint committed.
@@ -97,6 +99,14 @@ class Trial:
                 self.child.kill()
             self.child.wait()
             self.child = None
+
+    def close(self) -> None:
+        """Kill whatever life still runs."""
+        for life in self._lives:
+            if not life.ended:
+                with suppress(ProcessLookupError):
+                    life.kill()
+                life.wait()
 
     def compare(self, report: TrialReport) -> None:
         """Close all windows by messages of the next day, wait for their rows, and compare."""
@@ -159,7 +169,7 @@ def supervise(folder: Path, rounds: int, seed: int, names: Sequence[str] = ()) -
                 )
             trial.compare(report)
         finally:
-            trial.end()
+            trial.close()
     return report
 
 
