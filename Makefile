@@ -33,6 +33,7 @@ chaos: .venv/test ## Kill a pipeline thousands of times, tests under random sett
 	$(BIN)/python -m penstock.benchmarks.chaos.run $(ARGS)
 
 docs: .venv/test ## Build the documentation into site/
+	$(BIN)/python docs/reference_tables.py
 	$(BIN)/mkdocs build --quiet --strict
 
 lock: .venv/test ## Write requirements.lock from what .venv holds

@@ -4,11 +4,15 @@ MkDocs calls these functions while it builds the site; ``mkdocs.yml`` names this
 """
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 from pygments.formatters.html import HtmlFormatter
+
+sys.path.insert(0, str(Path(__file__).parent))
+from reference_tables import for_the_site
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOT_PAGES = {"ARCHITECTURE.md": "architecture.md", "GLOSSARY.md": "glossary.md"}
@@ -34,7 +38,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links to pages of the root lead to where the site has them."""
+    """Let links to pages of the root lead to where the site has them, and directives stand for their descriptions."""
+    markdown = for_the_site(markdown)
     for source, target in ROOT_PAGES.items():
         markdown = re.sub(rf"\]\(((?:\.\./)*)\.\./{source}(#[^)]*)?\)", rf"](\1{target}\2)", markdown)
     return markdown

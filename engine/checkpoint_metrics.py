@@ -21,7 +21,8 @@ class CheckpointMetrics:
     manifest, of the last one published, and its bytes are those uploaded and those that were there already.
     ``last_abort`` says why one was given up. ``restarts``: how often the job, or a region of it, was told to begin
     again after a failure; ``regions``: how often each did. ``failed_retentions``: how often old checkpoints could not
-    be deleted, and stay until a later time; ``last_failed_retention`` says why.
+    be deleted, and stay until a later time; ``last_failed_retention`` says why. ``failing``: the one that ended last
+    was given up.
     """
 
     begun: int = 0
@@ -36,6 +37,7 @@ class CheckpointMetrics:
     regions: tuple[RegionRestarts, ...] = ()
     failed_retentions: int = 0
     last_failed_retention: str | None = None
+    failing: bool = False
 
 
 def read_checkpoints(
@@ -58,4 +60,5 @@ def read_checkpoints(
         regions=regions,
         failed_retentions=session.failed_retentions,
         last_failed_retention=session.last_failed_retention,
+        failing=counts.failing,
     )

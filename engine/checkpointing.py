@@ -60,7 +60,8 @@ class _InFlight:
 class CheckpointStatistics:
     """Counts since the coordinator was made; ``committed_epoch`` is the last one whose output all sinks committed.
 
-    ``dropped`` counts events that came too late, twice, or from an earlier attempt.
+    ``dropped`` counts events that came too late, twice, or from an earlier attempt. ``failing``: the checkpoint that
+    ended last was given up.
     """
 
     begun: int
@@ -69,6 +70,7 @@ class CheckpointStatistics:
     dropped: int
     committed_epoch: int | None
     last_abort: str | None
+    failing: bool
 
 
 class CheckpointCoordinator:
@@ -81,6 +83,7 @@ class CheckpointCoordinator:
         self._log = EventLog("checkpoint coordinator")
         self._counts: Counter[str] = Counter()
         self._last_abort: str | None = None
+        self._failing = False
         self._now_ns = 0
         self._attempt = 0
         self._attempts: dict[str, int] = {}
@@ -117,6 +120,7 @@ class CheckpointCoordinator:
             dropped=self._counts["dropped"],
             committed_epoch=self._committed_epoch or None,
             last_abort=self._last_abort,
+            failing=self._failing,
         )
 
     def due_ns(self) -> int | None:
@@ -322,6 +326,7 @@ class CheckpointCoordinator:
     def _finish(self, epoch: int) -> list[Command]:
         flight, self._in_flight = self._in_flight, None
         self._counts["committed"] += 1
+        self._failing = False
         self._committed_epoch = max(self._committed_epoch, epoch)
         commands: list[Command] = [RetainCheckpoints(epoch, self._options.retain)]
         if self.state is _S.HALTING_AT_COMMIT:
@@ -348,6 +353,7 @@ class CheckpointCoordinator:
     def _abort(self, reason: str, then: CheckpointState) -> list[Command]:
         flight, self._in_flight = self._flight(), None
         self._counts["aborted"] += 1
+        self._failing = True
         self._last_abort = f"epoch {flight.epoch}: {reason}"
         if flight.requested:
             self._requests.appendleft(flight.savepoint)

@@ -168,10 +168,11 @@ class EmbeddedJob:
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
+        stepped_ns = self.worker.stepped_ns
         now_ns, wall_us = self._clock.monotonic_ns(), self._clock.wall_us()
         if self._ended_ns is not None:
-            now_ns, wall_us = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000
-        return read_metrics(self.name, self.build, self._started_ns, now_ns, wall_us)
+            now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
+        return read_metrics(self.name, self.build, self._started_ns, now_ns, wall_us, stepped_ns)
 
     def _open_routes(self) -> None:
         if self._checkpoints is not None:

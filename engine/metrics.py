@@ -50,7 +50,8 @@ class StateMetrics:
 @dataclass(frozen=True, slots=True, repr=False)
 class JobMetrics:
     """A job at one moment; ``elapsed_ns`` since it started, or restarted, ``source_rows`` read by all
-    sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none.
+    sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none. ``loop_age_ns`` is how long
+    ago the loop began its last step; None: it does not run.
     """
 
     name: str
@@ -62,6 +63,7 @@ class JobMetrics:
     sources: tuple[SourceMetrics, ...] = ()
     states: tuple[StateMetrics, ...] = ()
     checkpoints: CheckpointMetrics | None = None
+    loop_age_ns: int | None = None
 
     def __repr__(self) -> str:
         seconds = self.elapsed_ns / 1e9
@@ -77,8 +79,13 @@ def no_metrics(name: str) -> JobMetrics:
     return JobMetrics(name, 0, 0, Ledger((), ()), (), 0)
 
 
-def read_metrics(name: str, build: Build, started_ns: int, now_ns: int, wall_us: int) -> JobMetrics:
-    """Read all counters of a job at a moment: ``now_ns`` by the monotonic clock, ``wall_us`` by that on the wall."""
+def read_metrics(
+    name: str, build: Build, started_ns: int, now_ns: int, wall_us: int, stepped_ns: int | None = None
+) -> JobMetrics:
+    """Read all counters of a job at a moment: ``now_ns`` by the monotonic clock, ``wall_us`` by that on the wall.
+
+    ``stepped_ns`` is when the loop began its last step (None: it does not run), never after ``now_ns``.
+    """
     states = tuple(_state(build.graph.node(operator).name, stores) for operator, stores in build.stores.items())
     return JobMetrics(
         name=name,
@@ -89,6 +96,7 @@ def read_metrics(name: str, build: Build, started_ns: int, now_ns: int, wall_us:
         state_bytes=sum(state.bytes for state in states),
         sources=tuple(_sources(build, wall_us)),
         states=tuple(state for state in states if state.bytes or state.accesses is not None),
+        loop_age_ns=None if stepped_ns is None else now_ns - stepped_ns,
     )
 
 

@@ -4,6 +4,7 @@ The DSL calls it when the user adds an operator, the optimiser after it has prun
 """
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from penstock.model.job_graph import (
 )
 from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
 from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
+from penstock.model.modes import WriteMode
 from penstock.model.schema import StreamSchema, TimeColumn, check_names
 
 
@@ -158,7 +160,7 @@ def _timed(spec: TimeSpec, schema: StreamSchema, name: str) -> StreamSchema:
 
 
 def _sink(spec: SinkSpec, schema: StreamSchema, name: str) -> Mapping[str, StreamSchema]:
-    if spec.mode not in ("append", "changelog", "upsert"):
+    if spec.mode not in get_args(WriteMode):
         raise PlanError(f"mode of sink {name!r} must be append, changelog or upsert, not {spec.mode!r}")
     if spec.mode == "append" and schema.changelog:
         raise PlanError(

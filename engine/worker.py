@@ -52,6 +52,8 @@ class Worker:
         self.instances: tuple[Instance, ...] = ()
         self.at: Instance | None = None
         """The instance that is being looked at or stepped; once that has raised, the one that did."""
+        self.stepped_ns: int | None = None
+        """When the last step began, by the monotonic clock; None: none has."""
         self._clock = clock
         self._shares = dict(shares or {})
         self._deficit_ns: dict[str, int] = {}
@@ -102,7 +104,7 @@ class Worker:
 
     def step(self) -> Outcome:
         """Let one instance do one piece of work."""
-        now_ns = self._clock.monotonic_ns()
+        self.stepped_ns = now_ns = self._clock.monotonic_ns()
         if self._woken:
             # Unset first: what comes from here on is for the step after this one.
             self._woken = False

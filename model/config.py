@@ -1,11 +1,12 @@
 """Options: one frozen class a noun, units in the names, checks where they are made."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from penstock.model.errors import OptionError
+from penstock.model.modes import OnError
 
-ON_ERROR = ("dead_letter", "skip", "fail")
+ON_ERROR = get_args(OnError)
 """What may happen to a bad record."""
 
 

@@ -5,16 +5,18 @@ In every spec ``output`` names each result column, the side it comes from (0 lef
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
 from penstock.model.connectors import LookupTable
 from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr
+from penstock.model.modes import Cardinality, How
 from penstock.model.windows import Windowing
 
-HOWS = ("inner", "left", "right", "full")
+HOWS = get_args(How)
 """Which rows without a partner a join puts out, with nulls for the other side."""
 
-VALIDATIONS = ("m:m", "1:m", "m:1", "1:1")
+VALIDATIONS = get_args(Cardinality)
 """How often a key may come on the left and on the right: many times, or once, which is checked."""
 
 Output = tuple[tuple[str, int, str], ...]

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, PlanError, SchemaError
+from penstock.model.modes import TimeBasis
 from penstock.model.schema import to_arrow_type
 from penstock.model.source_location import user_location
 
@@ -203,16 +204,18 @@ class MapState(State, Generic[K, V]):
 
 @overload
 def value_state(
-    kind: type[T], *, default: T, ttl: Duration | None = None, ttl_clock: str = "event"
+    kind: type[T], *, default: T, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> ValueState[T]: ...
 @overload
-def value_state(kind: type[T], *, ttl: Duration | None = None, ttl_clock: str = "event") -> ValueState[T | None]: ...
+def value_state(
+    kind: type[T], *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
+) -> ValueState[T | None]: ...
 @overload
 def value_state(
-    kind: Any, *, default: Any = None, ttl: Duration | None = None, ttl_clock: str = "event"
+    kind: Any, *, default: Any = None, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> ValueState[Any]: ...
 def value_state(
-    kind: Any, *, default: Any = None, ttl: Duration | None = None, ttl_clock: str = "event"
+    kind: Any, *, default: Any = None, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> ValueState[Any]:
     """Declare one value per key.
 
@@ -229,14 +232,14 @@ def value_state(
 
 @overload
 def reducing_state(
-    kind: type[T], function: Callable[..., Any], *, ttl: Duration | None = None, ttl_clock: str = "event"
+    kind: type[T], function: Callable[..., Any], *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> ReducingState[T]: ...
 @overload
 def reducing_state(
-    kind: Any, function: Callable[..., Any], *, ttl: Duration | None = None, ttl_clock: str = "event"
+    kind: Any, function: Callable[..., Any], *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> ReducingState[Any]: ...
 def reducing_state(
-    kind: Any, function: Callable[..., Any], *, ttl: Duration | None = None, ttl_clock: str = "event"
+    kind: Any, function: Callable[..., Any], *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> ReducingState[Any]:
     """Declare one value per key that a function of two values makes, such as ``max`` or ``operator.add``.
 
@@ -253,10 +256,10 @@ def reducing_state(
 
 
 @overload
-def list_state(kind: type[T], *, ttl: Duration | None = None, ttl_clock: str = "event") -> ListState[T]: ...
+def list_state(kind: type[T], *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event") -> ListState[T]: ...
 @overload
-def list_state(kind: Any, *, ttl: Duration | None = None, ttl_clock: str = "event") -> ListState[Any]: ...
-def list_state(kind: Any, *, ttl: Duration | None = None, ttl_clock: str = "event") -> ListState[Any]:
+def list_state(kind: Any, *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event") -> ListState[Any]: ...
+def list_state(kind: Any, *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event") -> ListState[Any]:
     """Declare a list of values per key.
 
     Raises:
@@ -268,13 +271,15 @@ def list_state(kind: Any, *, ttl: Duration | None = None, ttl_clock: str = "even
 
 @overload
 def map_state(
-    keys: type[K], values: type[V], *, ttl: Duration | None = None, ttl_clock: str = "event"
+    keys: type[K], values: type[V], *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> MapState[K, V]: ...
 @overload
 def map_state(
-    keys: Any, values: Any, *, ttl: Duration | None = None, ttl_clock: str = "event"
+    keys: Any, values: Any, *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
 ) -> MapState[Any, Any]: ...
-def map_state(keys: Any, values: Any, *, ttl: Duration | None = None, ttl_clock: str = "event") -> MapState[Any, Any]:
+def map_state(
+    keys: Any, values: Any, *, ttl: Duration | None = None, ttl_clock: TimeBasis = "event"
+) -> MapState[Any, Any]:
     """Declare a map of keys to values per key of the stream.
 
     Raises:

@@ -133,8 +133,18 @@ def run(
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65_535, help="Serve metrics at this port of 127.0.0.1.", show_default=False
+            metavar="PORT", min=0, max=65_535, help="Serve metrics at this port, 0: any free one.", show_default=False
         ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST", help="Serve them at this address, not at 127.0.0.1; needs a token.", show_default=False
+        ),
+    ] = None,
+    metrics_token: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Answer who sends the token of file:PATH or env:NAME.", show_default=False),
     ] = None,
     sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
     as_json: Json = False,
@@ -163,6 +173,8 @@ def run(
             sinks_into=sinks_into,
             savepoint_on_stop=savepoint_on_stop,
             metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            metrics_token=metrics_token,
         )
         runner = Runner(overrides, as_json=as_json)
         run_program(file, arguments or [], runner)
@@ -261,19 +273,26 @@ def explain(
 def top(
     context: typer.Context,
     port: Annotated[int, typer.Option(metavar="PORT", min=1, max=65_535, help="Where its metrics are.")] = 9464,
+    host: Annotated[str, typer.Option(metavar="HOST", help="The machine it runs on.")] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Send the token of file:PATH or env:NAME.", show_default=False),
+    ] = None,
     interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="From one look to the next.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Show one interval and end.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Watch a running job of this machine: rates, where time goes, lag, state, checkpoints.
+    """Watch a running job: rates, where time goes, lag, state, checkpoints.
 
     The job serves its metrics: run it with --metrics-port, or with metrics_port=9464.
     """
     with answering(debug or context.obj, as_json):
-        from penstock.top import watch
+        from penstock.metrics_token import read_token
+        from penstock.top import Place, watch
 
-        watch(port, interval, once=once, as_json=as_json)
+        place = Place(port, host, None if token is None else read_token(token))
+        watch(place, interval, once=once, as_json=as_json)
 
 
 @app.command()

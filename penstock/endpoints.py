@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock.engine.metrics import JobMetrics
+from penstock.metrics_token import read_token
 from penstock.run_options import RunOptions
 
 
@@ -33,10 +34,11 @@ def open_endpoint(options: RunOptions) -> Endpoint:
     """Return the endpoint that the options ask for; what it shows is said later, so that a taken port stops the start.
 
     Raises:
-        OptionError: the port cannot be had.
+        OptionError: the port cannot be had, or the token cannot be read.
     """
     if options.metrics_port is None:
         return Endpoint()
     from penstock.metrics_server import MetricsEndpoint
 
-    return MetricsEndpoint(options.metrics_host, options.metrics_port)
+    token = None if options.metrics_token is None else read_token(options.metrics_token)
+    return MetricsEndpoint(options.metrics_host, options.metrics_port, token)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from penstock.endpoints import Endpoint, open_endpoint
 from penstock.engine.embedded import EmbeddedJob, Progress
@@ -23,6 +23,7 @@ from penstock.engine.planner import plan
 from penstock.engine.recovering import RecoveringJob
 from penstock.engine.schemas import output_schemas
 from penstock.failpoint_settings import arm_from
+from penstock.job_options import JobOptions
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -80,11 +81,11 @@ class Job:
         """Return the optimised physical plan."""
         return plan(self.graph, parallelism)
 
-    def run(self, name: str | None = None, **options: Any) -> JobMetrics:
+    def run(self, name: str | None = None, **options: Unpack[JobOptions]) -> JobMetrics:
         """Run to the end of all inputs in this thread and return the final metrics.
 
         Ctrl-C stops the job cleanly: what was read is processed and written, windows that are open stay unwritten.
-        A second Ctrl-C aborts. ``options`` are those of `RunOptions` and `LoopOptions`.
+        A second Ctrl-C aborts. ``options`` are those of `JobOptions`.
         """
         chosen = make_options(name, options)
         launcher = _launchers[-1] if _launchers else None
@@ -92,7 +93,7 @@ class Job:
             return launcher.launch(self, chosen)
         return execute(self, chosen)
 
-    def start(self, name: str | None = None, **options: Any) -> "Handle":
+    def start(self, name: str | None = None, **options: Unpack[JobOptions]) -> "Handle":
         """Start in a thread of its own and return at once."""
         chosen = make_options(name, options)
         launcher = _launchers[-1] if _launchers else None
@@ -285,11 +286,11 @@ def default_job() -> Job:
     return _default_job
 
 
-def run(name: str | None = None, **options: Any) -> JobMetrics:
+def run(name: str | None = None, **options: Unpack[JobOptions]) -> JobMetrics:
     """Run the default job; see `Job.run`."""
     return _default_job.run(name, **options)
 
 
-def start(name: str | None = None, **options: Any) -> Handle:
+def start(name: str | None = None, **options: Unpack[JobOptions]) -> Handle:
     """Start the default job in the background; see `Job.start`."""
     return _default_job.start(name, **options)

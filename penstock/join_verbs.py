@@ -12,6 +12,7 @@ from penstock.model.durations import Duration
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorSpec
+from penstock.model.modes import Cardinality, How, OneSided
 from penstock.model.schema import StreamSchema
 from penstock.model.source_location import user_location
 from penstock.model.windows import Window, Windowing
@@ -38,10 +39,10 @@ class Joins(ABC):
         *,
         left_on: Columns = None,
         right_on: Columns = None,
-        how: str = "inner",
+        how: How = "inner",
         window: Windowing | Window | None = None,
         suffix: str = "_right",
-        validate: str = "m:m",
+        validate: Cardinality = "m:m",
     ) -> "Stream":
         """Join on equal keys, within a window or, without one, for ever.
 
@@ -72,7 +73,7 @@ class Joins(ABC):
         between: tuple[Duration, Duration | Expr],
         left_on: Columns = None,
         right_on: Columns = None,
-        how: str = "inner",
+        how: How = "inner",
         suffix: str = "_right",
     ) -> "Stream":
         """Join rows with equal keys whose event times are close; both sides must be append-only.
@@ -96,7 +97,7 @@ class Joins(ABC):
         left_on: Columns = None,
         right_on: Columns = None,
         tolerance: Duration | None = None,
-        how: str = "left",
+        how: OneSided = "left",
         suffix: str = "_right",
     ) -> "Stream":
         """Join every row with the other stream's last row of the same key that is not newer.
@@ -117,7 +118,7 @@ class Joins(ABC):
         *,
         left_on: Columns = None,
         right_on: Columns = None,
-        how: str = "inner",
+        how: OneSided = "inner",
         suffix: str = "_right",
     ) -> "Stream":
         """Join every row with the rows of a side table, as it is when the row comes; see `lookup_table`.
@@ -130,7 +131,7 @@ class Joins(ABC):
         return self._add(spec, "lookup")
 
 
-def join(*streams: "Stream", on: Columns, how: str = "inner", suffix: str = "_right") -> "Stream":
+def join(*streams: "Stream", on: Columns, how: How = "inner", suffix: str = "_right") -> "Stream":
     """Join two streams or more on columns that all of them have, from left to right: ``join(a, b, c, on="item")``.
 
     ``how`` is ``inner`` or ``left``, which keeps the rows of the first stream, or, with two streams, any of

@@ -17,6 +17,7 @@ from penstock.job import Job
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError
+from penstock.model.modes import MessageFormat, OnError, Tombstones
 from penstock.model.schema import Fields, to_arrow_type
 from penstock.readers import read
 from penstock.stream import Stream
@@ -29,18 +30,18 @@ def read_kafka(
     *,
     kafka: Mapping[str, Any] | str,
     schema: Fields | str | Path | None = None,
-    format: str | ValueDecoder = "json",
+    format: MessageFormat | ValueDecoder = "json",
     message: type[Any] | None = None,
     registry: RegistryOption = None,
     key: Key = None,
     metadata: Mapping[str, str] | None = None,
-    tombstones: str = "skip",
+    tombstones: Tombstones = "skip",
     start: Where = "earliest",
     until: Where | None = None,
     discovery: Duration | None = "30s",
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     dead_letter_topic: str | None = None,
     job: Job | None = None,
 ) -> Stream:

@@ -1,18 +1,19 @@
 """What `Stream.write_kafka` makes of its arguments: a Kafka sink that fits the stream."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
 from penstock.arguments import refusal
 from penstock.model.errors import OptionError
+from penstock.model.modes import Guarantee
 from penstock.model.schema import StreamSchema, check_names
 
 if TYPE_CHECKING:
     from penstock.engine.connectors.kafka.sink import KafkaSink
 
-GUARANTEES = ("at_least_once", "exactly_once")
+GUARANTEES = get_args(Guarantee)
 
 
 def kafka_sink(

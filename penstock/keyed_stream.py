@@ -13,6 +13,7 @@ from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr, Ordering
 from penstock.model.job_graph import AggregateSpec, ReduceSpec
 from penstock.model.keyed_specs import FirstSpec, OverSpec, TopSpec
+from penstock.model.modes import EmissionMode, Keep, OnError, Ordered
 from penstock.model.schema import Fields
 from penstock.model.windows import Emission, Window, Windowing
 from penstock.process import process_spec
@@ -61,7 +62,7 @@ class KeyedStream:
         spec = TopSpec(self._keys, rows, orderings("top", by), rank, interval_us=self._emission.interval_us)
         return self._stream._add(spec, "top")
 
-    def deduplicate(self, keep: str = "first", *, order: str = "event", ttl: Duration | None = None) -> "Stream":
+    def deduplicate(self, keep: Keep = "first", *, order: Ordered = "event", ttl: Duration | None = None) -> "Stream":
         """Keep one row of each key: the ``"first"`` or the ``"last"`` by event time, ties by the rows' columns.
 
         The first row leaves once the watermark has passed it, or at once with ``order="arrival"``; the result is
@@ -102,8 +103,8 @@ class KeyedStream:
         schema: Fields | None = None,
         *,
         state: Mapping[str, Any] | None = None,
-        order: str = "event",
-        on_error: str = "dead_letter",
+        order: Ordered = "event",
+        on_error: OnError = "dead_letter",
     ) -> "Stream":
         """Call a process function, which has state and timers per key; see `Process` and `BatchProcess`.
 
@@ -128,7 +129,7 @@ class WindowedStream:
         self._keys = keys
         self._windowing = windowing
 
-    def emit(self, mode: str = "updates", *, every: Duration | None = None) -> "WindowedStream":
+    def emit(self, mode: EmissionMode = "updates", *, every: Duration | None = None) -> "WindowedStream":
         """Choose when results leave: ``"final"`` (default), ``"updates"``, or ``every="1s"`` of processing time."""
         emission = Emission(mode) if every is None else Emission("updates", to_microseconds(every, "every"))
         old = self._windowing

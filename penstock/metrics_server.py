@@ -1,8 +1,9 @@
-"""An HTTP endpoint with a job's metrics, on this machine only: GET /metrics and nothing else (reliability.md 6.3).
+"""An HTTP endpoint with a job's metrics: GET ``/metrics``, ``/health``, ``/ready`` and nothing else.
 
-Opened by `endpoints`; what it answers is written by `prometheus`.
+Opened by `endpoints`; what it answers is written by `prometheus` and judged by `health`, whom by `metrics_access`.
 """
 
+import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -14,11 +15,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock.endpoints import Endpoint
 from penstock.engine.metrics import JobMetrics
+from penstock.health import Verdict, health, readiness
+from penstock.metrics_access import Access, Asking
 from penstock.model.errors import OptionError
 from penstock.prometheus import exposition
-from penstock.run_options import LOOPBACK
 
 PATH = "/metrics"
+_WORDS = {"/health": health, "/ready": readiness}
 PATIENCE_S = 10.0
 """How long a client may be silent."""
 
@@ -28,21 +31,24 @@ Read = Callable[[], JobMetrics]
 class MetricsEndpoint(Endpoint):
     """Answers from threads of its own, from the start; until `show` it says that nothing is there yet."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Listen on a loopback address; port 0 takes any that is free.
+    def __init__(self, host: str, port: int, token: str | None = None) -> None:
+        """Listen; port 0 takes any that is free. With a token only who sends it gets metrics.
 
         Raises:
             OptionError: the port cannot be had.
         """
         try:
-            self._server = _Server((host, port), _Handler)
+            server = _Server6 if ":" in host else _Server
+            self._server = server((host, port), _Handler)
         except OSError as error:
             reason = error.strerror or error
             raise OptionError(
                 f"metrics cannot be served on port {port} of {host}: {reason}; choose another metrics_port, or 0 for "
                 "any that is free."
             ) from None
-        self.url = f"http://{host}:{self._server.server_address[1]}{PATH}"
+        taken = int(self._server.server_address[1])
+        self._server.access = Access(taken, token)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{taken}{PATH}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="penstock-metrics", daemon=True
         )
@@ -65,6 +71,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     read: Read | None = None
+    access: Access
 
     def server_bind(self) -> None:
         """Take the address as it is."""
@@ -74,6 +81,12 @@ class _Server(ThreadingHTTPServer):
         """Let a client go that broke the connection."""
 
 
+class _Server6(_Server):
+    """Serves at an address of IPv6."""
+
+    address_family = socket.AF_INET6
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "penstock"
@@ -81,21 +94,16 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE_S
 
     def do_GET(self) -> None:
-        """Answer with the metrics."""
-        if not self._may_ask():
-            self._answer(HTTPStatus.FORBIDDEN, b"ask this machine by its own name, and from no page\n")
-        elif self.path != PATH:
-            self._answer(HTTPStatus.NOT_FOUND, b"there is only /metrics\n")
-        elif self.server.read is None:
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the job has not begun\n")
+        """Answer with the metrics, or with a word on the job's health."""
+        judge = _WORDS.get(self.path)
+        asking = self._asking()
+        refused = self.server.access.refusal(asking) if judge is None else self.server.access.stranger(asking)
+        if refused is not None:
+            self._refuse_for(refused)
+        elif judge is None and self.path != PATH:
+            self._answer(HTTPStatus.NOT_FOUND, f"there is only {PATH}, {', '.join(_WORDS)}\n".encode())
         else:
-            try:
-                text = exposition(self.server.read)
-            except Exception as error:
-                told = f"the metrics cannot be read: {type(error).__name__}: {error}\n"
-                self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, told.encode(errors="replace"))
-                return
-            self._answer(HTTPStatus.OK, text, CONTENT_TYPE_LATEST)
+            self._answer_from(self.server.read, judge)
 
     def __getattr__(self, name: str) -> Callable[[], None]:
         """Answer any other method; the base class looks for ``do_<METHOD>``."""
@@ -106,17 +114,40 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         """Say nothing: standard error is the job's."""
 
-    def _refuse(self) -> None:
-        self._answer(
-            HTTPStatus.METHOD_NOT_ALLOWED if self._may_ask() else HTTPStatus.FORBIDDEN, b"only GET is answered\n"
-        )
+    def _answer_from(self, read: Read | None, judge: Callable[[JobMetrics | None], Verdict] | None) -> None:
+        try:
+            if judge is not None:
+                verdict = judge(None if read is None else read())
+                status = HTTPStatus.OK if verdict.well else HTTPStatus.SERVICE_UNAVAILABLE
+                self._answer(status, f"{verdict.text}\n".encode())
+            elif read is None:
+                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the job has not begun\n")
+            else:
+                self._answer(HTTPStatus.OK, exposition(read), CONTENT_TYPE_LATEST)
+        except OSError:
+            raise
+        except Exception as error:
+            # Whoever asks for a word on health may be a stranger, who is not told what is in an error.
+            why = "" if judge is not None else f": {type(error).__name__}: {error}"
+            text = f"the metrics cannot be read{why}\n"
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(errors="replace"))
 
-    def _may_ask(self) -> bool:
-        """Refuse what a page of a foreign site could send after it has its name resolved to this machine."""
-        hosts = self.headers.get_all("Host") or []
-        port = self.server.server_address[1]
-        own = {f"{name}:{port}" for name in LOOPBACK}
-        return len(hosts) == 1 and hosts[0].lower() in own and self.headers.get("Origin") is None
+    def _refuse(self) -> None:
+        refused = self.server.access.refusal(self._asking())
+        if refused is not None:
+            self._refuse_for(refused)
+        else:
+            self._answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is answered\n")
+
+    def _refuse_for(self, status: HTTPStatus) -> None:
+        if status is HTTPStatus.UNAUTHORIZED:
+            self._answer(status, b"send the token: Authorization: Bearer TOKEN\n")
+        else:
+            self._answer(status, b"ask this machine by its own name, and from no page\n")
+
+    def _asking(self) -> Asking:
+        headers = self.headers
+        return Asking(headers.get_all("Host") or [], headers.get("Origin"), headers.get("Authorization"))
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
@@ -126,6 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET")
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Bearer realm="penstock"')
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

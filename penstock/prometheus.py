@@ -85,6 +85,13 @@ FAMILIES = (
         lambda metrics: [((), metrics.elapsed_ns / 1e9)],
     ),
     Family(
+        "penstock_loop_age_seconds",
+        "gauge",
+        "Time since the loop began its last step.",
+        (),
+        lambda metrics: [((), None if metrics.loop_age_ns is None else metrics.loop_age_ns / 1e9)],
+    ),
+    Family(
         "penstock_source_rows",
         "counter",
         "Rows read by a source.",
@@ -197,6 +204,13 @@ FAMILIES = (
         "penstock_checkpoints_committed", "counter", "Checkpoints that were committed.", (), _checkpoint("committed")
     ),
     Family("penstock_checkpoints_aborted", "counter", "Checkpoints that were given up.", (), _checkpoint("aborted")),
+    Family(
+        "penstock_checkpoint_failing",
+        "gauge",
+        "Whether the checkpoint that ended last was given up.",
+        (),
+        _checkpoint("failing"),
+    ),
     Family("penstock_checkpoint_last_epoch", "gauge", "Epoch that was committed last.", (), _checkpoint("last_epoch")),
     Family(
         "penstock_checkpoint_last_duration_seconds",

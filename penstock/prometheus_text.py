@@ -47,6 +47,7 @@ def parse_metrics(text: str) -> JobMetrics:
         sources=sources,
         states=states,
         checkpoints=_checkpoints(found),
+        loop_age_ns=_scaled(found["penstock_loop_age_seconds"].get(()), 1e9),
     )
 
 
@@ -118,6 +119,7 @@ def _checkpoints(found: Mapping[str, Samples]) -> CheckpointMetrics | None:
         ),
         failed_retentions=int(found["penstock_checkpoint_failed_retentions"].get((), 0)),
         last_failed_retention=next((key[0] for key in found["penstock_checkpoint_last_failed_retention_info"]), None),
+        failing=bool(found["penstock_checkpoint_failing"].get((), 0)),
     )
 
 

@@ -20,6 +20,7 @@ from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, SchemaError
 from penstock.model.job_graph import SourceSpec
+from penstock.model.modes import OnError
 from penstock.model.schema import Fields, TimeColumn, check_names, to_arrow_schema
 from penstock.model.source_location import user_location
 from penstock.stream import Stream
@@ -32,7 +33,7 @@ def read(
     *,
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     dead_letters: LetterTarget | None = None,
     job: Job | None = None,
 ) -> Stream:
@@ -76,7 +77,7 @@ def read_parquet(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read a Parquet file, a directory of them or a glob, in order of name. See `read` for the options."""
@@ -90,7 +91,7 @@ def read_csv(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read CSV with a header: a file, a directory or a glob; types from ``schema`` or from the file's beginning."""
@@ -104,7 +105,7 @@ def read_json(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read JSON lines: a file, a directory or a glob; types from ``schema`` or from the beginning of the file."""
@@ -118,7 +119,7 @@ def read_memory(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read anything with the Arrow PyCapsule interface (pyarrow, polars, pandas, DuckDB) or a list of dicts."""
@@ -133,7 +134,7 @@ def read_iterable(
     bounded: bool = True,
     time: str | None = None,
     watermark: Duration = 0,
-    on_error: str = "dead_letter",
+    on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read dicts, dataclasses or Arrow batches from an iterable, or a function that makes one; it may be endless.

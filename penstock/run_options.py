@@ -1,5 +1,6 @@
 """How a job is run: what the keyword options of `run` and `start` mean, sorted into frozen options."""
 
+import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine.restoring import RestoreFrom
+from penstock.job_options import JobOptions
+from penstock.metrics_token import check_reference
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
@@ -36,7 +39,8 @@ class RunOptions:
     """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
 
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
-    (None: nowhere, 0: any port that is free). ``dead_letters`` is where they go instead of the directory.
+    (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
+    ``dead_letters`` is where they go instead of the directory.
     """
 
     name: str
@@ -49,6 +53,7 @@ class RunOptions:
     savepoint_on_stop: str | None = None
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK[0]
+    metrics_token: str | None = None
     dead_letters: LetterTarget | None = None
 
     def __post_init__(self) -> None:
@@ -59,10 +64,12 @@ class RunOptions:
             check_count("metrics_port", self.metrics_port, least=0)
             if self.metrics_port > 65_535:
                 raise OptionError(f"metrics_port must be at most 65535, not {self.metrics_port}")
-        if self.metrics_host not in LOOPBACK:
+        if self.metrics_token is not None:
+            check_reference(self.metrics_token)
+        elif self.metrics_host not in LOOPBACK:
             raise OptionError(
-                f"metrics_host must be {' or '.join(LOOPBACK)}, not {self.metrics_host!r}: metrics are served without "
-                "a password and in clear, so they stay on this machine; put a proxy that has both in front."
+                f"metrics_host must be {' or '.join(LOOPBACK)}, not {self.metrics_host!r}, unless metrics_token says "
+                "where a token is that whoever asks must send: 'file:PATH' or 'env:NAME'."
             )
 
     @property
@@ -72,43 +79,24 @@ class RunOptions:
 
 
 _LOOP = tuple(LoopOptions.__dataclass_fields__)
-_OWN = (
-    "parallelism",
-    "directory",
-    "checkpoint_dir",
-    "checkpoint_interval",
-    "checkpoint_timeout",
-    "retain_checkpoints",
-    "restarts",
-    "restart_delay",
-    "restore",
-    "drop_state",
-    "accept_duplicates",
-    "dead_letters",
-    "savepoint_on_stop",
-    "metrics_port",
-    "metrics_host",
-)
+_AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
+"""The options that `RunOptions` has under the same name and takes without a look."""
+
+_OF_CHECKPOINTS = ("checkpoint_interval", "checkpoint_timeout", "retain_checkpoints")
+"""The options that mean nothing without a ``checkpoint_dir``."""
 
 
 def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
-    """Sort keyword options.
-
-    ``checkpoint_dir`` (a path or a URL) turns checkpoints on, every ``checkpoint_interval`` (default 10 s), of which
-    ``retain_checkpoints`` are kept. ``restarts`` bounds how often in a row the job restarts after failures that may
-    pass, ``restart_delay`` is the first wait. ``restore`` is ``"latest"`` (default), ``"none"`` or a savepoint's name;
-    ``drop_state`` lets state go that the pipeline has no operator for, ``accept_duplicates`` lets Kafka sinks publish
-    again what they have published after the checkpoint. ``savepoint_on_stop`` names a savepoint to keep
-    when the job is stopped. ``dead_letters`` sends them to a topic: ``kafka://HOST:PORT/TOPIC`` or a
-    `dead_letter_topic`. ``metrics_port`` serves metrics at ``http://127.0.0.1:PORT/metrics`` while it runs.
+    """Sort keyword options; `JobOptions` says what each means.
 
     Raises:
         OptionError: an option is unknown, the message names the valid ones; or its value is impossible.
     """
-    unknown = sorted(set(options) - set(_LOOP) - set(_OWN))
+    unknown = sorted(set(options) - set(JobOptions.__annotations__))
     if unknown:
-        valid = ", ".join(sorted((*_LOOP, *_OWN)))
-        raise OptionError(f"unknown option {unknown[0]!r}; valid options are {valid}")
+        close = difflib.get_close_matches(unknown[0], JobOptions.__annotations__, 1)
+        hint = f"did you mean {close[0]!r}? Valid options" if close else "valid options"
+        raise OptionError(f"unknown option {unknown[0]!r}; {hint} are {', '.join(sorted(JobOptions.__annotations__))}")
     directory = options.get("directory")
     return RunOptions(
         name or default_name(),
@@ -123,7 +111,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
             accept_duplicates=bool(options.get("accept_duplicates", False)),
         ),
         dead_letters=letter_target(options.get("dead_letters")),
-        **{key: options[key] for key in _OWN[-3:] if key in options},
+        **{key: options[key] for key in _AS_THEY_ARE if key in options},
     )
 
 
@@ -187,7 +175,7 @@ def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:
     if "retain_checkpoints" in options:
         changes["retain"] = options["retain_checkpoints"]
     if "directory" not in changes and changes:
-        raise OptionError(f"{next(key for key in _OWN[3:6] if key in options)} needs a checkpoint_dir")
+        raise OptionError(f"{next(key for key in _OF_CHECKPOINTS if key in options)} needs a checkpoint_dir")
     return CheckpointOptions(**changes)
 
 

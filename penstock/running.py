@@ -44,6 +44,8 @@ class Overrides:
     sinks_into: str | None = None
     savepoint_on_stop: str | None = None
     metrics_port: int | None = None
+    metrics_host: str | None = None
+    metrics_token: str | None = None
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -83,6 +85,8 @@ class Overrides:
             restore=restore,
             savepoint_on_stop=savepoint_on_stop,
             metrics_port=metrics_port,
+            metrics_host=self.metrics_host or options.metrics_host,
+            metrics_token=self.metrics_token or options.metrics_token,
             dead_letters=dead_letters,
         )
 

@@ -18,6 +18,7 @@ from penstock.model.config import check_count
 from penstock.model.connectors import FunctionSink, Sink
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
+from penstock.model.modes import Guarantee, MessageFormat, WriteMode
 from penstock.model.schema import StreamSchema
 
 Key = str | Sequence[str] | None
@@ -109,19 +110,19 @@ class Writes(ABC):
     @abstractmethod
     def _input(self) -> Input: ...
 
-    def write(self, sink: Sink, *, mode: str = "append", key: Key = None) -> SinkHandle:
+    def write(self, sink: Sink, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
         """Write to any sink."""
         return SinkHandle(self.job, self._sink(sink, mode, key))
 
-    def write_parquet(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
+    def write_parquet(self, path: str | Path, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
         """Write Parquet: one file if ``path`` has a suffix, else a directory with a part per instance."""
         return self._write_file(ParquetSink(path), path, mode, key)
 
-    def write_csv(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
+    def write_csv(self, path: str | Path, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
         """Write CSV with a header: one file if ``path`` has a suffix, else a directory with a part per instance."""
         return self._write_file(CsvSink(path), path, mode, key)
 
-    def write_json(self, path: str | Path, *, mode: str = "append", key: Key = None) -> SinkHandle:
+    def write_json(self, path: str | Path, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
         """Write JSON lines: one file if ``path`` has a suffix, else a directory with a part per instance."""
         return self._write_file(JsonLinesSink(path), path, mode, key)
 
@@ -130,15 +131,15 @@ class Writes(ABC):
         topic: str,
         *,
         kafka: str | Mapping[str, Any],
-        format: str = "json",
+        format: MessageFormat = "json",
         schema: Any = None,
         message: type[Any] | None = None,
         registry: Mapping[str, Any] | str | None = None,
         key: Key = None,
         headers: str | None = None,
         timestamp: bool | str = True,
-        guarantee: str = "at_least_once",
-        mode: str = "append",
+        guarantee: Guarantee = "at_least_once",
+        mode: WriteMode = "append",
     ) -> SinkHandle:
         """Write a message per row to a topic, which must be there.
 
@@ -166,16 +167,16 @@ class Writes(ABC):
         sink = kafka_sink(self._schema, topic, kafka, encoding, _columns(key), headers, timestamp, guarantee, mode)
         return self.write(sink, mode=mode, key=key if mode == "upsert" else None)
 
-    def print(self, *, mode: str = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
+    def print(self, *, mode: WriteMode = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
         """Print every row."""
         return self.write(PrintSink(file), mode=mode, key=key)
 
-    def write_black_hole(self, *, mode: str = "append", key: Key = None) -> SinkHandle:
+    def write_black_hole(self, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
         """Count rows and forget them; every column is computed."""
         return self.write(BlackHoleSink(), mode=mode, key=key)
 
     def for_each_batch(
-        self, function: Callable[[pa.RecordBatch], None], *, mode: str = "append", key: Key = None
+        self, function: Callable[[pa.RecordBatch], None], *, mode: WriteMode = "append", key: Key = None
     ) -> SinkHandle:
         """Call a function with every batch of rows."""
         check_function("for_each_batch", function)
@@ -187,12 +188,12 @@ class Writes(ABC):
         updating = bool(getattr(self, "updating", False))
         return Result(self.job, self._sink(sink, "changelog" if updating else "append", None), sink)
 
-    def _write_file(self, sink: Sink, path: str | Path, mode: str, key: Key) -> SinkHandle:
+    def _write_file(self, sink: Sink, path: str | Path, mode: WriteMode, key: Key) -> SinkHandle:
         """Let one instance write where one file is wanted."""
         handle = self.write(sink, mode=mode, key=key)
         return handle.parallelism(1) if Path(path).suffix else handle
 
-    def _sink(self, sink: Sink, mode: str, key: Key) -> OperatorId:
+    def _sink(self, sink: Sink, mode: WriteMode, key: Key) -> OperatorId:
         return self.job.add(SinkSpec(sink, mode, _columns(key)), [self._input()], kind="sink")
 
 

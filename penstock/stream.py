@@ -44,6 +44,7 @@ from penstock.model.job_graph import (
     UnionSpec,
 )
 from penstock.model.keyed_specs import FirstSpec
+from penstock.model.modes import BatchFormat, OnError
 from penstock.model.schema import Fields, StreamSchema, check_names, to_arrow_schema
 from penstock.model.source_location import user_location
 from penstock.model.windows import Window, Windowing
@@ -98,7 +99,7 @@ class Stream(Writes, Picture, Joins):
         """Send every row to every instance of the next operator."""
         return Stream(self.job, self._operator, self._output, "broadcast")
 
-    def filter(self, condition: Expr | Callable[..., Any], *, on_error: str = "dead_letter") -> "Stream":
+    def filter(self, condition: Expr | Callable[..., Any], *, on_error: OnError = "dead_letter") -> "Stream":
         """Keep the rows for which an expression, or a function of the row, is true."""
         if isinstance(condition, Expr):
             return self._add(FilterSpec(condition), "filter")
@@ -108,7 +109,7 @@ class Stream(Writes, Picture, Joins):
         return self._add(spec, "filter")
 
     def map(
-        self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: str = "dead_letter"
+        self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: OnError = "dead_letter"
     ) -> "Stream":
         """Call a function for every row; it takes a dict and returns a dict or a dataclass.
 
@@ -121,7 +122,7 @@ class Stream(Writes, Picture, Joins):
         return self._add(self._row_function("map", function, schema, on_error), "map")
 
     def flat_map(
-        self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: str = "dead_letter"
+        self, function: Callable[..., Any], schema: Fields | None = None, *, on_error: OnError = "dead_letter"
     ) -> "Stream":
         """Call a function for every row that returns any number of rows; otherwise, event time too, like `map`."""
         return self._add(self._row_function("flat_map", function, schema, on_error), "flat_map")
@@ -131,8 +132,8 @@ class Stream(Writes, Picture, Joins):
         function: Callable[[Any], Any],
         schema: Fields | None = None,
         *,
-        format: str = "pyarrow",
-        on_error: str = "dead_letter",
+        format: BatchFormat = "pyarrow",
+        on_error: OnError = "dead_letter",
     ) -> "Stream":
         """Call a function for every batch, given as ``pyarrow``, ``polars``, ``pandas`` or ``numpy`` (dict of arrays).
 
@@ -243,7 +244,7 @@ class Stream(Writes, Picture, Joins):
         ordered: bool = True,
         timeout: Duration = "10s",
         retries: int = 0,
-        on_error: str = "dead_letter",
+        on_error: OnError = "dead_letter",
     ) -> "Stream":
         """Call an async function for every row, many at a time, on a thread of their own; otherwise like `map`.
 
@@ -271,7 +272,7 @@ class Stream(Writes, Picture, Joins):
         return col(time.name)
 
     def _row_function(
-        self, kind: str, function: Callable[..., Any], schema: Fields | None, on_error: str
+        self, kind: str, function: Callable[..., Any], schema: Fields | None, on_error: OnError
     ) -> RowFunctionSpec:
         check_function(kind, function)
         if schema is None:

@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich import box
@@ -28,22 +28,35 @@ MOST_BYTES = 16 << 20
 """The longest answer that is read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job's metrics are, and the token that is sent for them."""
+
+    port: int
+    host: str = "127.0.0.1"
+    token: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        where = "this machine" if self.host == "127.0.0.1" else self.host
+        return f"port {self.port} of {where}"
+
+
 class GoneError(UserError):
     """Nothing answers any more, or ever did."""
 
 
-def watch(port: int, interval_s: float, *, once: bool, as_json: bool) -> None:
-    """Show the job whose metrics are at a port of this machine, until it ends; ``once``: what it did in one interval.
+def watch(place: Place, interval_s: float, *, once: bool, as_json: bool) -> None:
+    """Show the job whose metrics are at a place, until it ends; ``once``: what it did in one interval.
 
     Raises:
         UserError: nothing answers there, or something else than a job.
     """
-    before = fetch(port)
+    before = fetch(place)
     if as_json or once:
         while True:
             time.sleep(interval_s)
             try:
-                now = fetch(port)
+                now = fetch(place)
             except GoneError:
                 if once:
                     raise
@@ -59,7 +72,7 @@ def watch(port: int, interval_s: float, *, once: bool, as_json: bool) -> None:
         while True:
             time.sleep(interval_s)
             try:
-                now = fetch(port)
+                now = fetch(place)
             except GoneError:
                 break
             live.update(view(now, Rates(before, now)), refresh=True)
@@ -67,28 +80,29 @@ def watch(port: int, interval_s: float, *, once: bool, as_json: bool) -> None:
     print(f"{before.name} has ended")
 
 
-def fetch(port: int) -> JobMetrics:
-    """Return the metrics of the job at a port of this machine.
+def fetch(place: Place) -> JobMetrics:
+    """Return the metrics of the job at a place.
 
     Raises:
         GoneError: nothing answers there.
         UserError: something else than a job does.
     """
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection(place.host, place.port, timeout=PATIENCE_S)
     try:
-        connection.request("GET", "/metrics")
+        sent = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
+        connection.request("GET", "/metrics", headers=sent)
         response = connection.getresponse()
         body = response.read(MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise GoneError(
-            f"nothing answers at port {port} of this machine ({error}): run the job with metrics_port={port}, or "
-            f"penstock run --metrics-port {port}."
+            f"nothing answers at {place} ({error}): run the job with metrics_port={place.port}, or "
+            f"penstock run --metrics-port {place.port}."
         ) from None
     finally:
         connection.close()
     if response.status != http.client.OK:
         told = body[:200].decode(errors="replace").strip()
-        raise UserError(f"port {port} answers {response.status} {response.reason}: {told}")
+        raise UserError(f"{place} answers {response.status} {response.reason}: {told}")
     return parse_metrics(body.decode(errors="replace"))
 
 

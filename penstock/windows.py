@@ -1,10 +1,11 @@
 """Windows as users write them: ``tumbling("10s")``, ``hopping("10s", "2s")``, ``session("30s")``..."""
 
 from penstock.model.durations import Duration, to_microseconds
+from penstock.model.modes import TimeBasis
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Windowing
 
 
-def tumbling(size: Duration, *, offset: Duration = 0, lateness: Duration = 0, clock: str = "event") -> Windowing:
+def tumbling(size: Duration, *, offset: Duration = 0, lateness: Duration = 0, clock: TimeBasis = "event") -> Windowing:
     """Windows of one size, side by side, aligned to the epoch plus ``offset``.
 
     ``lateness`` is how long after its end a window still takes rows. ``clock="processing"`` groups by arrival.
@@ -14,7 +15,7 @@ def tumbling(size: Duration, *, offset: Duration = 0, lateness: Duration = 0, cl
 
 
 def hopping(
-    size: Duration, hop: Duration, *, offset: Duration = 0, lateness: Duration = 0, clock: str = "event"
+    size: Duration, hop: Duration, *, offset: Duration = 0, lateness: Duration = 0, clock: TimeBasis = "event"
 ) -> Windowing:
     """Windows of one ``size`` that start every ``hop``; a row is in each window that covers it."""
     window = Hopping(to_microseconds(size, "size"), to_microseconds(hop, "hop"), to_microseconds(offset, "offset"))
@@ -26,7 +27,7 @@ def sliding(size: Duration, slide: Duration, *, lateness: Duration = 0) -> Windo
     return hopping(size, slide, lateness=lateness)
 
 
-def session(gap: Duration, *, lateness: Duration = 0, clock: str = "event") -> Windowing:
+def session(gap: Duration, *, lateness: Duration = 0, clock: TimeBasis = "event") -> Windowing:
     """Windows that end after ``gap`` without rows; a row exactly one gap after the last still joins."""
     return Windowing(Session(to_microseconds(gap, "gap")), to_microseconds(lateness, "lateness"), clock)
 

@@ -6,13 +6,16 @@ take, if not as many as usual.
 """
 
 import sys
+from typing import cast
 
 import penstock as ps
 from penstock.benchmarks.nexmark.events import Events, EventSource
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.topic import parse_address
+from penstock.model.modes import WriteMode
 
-query, mode, given, output, directory = sys.argv[1:6]
+query, way, given, output, directory = sys.argv[1:6]
+mode = cast(WriteMode, way)
 timeout = {"transaction.timeout.ms": int(sys.argv[6])} if len(sys.argv) > 6 else {}
 source: EventSource
 if given.isdigit():

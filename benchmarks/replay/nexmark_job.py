@@ -42,8 +42,7 @@ class NexmarkJob:
         events = Events(job, self.topic)
         for query in self.queries:
             stream = load(query)(events)
-            mode = "changelog" if stream.updating else "append"
-            stream.write_parquet(self.folder / query, mode=mode).name(query)
+            stream.write_parquet(self.folder / query, mode="changelog" if stream.updating else "append").name(query)
             for node in list(job.graph.operators.values()):
                 if not node.named and not isinstance(node.spec, SinkSpec):
                     job.change(node.id, name=f"{query} {node.name}", named=True)

@@ -1,5 +1,6 @@
 """The site builds without a warning, and its reference has every public name."""
 
+import importlib.util
 import inspect
 import re
 import subprocess
@@ -99,6 +100,20 @@ def section_of(command: str) -> str:
 def options(text: str) -> set[str]:
     """Return the long options a text names."""
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+
+
+def test_the_tables_of_the_reference_are_fresh() -> None:
+    """``python docs/reference_tables.py`` writes them."""
+    spec = importlib.util.spec_from_file_location("reference_tables", ROOT / "docs" / "reference_tables.py")
+    assert spec is not None and spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    package = tables.load()
+    pages = {page.name: page.read_text(encoding="utf-8") for page in sorted(tables.PAGES.glob("*.md"))}
+    assert [name for name, text in pages.items() if tables.with_tables(text, package) != text] == []
+    shown = "\n".join(pages.values())
+    assert [name for name in penstock.__all__ if f"| `{name}" not in shown] == []
+    assert "\n::: " not in shown, "a forge shows this as it is: write <!-- ::: ... -->"
 
 
 def test_the_page_of_errors_draws_the_tree_of_the_code() -> None:

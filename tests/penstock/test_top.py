@@ -79,8 +79,8 @@ def stop_at_the_third_look(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> N
     """Let the job end while it is watched."""
     real, looks = top.fetch, iter(range(10))
 
-    def fetch(port: int) -> JobMetrics:
-        found = real(port)
+    def fetch(place: top.Place) -> JobMetrics:
+        found = real(place)
         if next(looks) == 2:
             handle.stop()
         return found
@@ -128,9 +128,9 @@ def test_an_answer_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None
     from penstock.metrics_server import MetricsEndpoint
 
     with MetricsEndpoint("127.0.0.1", 0) as endpoint:
-        port = port_of(endpoint.url)
+        place = top.Place(port_of(endpoint.url))
         with pytest.raises(ps.UserError, match="answers 503 Service Unavailable: the job has not begun"):
-            top.fetch(port)
+            top.fetch(place)
         endpoint.show(lambda: no_metrics("job"))
         with pytest.raises(ps.UserError, match="not the metrics of a Penstock job"):
-            top.fetch(port)
+            top.fetch(place)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
@@ -18,11 +18,12 @@ from penstock.engine.connectors.kafka.topics import WATCH_S, Topics, parse_topic
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 from penstock.model.errors import OptionError, SchemaError
+from penstock.model.modes import Tombstones
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
 
-TOMBSTONES = ("skip", "keep")
+TOMBSTONES = get_args(Tombstones)
 
 
 @dataclass(frozen=True, slots=True)

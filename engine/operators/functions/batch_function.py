@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -13,9 +13,10 @@ from penstock.engine.operators.contract import MAIN, Emission, Operator
 from penstock.engine.operators.event_time import kept_time
 from penstock.model.errors import BadRecordError, PlanError, SchemaError
 from penstock.model.job_graph import BatchFunctionSpec
+from penstock.model.modes import BatchFormat
 from penstock.model.schema import StreamSchema, TimeColumn
 
-FORMATS = ("pyarrow", "polars", "pandas", "numpy")
+FORMATS = get_args(BatchFormat)
 """What a batch function may ask for."""
 
 

@@ -1,7 +1,7 @@
 """The formats by name, as users say them. Called by the front door."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -12,9 +12,10 @@ from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.model.errors import OptionError, SchemaError
+from penstock.model.modes import MessageFormat
 from penstock.model.schema import to_arrow_schema
 
-FORMATS: Sequence[str] = ("json", "raw", "avro", "protobuf", "arrow")
+FORMATS: Sequence[str] = get_args(MessageFormat)
 """What there is to read and to write."""
 
 RegistryOption = Mapping[str, Any] | str | None

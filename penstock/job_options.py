@@ -1,0 +1,83 @@
+"""The keywords of `run` and `start`: each once, with its type and what it does.
+
+An option is added here; `penstock.run_options` says what becomes of it, and the command line may offer it.
+"""
+
+from pathlib import Path
+from typing import TypedDict
+
+from penstock.model.dead_letters import LetterTarget
+from penstock.model.durations import Duration
+
+
+class JobOptions(TypedDict, total=False):
+    """What `run` and `start` take as keywords, beside ``name``."""
+
+    parallelism: int
+    """Instances of each operator that does not say otherwise; default 1."""
+
+    directory: str | Path
+    """Where the job's own files go, such as dead letters; default ``.penstock/NAME``."""
+
+    batch_rows: int
+    """The most rows in a batch; default 131,072."""
+
+    linger_ms: int
+    """How long a source may wait to fill a batch; default 10."""
+
+    channel_bytes: int
+    """Bytes that a channel holds before its producer waits; default 8 MiB."""
+
+    idle_timeout_ms: int
+    """How long a source has nothing before its watermark no longer counts; default 30,000."""
+
+    key_groups: int
+    """Key groups of a stateful operator, kept for life; default 128."""
+
+    state_bytes: int | None
+    """Byte budget of keyed state for each operator instance; default None, unbounded."""
+
+    seed: int
+    """What random choices begin from; default 0."""
+
+    checkpoint_dir: str | Path | None
+    """A path or a URL: turns checkpoints on, and says where they lie."""
+
+    checkpoint_interval: Duration
+    """From the start of one checkpoint to that of the next; default ``"10s"``."""
+
+    checkpoint_timeout: Duration
+    """After which a checkpoint that is not complete is given up; default ``"10m"``."""
+
+    retain_checkpoints: int
+    """How many complete checkpoints are kept; default 3."""
+
+    restarts: int | None
+    """How often in a row the job begins again after failures that may pass; default None, for ever."""
+
+    restart_delay: Duration
+    """The wait before the first restart, which doubles with each; default ``"500ms"``."""
+
+    restore: str | None
+    """Where the job begins: ``"latest"`` (default), ``"none"`` or the name of a savepoint."""
+
+    drop_state: bool
+    """Leave state behind that no operator has the name of."""
+
+    accept_duplicates: bool
+    """Let Kafka sinks write again what they have written after the checkpoint."""
+
+    dead_letters: str | LetterTarget | None
+    """Where dead letters go instead of the directory: ``kafka://HOST:PORT/TOPIC`` or a `dead_letter_topic`."""
+
+    savepoint_on_stop: str | None
+    """When the job is stopped, keep its last checkpoint as this savepoint."""
+
+    metrics_port: int | None
+    """Serve metrics at this port while the job runs, 0: any that is free; default None, nowhere."""
+
+    metrics_host: str
+    """The address at which metrics are served; default ``127.0.0.1``. Any but loopback needs a ``metrics_token``."""
+
+    metrics_token: str | None
+    """Where the token is that who asks for metrics must send: ``env:NAME`` or ``file:PATH``, never the token itself."""
