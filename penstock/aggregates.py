@@ -68,12 +68,12 @@ def count_distinct(column: Column) -> AggregateCall:
 
 
 def approx_count_distinct(column: Column) -> AggregateCall:
-    """Count different values within about 2%, in bounded memory (HyperLogLog; needs ``penstock[sketches]``)."""
+    """Count different values within about 2%, in bounded memory (HyperLogLog; needs the extra ``sketches``)."""
     return _call("approx_count_distinct", column)
 
 
 def approx_quantile(column: Column, q: float) -> AggregateCall:
-    """The value below which a share ``q`` of all values lies, in bounded memory (KLL; needs ``penstock[sketches]``).
+    """The value below which a share ``q`` of all values lies, in bounded memory (KLL; needs the extra ``sketches``).
 
     Raises:
         OptionError: ``q`` is outside [0, 1].

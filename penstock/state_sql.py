@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock.engine.checkpoint_reader import Checkpoint
 from penstock.model.errors import OptionError, UserError
+from penstock.model.installing import install_extra
 
 
 def run_query(checkpoint: Checkpoint, sql: str, *, internal: bool = False) -> pa.Table:
@@ -20,7 +21,7 @@ def run_query(checkpoint: Checkpoint, sql: str, *, internal: bool = False) -> pa
         import duckdb
     except ImportError as error:
         raise UserError(
-            "penstock state query needs DuckDB: pip install 'penstock[sql]'. penstock state show does without it."
+            f"penstock state query needs DuckDB: {install_extra('sql')}. penstock state show does without it."
         ) from error
     settings: dict[str, str | bool | int | float | list[str]] = {
         "enable_external_access": False,

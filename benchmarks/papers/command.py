@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.benchmarks.papers.cluster_model.action_logs import write_log
 from penstock.benchmarks.papers.evaluation import DRAWS, Evaluation, Progress, Result, Row, Spread
 from penstock.model.errors import UserError
+from penstock.model.installing import install_extra
 
 NAMES = ("dissp", "economics", "flink_er", "justin", "sage")
 """The evaluations: one folder each."""
@@ -131,5 +132,5 @@ def _write(result: Result, out: Path) -> None:
         try:
             from penstock.benchmarks.papers.charts import draw
         except ModuleNotFoundError as error:
-            raise UserError(f"charts need {error.name}: pip install 'penstock[bench]', or leave --out out") from error
+            raise UserError(f"charts need {error.name}: {install_extra('bench')}, or leave --out out") from error
         draw(result.charts, out)

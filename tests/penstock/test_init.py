@@ -85,3 +85,16 @@ def test_its_files_are_in_the_wheel() -> None:
     names = [path.relative_to(ROOT / "penstock").as_posix() for path in found if "__pycache__" not in path.parts]
     assert len(names) == 5
     assert [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)] == []
+
+
+def test_the_requirements_name_where_penstock_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert init("mine") == 0
+    assert (tmp_path / "mine" / "requirements.txt").read_text() == f"penstock @ {ROOT.as_uri()}\npytest\n"
+
+
+def test_pip_can_read_the_requirements_of_a_copy_of_unknown_origin() -> None:
+    from penstock.new_project import requirements
+
+    first, second = requirements("penstock\npytest\n", None).splitlines()
+    assert first.startswith("# Penstock is on no package index") and second == "pytest"

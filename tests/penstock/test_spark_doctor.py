@@ -33,16 +33,16 @@ def java(major: int) -> Java:
         (doctor.check_spark_library(PYSPARK, "3.5.1"), "warn", "pip install 'pyspark>=4.3'"),
         (doctor.check_spark_library(PYSPARK, "4.3.0", "ImportError: no"), "warn", "--force-reinstall"),
         (doctor.check_spark_library(PANDAS, "3.0.1"), "warn", "pip install 'pandas>=2.2,<3'"),
-        (doctor.check_spark_library(PANDAS, None), "warn", "penstock[spark]"),
+        (doctor.check_spark_library(PANDAS, None), "warn", doctor.INSTALL),
         (doctor.check_spark_java(java(17)), "ok", ""),
         (doctor.check_spark_java(java(25)), "ok", ""),
         (doctor.check_spark_java(java(24)), "warn", "JAVA_HOME"),
-        (doctor.check_spark_java(None), "warn", "penstock[spark]"),
+        (doctor.check_spark_java(None), "warn", doctor.INSTALL),
         (doctor.check_workers(None, None), "ok", ""),
         (doctor.check_workers("./environment/bin/python", None), "ok", ""),
         (doctor.check_workers("/python", Interpreter(OWN)), "ok", ""),
         (doctor.check_workers("/python", Interpreter((3, 9))), "warn", f"Python {OWN[0]}.{OWN[1]}"),
-        (doctor.check_workers("/python", Interpreter(OWN, ("penstock",))), "warn", "penstock[spark]"),
+        (doctor.check_workers("/python", Interpreter(OWN, ("penstock",))), "warn", doctor.INSTALL),
         (doctor.check_home("/opt/spark", "4.3.1", "4.3.0"), "ok", ""),
         (doctor.check_home("/opt/spark", "3.5.1", "4.3.0"), "warn", "pyspark==3.5.1"),
         (doctor.check_home("/opt/spark", None, "4.3.0"), "warn", "unset SPARK_HOME"),
@@ -96,5 +96,5 @@ def test_a_machine_without_spark_is_told_how_to_get_it(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-c", DOCTOR]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     [told] = [check for check in json.loads(ran.stdout) if "park" in check["name"]]
-    assert told["status"] == "ok" and "penstock[spark]" in told["advice"]
+    assert told["status"] == "ok" and doctor.INSTALL in told["advice"]
     assert not {"pyspark", "pandas", "py4j"} & set(ran.stderr.split())

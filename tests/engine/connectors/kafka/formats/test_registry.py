@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from penstock.engine.connectors.kafka.formats.registry import UNKNOWN_FOR_S, Reg
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.engine.connectors.kafka.formats.wire import VALUE_HEADER, header, prefix
 from penstock.model.errors import OptionError, RetryableError, SchemaError, UserError
+from penstock.model.installing import install_extra
 from tests.engine.connectors.kafka.formats.protobuf_classes import ORDER
 from tests.engine.connectors.kafka.formats.registry_server import RegistryServer, registry_server
 
@@ -289,7 +291,7 @@ def test_a_schema_of_another_kind_costs_its_messages() -> None:
 
 
 def test_missing_libraries_are_named() -> None:
-    with pytest.raises(OptionError, match=r"format='avro' needs more libraries .*pip install 'penstock\[avro\]'"):
+    with pytest.raises(OptionError, match="format='avro' needs more libraries .*" + re.escape(install_extra("avro"))):
         extras.needed("no_such_module", "avro", "format='avro'")
 
 
