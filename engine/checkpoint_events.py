@@ -59,6 +59,15 @@ class InstanceSnapshotted:
 
 
 @dataclass(frozen=True, slots=True)
+class AlignmentFailed:
+    """An instance will never pass the barrier of an epoch: one of its channels brought something else in its place."""
+
+    instance: str
+    attempt: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceEnded:
     """An instance is done and counts as having delivered every barrier later than ``delivered``.
 
@@ -134,6 +143,7 @@ Event = (
     | Requested
     | DrainRequested
     | InstanceSnapshotted
+    | AlignmentFailed
     | InstanceEnded
     | InstanceFailed
     | UploadFinished

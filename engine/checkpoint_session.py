@@ -114,6 +114,7 @@ class CheckpointSession:
         epochs = self.repository.epochs()
         for instance in build.instances:
             instance.on_cut = partial(self._cut, attempt)
+            instance.on_given_up = partial(self._alignment_failed, instance.name, attempt)
             # One that ends before its first barrier contributes to an epoch that was not there yet.
             instance.delivered = epochs[-1] if epochs else 0
         self._on(
@@ -157,7 +158,7 @@ class CheckpointSession:
     def failed(self, reason: str, instances: Collection[Instance] | None = None) -> None:
         """These instances (None: all) are gone; until `halted`, something may still be half done."""
         for instance in self._instances.values() if instances is None else instances:
-            instance.on_cut = None
+            instance.on_cut = instance.on_given_up = None
             attempt = self._attempts.pop(instance.name, None)
             if attempt is not None:
                 self._on(ev.InstanceFailed(instance.name, attempt, reason))
@@ -190,6 +191,9 @@ class CheckpointSession:
         else:
             self._cuts.append(cut)
             self._on(ev.InstanceSnapshotted(cut.instance, attempt, cut.epoch, cut))
+
+    def _alignment_failed(self, instance: str, attempt: int, epoch: int) -> None:
+        self._on(ev.AlignmentFailed(instance, attempt, epoch))
 
     def _on(self, event: ev.Event) -> None:
         for command in self.coordinator.on(event):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from penstock.engine.checkpoint_events import (
+    AlignmentFailed,
     CommitFailed,
     Committed,
     DrainRequested,
@@ -57,6 +58,7 @@ TRANSITIONS: Mapping[CheckpointState, Mapping[type[Event], frozenset[CheckpointS
         **_always(_S.ALIGNING),
         Tick: _to(_S.ALIGNING, _S.READY, _S.UPLOADING),
         InstanceSnapshotted: _to(_S.ALIGNING, _S.UPLOADING),
+        AlignmentFailed: _to(_S.READY),
         InstanceEnded: _to(_S.ALIGNING, _S.UPLOADING),
         InstanceFailed: _to(_S.HALTED),
     },

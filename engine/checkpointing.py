@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.checkpoint_events import (
     AbortEpoch,
+    AlignmentFailed,
     Command,
     CommitFailed,
     CommitSinks,
@@ -60,8 +61,8 @@ class _InFlight:
 class CheckpointStatistics:
     """Counts since the coordinator was made; ``committed_epoch`` is the last one whose output all sinks committed.
 
-    ``dropped`` counts events that came too late, twice, or from an earlier attempt. ``failing``: the checkpoint that
-    ended last was given up.
+    ``dropped`` counts events that came too late, twice, or from an attempt or instance that does not run.
+    ``failing``: the checkpoint that ended last was given up.
     """
 
     begun: int
@@ -162,16 +163,19 @@ class CheckpointCoordinator:
         return commands
 
     def _is_past(self, event: Event) -> bool:
-        """Return whether the event's moment is over: of an earlier attempt, a repetition, or of an epoch given up."""
-        if isinstance(event, InstanceSnapshotted | InstanceEnded | InstanceFailed):
-            attempt = self._attempts.get(event.instance)
-            if attempt is None or event.attempt > attempt:
-                raise self._log.bug(f"{event} is of an instance or attempt that was never started")
-            if event.attempt < attempt:
+        """Return whether nothing follows from the event: it is a repetition, or of an epoch given up.
+
+        So is what comes from another attempt, or an instance, than those that run: messages may be older than a
+        restart, and whoever was told of one first may be ahead of it.
+        """
+        if isinstance(event, InstanceSnapshotted | AlignmentFailed | InstanceEnded | InstanceFailed):
+            if event.attempt != self._attempts.get(event.instance):
                 return True
-        if isinstance(event, Committed | CommitFailed) and event.attempt < self._attempt:
+        elif isinstance(event, Committed | CommitFailed) and event.attempt != self._attempt:
             return True
         match event:
+            case AlignmentFailed():
+                return self._is_answered(event, event.epoch, 0)
             case InstanceSnapshotted():
                 return self._is_answered(event, event.epoch, 0) or event.instance in self._snapshots()
             case InstanceEnded():
@@ -215,6 +219,11 @@ class CheckpointCoordinator:
             case InstanceSnapshotted():
                 self._snapshots()[event.instance] = event.what
                 return self._upload_if_aligned()
+            case AlignmentFailed():
+                reason = (
+                    f"instance {event.instance} got something else from one of its channels in place of the barrier"
+                )
+                return self._abort(reason, _S.READY)
             case InstanceEnded():
                 self._ended[event.instance] = event
                 return self._upload_if_aligned()

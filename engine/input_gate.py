@@ -17,6 +17,7 @@ from penstock.engine.elements import (
 from penstock.engine.picked_rows import Part, Picks, put_together
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.watermark import WatermarkMerge
+from penstock.model.errors import BugError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,13 @@ class InputGate:
     """Merges channels into one sequence of (port, element), in the order of each channel.
 
     Watermarks and idleness are merged; a barrier or reroute comes out once, when every open channel has delivered
-    it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. Batches
-    of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to pieces, and
-    every piece would cost its receiver as many steps as a whole one. One that is large and was not cut comes out as it
-    is: to copy it costs more than the steps that would be saved.
+    it, and a channel that delivered it is blocked until then; the end comes out when every channel has ended. A channel
+    that brings a later barrier, or a reroute, in the place of the barrier that others have delivered will never bring
+    that one: it is given up (`take_given_up`), its channels are read on, and what is left of it is dropped.
+
+    Batches of one port that wait already come out as one, of at most ``batch_rows``: an exchange cuts batches to
+    pieces, and every piece would cost its receiver as many steps as a whole one. One that is large and was not cut
+    comes out as it is: to copy it costs more than the steps that would be saved.
     """
 
     def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
@@ -47,6 +51,9 @@ class InputGate:
         self._drained = True
         self._blocked: set[int] = set()
         self._awaited: Barrier | Reroute | None = None
+        # The greatest epoch whose barrier came out or was given up; 0: none.
+        self._past_epoch = 0
+        self._given_up: list[int] = []
         self._released: deque[tuple[int, Element]] = deque()
         self._next = 0
         self._said_idle = False
@@ -87,6 +94,11 @@ class InputGate:
                 self._next = (index + 1) % count
                 return self._accept(index, *self._channels[index].take_share())
         return None
+
+    def take_given_up(self) -> list[int]:
+        """Return the epochs whose barriers were given up since the last call."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
 
     def _accept(self, index: int, element: Element, picks: Picks | None) -> tuple[int, Element] | None:
         port = self.inputs[index].port
@@ -173,9 +185,25 @@ class InputGate:
         return self._released.popleft() if self._released else None
 
     def _align(self, index: int, element: Barrier | Reroute) -> tuple[int, Element] | None:
+        awaited = self._awaited
+        if isinstance(element, Barrier):
+            if element.epoch <= self._past_epoch:
+                return None
+            if isinstance(awaited, Reroute) or (awaited is not None and element.epoch < awaited.epoch):
+                self._give_up(element.epoch)
+                return None
+        if awaited is not None and element != awaited:
+            if isinstance(awaited, Reroute):
+                raise BugError(f"a channel brings {element} while {awaited} is awaited: neither may be passed over")
+            self._give_up(awaited.epoch)
+            self._blocked.clear()
         self._awaited = element
         self._blocked.add(index)
         return self._release(self.inputs[index].port)
+
+    def _give_up(self, epoch: int) -> None:
+        self._past_epoch = epoch
+        self._given_up.append(epoch)
 
     def _release(self, port: int) -> tuple[int, Element] | None:
         if self._awaited is None:
@@ -183,6 +211,8 @@ class InputGate:
         if any(not ended and index not in self._blocked for index, ended in enumerate(self._ended)):
             return None
         element, self._awaited = self._awaited, None
+        if isinstance(element, Barrier):
+            self._past_epoch = element.epoch
         self._blocked.clear()
         return port, element
 

@@ -1,12 +1,12 @@
 """One task instance: an input (a gate or a source), a chain of operators, and one step at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from penstock.engine.accounting import Accounting, Activity
 from penstock.engine.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
 from penstock.engine.cuts import InstanceCut, cut_operator
-from penstock.engine.elements import Barrier, Batch, Element, EndOfStream
+from penstock.engine.elements import Barrier, Batch, Element, EndOfStream, Reroute
 from penstock.engine.exchange import Output
 from penstock.engine.input_gate import InputGate
 from penstock.engine.operators.contract import Clock, Operator
@@ -54,6 +54,8 @@ class Instance:
         self._nodes = tuple(root.walk())
         self.on_cut: OnCut | None = None
         """Takes what the instance contributes to a checkpoint, and once more when it has ended."""
+        self.on_given_up: Callable[[int], None] | None = None
+        """Takes the epoch of a barrier that the instance will never pass."""
         self._barriers: list[Barrier] = []
         self._last_barrier = False
         self._paused = False
@@ -181,7 +183,10 @@ class Instance:
             while self.gate.has_input():
                 taken = self.gate.take()
                 if taken is None:
+                    self._report_given_up(self.gate)
                     continue
+                if isinstance(taken[1], Barrier | Reroute):
+                    self._report_given_up(self.gate)
                 yield from self._push(*taken)
                 if isinstance(taken[1], Batch | EndOfStream):
                     return
@@ -200,6 +205,12 @@ class Instance:
             yield from send_letters(self.root)
             yield from self._push(0, element)
         yield from send_letters(self.root)
+
+    def _report_given_up(self, gate: InputGate) -> None:
+        given_up = gate.take_given_up()
+        if self.on_given_up is not None:
+            for epoch in given_up:
+                self.on_given_up(epoch)
 
     def _push(self, port: int, element: Element) -> Iterator[Room]:
         yield from push(self.root, port, element)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.checkpoint_events import (
     AbortEpoch,
+    AlignmentFailed,
     Command,
     CommitFailed,
     CommitSinks,
@@ -240,6 +241,49 @@ def test_acknowledgements_of_an_earlier_attempt_are_dropped() -> None:
     assert play(coordinator, *acks(2, attempt=2))[0].epoch == 2  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("state", [CheckpointState.READY, CheckpointState.ALIGNING, CheckpointState.COMMITTING])
+@pytest.mark.parametrize(
+    "event",
+    [
+        InstanceSnapshotted("sink[0]", 2, 1),
+        InstanceSnapshotted("sink[0]", 7, 9),
+        InstanceSnapshotted("nobody[0]", 1, 1),
+        AlignmentFailed("sink[0]", 2, 1),
+        AlignmentFailed("nobody[0]", 1, 1),
+        InstanceEnded("sink[0]", 2, 0),
+        InstanceEnded("nobody[0]", 1, 0),
+        InstanceFailed("sink[0]", 2, "broke"),
+        InstanceFailed("nobody[0]", 1, "broke"),
+        Committed(1, 2),
+        CommitFailed(1, 2, "no"),
+    ],
+)
+def test_what_comes_from_an_attempt_that_does_not_run_is_dropped_and_counted(
+    event: Event, state: CheckpointState
+) -> None:
+    coordinator = started()
+    if state is not CheckpointState.READY:
+        play(coordinator, Tick(10 * MS))
+    if state is CheckpointState.COMMITTING:
+        play(coordinator, *acks(1), *answers(1)[:2])
+    assert coordinator.state is state
+    assert play(coordinator, event) == []
+    assert (coordinator.state, coordinator.statistics().dropped) == (state, 1)
+    assert "dropped" in coordinator.log[-1]
+
+
+def test_a_barrier_that_an_instance_will_never_pass_ends_its_checkpoint_at_once() -> None:
+    coordinator = started()
+    play(coordinator, Tick(10 * MS), acks(1)[0])
+    (aborted,) = play(coordinator, AlignmentFailed("sink[0]", 1, 1))
+    assert isinstance(aborted, AbortEpoch) and aborted.epoch == 1 and "sink[0]" in aborted.reason
+    assert coordinator.state is CheckpointState.READY
+    assert play(coordinator, AlignmentFailed("source[0]", 1, 1)) == [], "it is given up already"
+    assert play(coordinator, Tick(20 * MS)) == [InjectBarrier(2, SOURCE, last=False)]
+    play(coordinator, *acks(2))
+    assert play(coordinator, AlignmentFailed("sink[0]", 1, 1)) == []
+
+
 def test_a_region_restarts_alone() -> None:
     coordinator = CheckpointCoordinator(OPTIONS)
     both = frozenset({"a[0]", "b[0]"})
@@ -265,8 +309,7 @@ def test_without_a_directory_checkpoints_are_taken_at_the_end_only() -> None:
         Published(2),
         Committed(1, 1),
         InstanceSnapshotted("sink[0]", 1, 2),
-        InstanceSnapshotted("sink[0]", 2, 1),
-        InstanceSnapshotted("nobody[0]", 1, 1),
+        AlignmentFailed("sink[0]", 1, 2),
         Started(0, 2, BOTH, SOURCE),
     ],
 )
