@@ -13,7 +13,7 @@ nexmark: .venv/run ## Run the Nexmark queries on the embedded executor
 	@$(BIN)/penstock nexmark $(ARGS)
 
 test: .venv/test lint type ## Lint, check types and run all tests
-	$(BIN)/pytest -q -n 2 --dist loadgroup
+	$(BIN)/pytest -q -n 2 --dist loadgroup $(ARGS)
 
 quick: .venv/test ## Run the fast tests only
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"

@@ -4,7 +4,6 @@ and DuckDB's answers.
 
 import math
 import statistics
-import sys
 from typing import ClassVar
 
 import duckdb
@@ -19,6 +18,7 @@ from penstock.model.aggregates import AggregateCall, UserAggregate
 from penstock.model.errors import PlanError, UserError
 from penstock.model.expressions import col
 from tests.engine.accumulators_support import Groups, table
+from tests.hidden_libraries import hide
 
 X, Y = col("x"), col("y")
 
@@ -255,7 +255,7 @@ def test_sketches_know_their_bytes_and_cannot_retract(function, options, monkeyp
     assert len(data) / 2 < spec.size(sketch) < 3 * len(data)
     with pytest.raises(PlanError, match=r"aggregate 'x' \(approx_.*changelog"):
         Groups(call, [pa.int64()], 1, updating=True)
-    monkeypatch.setitem(sys.modules, "datasketches", None)
+    hide(monkeypatch, "datasketches")
     with pytest.raises(PlanError, match=f"'op': {function} needs .*penstock\\[sketches\\]"):
         make_accumulator(call, [pa.int64()], "op")
 

