@@ -27,8 +27,8 @@ class Background(ABC):
         """Call the answers of all work that is done."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Wait for all work; its answers are dropped."""
+    def close(self, wait_s: float | None = None) -> None:
+        """Wait for all work, ``wait_s`` at most (None: as long as it takes); its answers are dropped."""
 
 
 class BackgroundThread(Background):
@@ -55,11 +55,11 @@ class BackgroundThread(Background):
             answer, result, error = self._done.popleft()
             answer(result, error)
 
-    def close(self) -> None:
-        """End the thread after what was handed to it."""
+    def close(self, wait_s: float | None = None) -> None:
+        """End the thread after what was handed to it; one that hangs is left behind and ends with the process."""
         if self._thread is not None:
             self._work.put(None)
-            self._thread.join()
+            self._thread.join(wait_s)
 
     def _run(self) -> None:
         while (item := self._work.get()) is not None:

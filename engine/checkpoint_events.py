@@ -194,10 +194,22 @@ class CommitSinks:
 
 @dataclass(frozen=True, slots=True)
 class AbortEpoch:
-    """Give an epoch up: stop its upload and delete what it left. What its barriers cut off belongs to the next one."""
+    """Give an epoch up: stop its upload and delete what it left. What its barriers cut off belongs to the next one.
+
+    ``in_row``: so many have failed since the last one that was committed; 0: it did not fail, an instance did.
+    """
 
     epoch: int
     reason: str
+    in_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """End the job: ``in_row`` checkpoints in a row have failed, the last one for this ``reason``."""
+
+    reason: str
+    in_row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,4 +235,6 @@ class Stop:
     ended: bool
 
 
-Command = InjectBarrier | StartUpload | Publish | CommitSinks | AbortEpoch | RetainCheckpoints | EndSources | Stop
+Command = (
+    InjectBarrier | StartUpload | Publish | CommitSinks | AbortEpoch | FailJob | RetainCheckpoints | EndSources | Stop
+)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from penstock.engine import checkpoint_events as ev
 from penstock.engine.background import Background
 from penstock.engine.build import Build
+from penstock.engine.checkpoint_news import CheckpointNews, too_many_failed
 from penstock.engine.checkpointing import CheckpointCoordinator, CheckpointStatistics
 from penstock.engine.cuts import InstanceCut
 from penstock.engine.elements import Barrier
@@ -50,7 +51,7 @@ class CheckpointSession:
         clock: Clock,
         warn: Callable[[str], None] = print,
     ) -> None:
-        """Begin with no attempt; ``warn`` is told once when old checkpoints cannot be deleted."""
+        """Begin with no attempt; ``warn`` is told of checkpoints that fail, and of old ones that cannot be deleted."""
         self.coordinator = coordinator
         self.repository = repository
         self.stopped: ev.Stop | None = None
@@ -69,8 +70,8 @@ class CheckpointSession:
         self._snapshots = snapshots
         self._background = background
         self._clock = clock
-        self._warn = warn
         self._failure: SinkFailure | None = None
+        self._news = CheckpointNews(clock, warn)
         self._instances: dict[str, Instance] = {}
         # Of the instances that are up; the attempt is the last one of all.
         self._attempts: dict[str, int] = {}
@@ -217,6 +218,9 @@ class CheckpointSession:
                 self._manifests.pop(command.epoch, None)
                 self.repository.abandon(command.epoch)
                 failpoint("checkpoint.abandoned")
+                self._news.given_up(command)
+            case ev.FailJob():
+                self._failure = SinkFailure(None, too_many_failed(command, self.statistics().committed_epoch))
             case ev.RetainCheckpoints():
                 self._retain(command)
             case ev.EndSources():
@@ -323,11 +327,11 @@ class CheckpointSession:
         elif result.unreadable:
             reason = f"no file is deleted while a manifest cannot be read. {told(result.unreadable)}"
         else:
+            self._news.retained()
             return
         self.failed_retentions += 1
         self.last_failed_retention = reason
-        if self.failed_retentions == 1:
-            self._warn(f"OLD CHECKPOINTS STAY: they could not be deleted, which is tried again. {reason}")
+        self._news.not_retained(reason)
 
     def _commit(self, command: ev.CommitSinks) -> None:
         epoch, attempt = command.epoch, command.attempt
@@ -356,6 +360,7 @@ class CheckpointSession:
             for name, known in self._receipts.items():
                 self._receipts[name] = [item for item in known if item[0] > epoch]
             self.savepoints.committed(epoch)
+            self._news.committed(epoch)
             self._on(ev.Committed(epoch, attempt))
 
         self._background.submit(work, answer)
@@ -378,4 +383,4 @@ def _fail_on_bug(error: BaseException | None) -> None:
 
 
 def _told(error: BaseException | None) -> str:
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

@@ -17,6 +17,7 @@ from penstock.engine.checkpoint_events import (
     DrainRequested,
     EndSources,
     Event,
+    FailJob,
     InjectBarrier,
     InstanceEnded,
     InstanceFailed,
@@ -38,6 +39,12 @@ from penstock.engine.event_log import EventLog
 from penstock.model.config import CheckpointOptions
 
 _S = CheckpointState
+
+STOP_TRIES = 3
+"""So often the last checkpoint of a job that is told to stop may fail; it is tried again after `LAST_RETRY_NS`."""
+
+LAST_RETRY_NS = 1_000_000_000
+"""The longest wait before a last checkpoint is tried again."""
 
 
 @dataclass
@@ -102,6 +109,7 @@ class CheckpointCoordinator:
         self._reached = (0, AFTER_ALL_STAGES)
         self._next_ns = 0
         self._not_before_ns = 0
+        self._failed_in_row = 0
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -233,8 +241,9 @@ class CheckpointCoordinator:
                 self.state = _S.PUBLISHING
                 return [Publish(event.epoch, self._flight().savepoint)]
             case UploadFailed() | PublishFailed():
-                halting = self.state is _S.HALTING_AT_PUBLISH
-                return self._abort(event.reason, _S.HALTED if halting else _S.READY)
+                if self.state is _S.HALTING_AT_PUBLISH:
+                    return self._abort(event.reason, _S.HALTED)
+                return self._fail(event.reason)
             case Published():
                 return self._commit(event.epoch)
             case Committed():
@@ -274,7 +283,7 @@ class CheckpointCoordinator:
         commands: list[Command] = []
         due_ns = self.due_ns()
         if self.state in (_S.ALIGNING, _S.UPLOADING) and due_ns is not None and due_ns <= self._now_ns:
-            commands += self._abort(f"it took longer than {self._options.timeout_ms} ms", _S.READY)
+            commands += self._fail(f"it took longer than {self._options.timeout_ms} ms")
             due_ns = self.due_ns()
         if self.state is _S.READY and due_ns is not None and due_ns <= self._now_ns:
             commands += self._begin()
@@ -337,6 +346,7 @@ class CheckpointCoordinator:
         self._counts["committed"] += 1
         self._failing = False
         self._committed_epoch = max(self._committed_epoch, epoch)
+        self._failed_in_row = 0
         commands: list[Command] = [RetainCheckpoints(epoch, self._options.retain)]
         if self.state is _S.HALTING_AT_COMMIT:
             self.state = _S.HALTED
@@ -359,16 +369,28 @@ class CheckpointCoordinator:
                 self.state = _S.HALTING_AT_COMMIT
         return []
 
-    def _abort(self, reason: str, then: CheckpointState) -> list[Command]:
+    def _fail(self, reason: str) -> list[Command]:
+        """Give the epoch in flight up, which failed while all instances run; too many in a row end the job."""
+        self._failed_in_row += 1
+        commands = self._abort(reason, _S.READY, self._failed_in_row)
+        most = min(STOP_TRIES, self._options.max_failed) if self._stop else self._options.max_failed
+        if self._failed_in_row >= most:
+            commands.append(FailJob(reason, self._failed_in_row))
+        return commands
+
+    def _abort(self, reason: str, then: CheckpointState, in_row: int = 0) -> list[Command]:
         flight, self._in_flight = self._flight(), None
         self._counts["aborted"] += 1
         self._failing = True
         self._last_abort = f"epoch {flight.epoch}: {reason}"
         if flight.requested:
             self._requests.appendleft(flight.savepoint)
-        self._not_before_ns = flight.started_ns + self._options.interval_ms * 1_000_000
+        wait_ns = self._options.interval_ms * 1_000_000
+        if self._stop or self._all_ended():
+            wait_ns = min(wait_ns, LAST_RETRY_NS)
+        self._not_before_ns = flight.started_ns + wait_ns
         self.state = then
-        return [AbortEpoch(flight.epoch, reason)]
+        return [AbortEpoch(flight.epoch, reason, in_row)]
 
     def _flight(self) -> _InFlight:
         if self._in_flight is None:

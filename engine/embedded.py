@@ -96,6 +96,11 @@ class EmbeddedJob:
             raise
         self._started_ns = self._begin(self.build, restored, attempt)
 
+    @property
+    def has_run(self) -> bool:
+        """It is built, so it can stop in order."""
+        return True
+
     def run(self, progress: Progress | None = None) -> None:
         """Run to the end of all inputs or to a stop; close sinks and check the ledger.
 

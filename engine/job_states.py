@@ -28,7 +28,9 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job shall run."""
+    """The job shall run, from now on."""
+
+    now_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +144,14 @@ TRANSITIONS: Mapping[JobState, Mapping[type[Event], frozenset[JobState]]] = {
     },
     _S.FAILING: {
         Failed: frozenset({_S.FAILING}),
-        TakenDown: frozenset({_S.FAILING, _S.RESTARTING, _S.FAILED}),
+        TakenDown: frozenset({_S.FAILING, _S.RESTARTING, _S.FAILED, _S.FINISHED}),
         StopRequested: frozenset({_S.FAILING}),
         Elapsed: frozenset({_S.FAILING}),
     },
     _S.RESTARTING: {
         Elapsed: frozenset({_S.RESTARTING, _S.RESTORING}),
         Failed: frozenset({_S.FAILING}),
-        StopRequested: frozenset({_S.RESTORING}),
+        StopRequested: frozenset({_S.RESTORING, _S.FINISHED}),
     },
     _S.STOPPING: {
         Failed: frozenset({_S.FAILING}),
@@ -163,11 +165,16 @@ TRANSITIONS: Mapping[JobState, Mapping[type[Event], frozenset[JobState]]] = {
 """The states that may follow, by state and event; an event that is not listed is a bug of whoever sent it."""
 
 
+STOP_TRIES = 3
+"""So often a job that was told to stop may fail before it ends without its last checkpoint."""
+
+
 class JobLifeCycle:
     """What becomes of a job. `on` is the only way to change it.
 
-    A stop that was asked for outlives failures: the job restarts under its policy, and then stops. Asked for while the
-    job waits for its next attempt, it ends the wait.
+    A stop that was asked for outlives failures: the job restarts under its policy, `STOP_TRIES` times at most, and then
+    stops. Asked for while the job waits for its next attempt, it ends the wait. A job that has not run yet has nothing
+    to keep: a stop ends it, and so does a failure when its policy's time for a start is over.
     """
 
     def __init__(self, policy: RestartPolicy) -> None:
@@ -183,6 +190,14 @@ class JobLifeCycle:
         self._ran_ns = 0
         self._restart_ns = 0
         self._take_downs = 0
+        self._submitted_ns = 0
+        self._has_run = False
+        self._failures_since_stop = 0
+
+    @property
+    def has_run(self) -> bool:
+        """Whether an attempt ever came to run."""
+        return self._has_run
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -213,9 +228,11 @@ class JobLifeCycle:
     def _react(self, event: Event) -> list[Command]:
         match event:
             case Submitted():
+                self._submitted_ns = event.now_ns
                 return self._restore(None)
             case Restored():
                 self._struck = frozenset()
+                self._has_run = True
                 self._running_since_ns = event.now_ns
                 self.state = _S.STOPPING if self._stopping else _S.RUNNING
             case Failed():
@@ -264,6 +281,13 @@ class JobLifeCycle:
         if not may_pass(self.error):
             self.state = _S.FAILED
             return [GiveUp(self.error, "another attempt would fail in the same way")]
+        if self._stopping and not self._has_run:
+            self.state = _S.FINISHED
+            return [Finish()]
+        reason = self._end_of_tries(now_ns)
+        if reason is not None:
+            self.state = _S.FAILED
+            return [GiveUp(self.error, reason)]
         delay_ns = self._policy.failed(self._ran_ns)
         if delay_ns is None:
             self.state = _S.FAILED
@@ -272,6 +296,19 @@ class JobLifeCycle:
         self.state = _S.RESTARTING
         return []
 
+    def _end_of_tries(self, now_ns: int) -> str | None:
+        """Return why there is no further attempt although the policy of restarts may allow one."""
+        if self._stopping:
+            self._failures_since_stop += 1
+            if self._failures_since_stop >= STOP_TRIES:
+                return f"it was told to stop and failed {STOP_TRIES} times since: its last complete checkpoint stands"
+        elif not self._has_run and now_ns - self._submitted_ns >= self._policy.start_timeout_ns:
+            return (
+                f"it could not be started within {self._policy.start_timeout_ns / 1e9:g} s: start it again, or let it "
+                "wait longer by start_timeout"
+            )
+        return None
+
     def _request_stop(self, event: StopRequested) -> list[Command]:
         if self.state is _S.CREATED:
             self.state = _S.FINISHED
@@ -279,6 +316,9 @@ class JobLifeCycle:
         if self.state in (_S.FINISHED, _S.FAILED):
             return []
         self._stopping = True
+        if self.state is _S.RESTARTING and not self._has_run:
+            self.state = _S.FINISHED
+            return [Finish()]
         ordered: list[Command] = [RequestStop(event.drain, event.savepoint)]
         if self.state is _S.RUNNING:
             self.state = _S.STOPPING

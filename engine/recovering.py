@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import get_ident
+from uuid import uuid4
 
 from penstock.engine import job_states as js
 from penstock.engine.attempt import Attempt, MakeAttempt, Progress, Struck
@@ -20,6 +21,7 @@ from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.checkpointing import CheckpointCoordinator
 from penstock.engine.clock import SystemClock
 from penstock.engine.embedded import LONGEST_WAIT_S, EmbeddedJob
+from penstock.engine.job_news import JobNews
 from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.operators.contract import Clock
 from penstock.engine.regions import regions, restart_region
@@ -36,6 +38,14 @@ from penstock.state.arrow_files import open_files
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.durable_files import check_name
 from penstock.state.page_store import PageStores
+from penstock.state.storage_probe import clear_probes, probe
+
+CLOSE_S = 5.0
+"""How long a job that failed waits for what is still being written: a store that hangs must not hold it up."""
+
+
+class StartInterrupted(KeyboardInterrupt):
+    """A stop, raised by a signal handler in the thread of a job that has not begun to run."""
 
 
 class RecoveringJob:
@@ -65,20 +75,20 @@ class RecoveringJob:
         savepoint_on_stop: str | None = None,
         page_stores: PageStores | None = None,
     ) -> None:
-        """Open the repository; nothing runs yet.
+        """Open the repository and try it out; nothing runs yet.
 
         Raises:
             PlanError: a stateful operator has no name of its own, or a sink cannot take part.
+            UserError: the checkpoint directory cannot be used.
         """
         assert checkpoints.directory is not None
         self.name = name
         if repository is None:
-            repository = CheckpointRepository(open_files(checkpoints.directory, name))
+            repository = _open_repository(checkpoints.directory, name)
         accepts = restore.accept_duplicates
         self._graph = with_checkpoints(graph, name, repository.files, accept_duplicates=accepts)
         self._loop, self._directory = loop, directory
         self._clock = clock or SystemClock()
-        self._warn = warn
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self._pause = pause or self._sleep
         self._make_attempt = make_attempt
@@ -98,6 +108,7 @@ class RecoveringJob:
         self._stop: bool | None = None
         self._error: BaseException | None = None
         self._told_to_stop = False
+        self._news = JobNews(name, self._clock, warn, restarts)
         self._take_downs = 0
         self._over = False
         self._regions = regions(self._graph)
@@ -110,6 +121,11 @@ class RecoveringJob:
         self.drained = True
         self.restored_epoch: int | None = None
 
+    @property
+    def has_run(self) -> bool:
+        """Whether an attempt ever came to run: before that a stop has nothing to keep."""
+        return self._life.has_run
+
     def run(self, progress: Progress | None = None) -> None:
         """Run until everything is committed, restarting after failures that may pass.
 
@@ -118,16 +134,20 @@ class RecoveringJob:
         """
         self._thread = get_ident()
         try:
-            commands: Sequence[js.Command] = self._life.on(js.Submitted())
+            commands: Sequence[js.Command] = self._life.on(js.Submitted(self._clock.monotonic_ns()))
             while not self._over:
                 self._obey(commands)
                 commands = [] if self._over else self._go_on(progress)
         except BaseException as error:
             if self._attempt is not None and self._attempt.is_up():
                 self._attempt.take_down(None, error)
-            raise
+            if isinstance(error, StartInterrupted):
+                self.drained = False
+                self._news.not_begun()
+            else:
+                raise
         finally:
-            self._background.close()
+            self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
             self._thread = None
             over = f"job {self.name!r} is over; its last checkpoint stands."
             self.session.savepoints.close(UserError(over))
@@ -192,12 +212,16 @@ class RecoveringJob:
                     # `stop` told the attempt that runs, and `_restore` tells one that follows.
                     pass
                 case js.GiveUp():
+                    command.error.add_note(f"The job {self.name!r} is over: {command.reason}.")
                     self._error = command.error
                     self._over = True
                     if self._attempt is not None and self._attempt.is_up():
                         self._attempt.take_down(None, command.error)
                 case js.Finish():
                     self._over = True
+                    if not self._life.has_run:
+                        self.drained = False
+                        self._news.not_begun()
 
     def _go_on(self, progress: Progress | None) -> Sequence[js.Command]:
         """Let what is up run until something happens that the life cycle decides over, and tell it."""
@@ -281,6 +305,7 @@ class RecoveringJob:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
+            self._news.not_restored(error, self._life.has_run)
             return self._life.on(js.Failed(self._clock.monotonic_ns(), error, command.tasks))
         finally:
             if restored is not None:
@@ -302,14 +327,15 @@ class RecoveringJob:
     def _restored(self, number: int, tasks: frozenset[TaskId] | None, restored: Restored | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = number - 1
-        if not self.restarts:
+        if not self._life.has_run:
+            self._news.begins(self._graph, restored, self._repository.strays())
             return
         self._region_restarts.update(region for region in self._regions if tasks is None or region <= tasks)
         names = [self._graph.name(task) for task in self._graph.tasks if tasks is not None and task.id in tasks]
         what = "the job" if tasks is None else f"{', '.join(map(repr, names))}, while the rest ran on,"
         where = "the beginning" if restored is None else f"epoch {restored.epoch}"
-        why = self._life.error
-        self._warn(f"RESTARTED: {what} from {where}, after {type(why).__name__}: {why}")
+        assert self._life.error is not None
+        self._news.restarted(what, where, self._life.error)
 
     def _finish(self) -> Sequence[js.Command]:
         """Close everything. There is nothing to go back to any more, so an error is raised as it is."""
@@ -325,3 +351,10 @@ class RecoveringJob:
             attempt.wake()
         if self._wakened.empty():
             self._wakened.put(None)
+
+
+def _open_repository(directory: str, job: str) -> CheckpointRepository:
+    files = open_files(directory, job)
+    probe(files, f"{directory.rstrip('/')}/{job}", uuid4().hex)
+    clear_probes(files)
+    return CheckpointRepository(files)

@@ -23,6 +23,11 @@ class RestartPolicy:
         self._rng = rng
         self.failures = 0
 
+    @property
+    def start_timeout_ns(self) -> int:
+        """How long a job that has never run is tried to be started."""
+        return self._options.start_timeout_ms * 1_000_000
+
     def failed(self, ran_ns: int) -> int | None:
         """Count a failure of an attempt that ran for ``ran_ns``; return the wait in ns, None for no further attempt."""
         options = self._options

@@ -80,6 +80,11 @@ class Restored:
         """The checkpoint's epoch."""
         return self.manifest.epoch
 
+    @property
+    def savepoint(self) -> str | None:
+        """The name of the savepoint, None for a checkpoint."""
+        return self._files.savepoint
+
     def operators(self) -> frozenset[str]:
         """Return the names of the operators, sources and sinks that the checkpoint knows."""
         return frozenset(self.manifest.parallelism)
@@ -141,6 +146,10 @@ class Restored:
     def receipts(self, sink: str) -> Sequence[Any]:
         """Return what the writers of a sink had prepared and not committed."""
         return self._receipts.get(sink, ())
+
+    def sinks(self) -> Sequence[str]:
+        """Return the names of the sinks that had prepared something for the checkpoint."""
+        return [name for name, receipts in self._receipts.items() if any(receipts)]
 
     def _counters(self, operator: str, instance: int) -> RowCounters | None:
         """Return the rows that all instances had counted, for the first one."""

@@ -134,10 +134,27 @@ def recover_sinks(graph: ExecutionGraph, restored: Restored | None, tasks: Colle
     for node in graph.graph.operators.values():
         mine = tasks is None or graph.task_of(node.id).id in tasks
         if mine and isinstance(node.spec, SinkSpec):
-            receipts = () if restored is None else restored.receipts(node.name)
             failpoint("job.sink.recovering")
-            node.spec.sink.recover(None if restored is None else restored.epoch, receipts)
+            if restored is None:
+                node.spec.sink.recover(None, ())
+            elif node.name in restored.operators():
+                node.spec.sink.recover(restored.epoch, restored.receipts(node.name))
+            else:
+                node.spec.sink.join(restored.epoch)
             failpoint("job.sink.recovered")
+
+
+def missing_sinks(graph: ExecutionGraph, restored: Restored) -> str | None:
+    """Say which sinks of a checkpoint a plan does not have; None: it has all."""
+    names = {node.name for node in graph.graph.operators.values()}
+    missing = [name for name in restored.sinks() if name not in names]
+    if not missing:
+        return None
+    return (
+        f"SINK GONE: the pipeline no longer has {', '.join(map(repr, missing))}. What was committed stays; rows "
+        f"of checkpoint {restored.epoch} may lack if the job ended before it had committed them: run once with the "
+        "sink to be sure of them."
+    )
 
 
 def with_checkpoints(

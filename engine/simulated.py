@@ -209,6 +209,7 @@ class _Life:
             timeout_ms=2_000,
             retain=world.dice.between(1, 3),
             directory="disk",
+            max_failed=1_000_000,
         )
         self._parallelism = simulation.parallelism
         self._last: SimulatedAttempt | None = None
@@ -272,7 +273,7 @@ class _Life:
             self._simulation.loop,
             Path("simulated") if world.pages is None else world.pages.directory,
             self._options,
-            RestartOptions(first_delay_ms=1, most_delay_ms=20),
+            RestartOptions(first_delay_ms=1, most_delay_ms=20, start_timeout_ms=86_400_000),
             version="simulated",
             clock=world.clock,
             warn=self._warned,

@@ -42,16 +42,18 @@ class CheckpointOptions:
 
     ``interval_ms``: from the start of one to the start of the next. ``timeout_ms``: after which one that is not
     published is given up. ``retain``: how many complete ones are kept. ``directory``: the path or URL where they lie
-    (None: there is nowhere to restart from but the beginning).
+    (None: there is nowhere to restart from but the beginning). ``max_failed``: so many in a row may fail before the job
+    does.
     """
 
     interval_ms: int = 10_000
     timeout_ms: int = 600_000
     retain: int = 3
     directory: str | None = None
+    max_failed: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("interval_ms", "timeout_ms", "retain"):
+        for name in ("interval_ms", "timeout_ms", "retain", "max_failed"):
             check_count(name, getattr(self, name))
         if self.directory is not None and not self.directory:
             raise OptionError("the checkpoint directory must be a path or a URL, not empty; leave it out for none")
@@ -63,13 +65,14 @@ class RestartOptions:
 
     ``attempts``: restarts in a row (None: for ever, 0: never). ``first_delay_ms``: the wait before the first one; it
     doubles with each, up to ``most_delay_ms``. ``reset_after_ms``: after running this long a failure counts as the
-    first again.
+    first again. ``start_timeout_ms``: how long a job that has never run is tried to be started.
     """
 
     attempts: int | None = None
     first_delay_ms: int = 500
     most_delay_ms: int = 60_000
     reset_after_ms: int = 300_000
+    start_timeout_ms: int = 5_000
 
     def __post_init__(self) -> None:
         if self.attempts is not None:
@@ -77,6 +80,7 @@ class RestartOptions:
         check_count("first_delay_ms", self.first_delay_ms, least=0)
         check_count("most_delay_ms", self.most_delay_ms, least=self.first_delay_ms)
         check_count("reset_after_ms", self.reset_after_ms)
+        check_count("start_timeout_ms", self.start_timeout_ms, least=0)
 
 
 def check_count(option: str, value: Any, least: int = 1) -> None:

@@ -221,8 +221,8 @@ class Sink(ABC):
     """Where rows go.
 
     In a job that takes checkpoints the plan asks a ``transactional`` sink for a copy `with_checkpoints`. Of that,
-    `recover` is called before any writer is opened, at every start; then writers `Writer.prepare` at barriers, and
-    `commit` follows when the checkpoint is complete. `recover` and `commit` are never called at the same time.
+    `recover` (or `join`) is called before any writer is opened, at every start; then writers `Writer.prepare` at
+    barriers, and `commit` follows when the checkpoint is complete. They are never called at the same time.
     """
 
     transactional: bool = False
@@ -263,6 +263,18 @@ class Sink(ABC):
             FatalError: what is there does not go with the checkpoint.
             RetryableError: writing failed; the same call may work later.
         """
+
+    def join(self, epoch: int) -> None:
+        """Do what `recover` does in a job that goes on from checkpoint ``epoch``, which does not know this sink.
+
+        It has written nothing up to there; what it wrote later, before the job went back, is taken back. The default
+        recovers without receipts.
+
+        Raises:
+            FatalError: what is there is output of another sink, or of this one under another name.
+            RetryableError: writing failed; the same call may work later.
+        """
+        self.recover(epoch, ())
 
     def describe(self) -> str:
         """Say in a few words what is written, for plans and messages."""

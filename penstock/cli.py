@@ -109,6 +109,14 @@ def run(
     checkpoint_interval: Annotated[
         str | None, typer.Option(metavar="TIME", help="From one checkpoint to the next: 10s.", show_default=False)
     ] = None,
+    max_failed_checkpoints: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="So many may fail in a row before the job does.", show_default=False),
+    ] = None,
+    start_timeout: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Wait so long for what the job needs at its start: 1m.", show_default=False),
+    ] = None,
     restore: Annotated[
         str | None,
         typer.Option(metavar="WHAT", help="Begin at: latest, none, or a savepoint by name.", show_default=False),
@@ -166,6 +174,8 @@ def run(
             batch_rows,
             checkpoint_dir,
             checkpoint_interval,
+            max_failed_checkpoints,
+            start_timeout,
             restore,
             drop_state=drop_state,
             accept_duplicates=accept_duplicates,

@@ -6,23 +6,22 @@ puts a `Launcher` in their place, so that the file's own call hands the graph ov
 
 import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import FrameType
 from typing import Any, Protocol, Unpack
 
 from penstock.endpoints import Endpoint, open_endpoint
 from penstock.engine.embedded import EmbeddedJob, Progress
-from penstock.engine.metrics import JobMetrics
+from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.planner import plan
-from penstock.engine.recovering import RecoveringJob
+from penstock.engine.recovering import RecoveringJob, StartInterrupted
 from penstock.engine.schemas import output_schemas
 from penstock.failpoint_settings import arm_from
+from penstock.interrupts import interrupts
 from penstock.job_options import JobOptions
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
@@ -237,12 +236,21 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
 
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:
     """Run a job in this thread, with Ctrl-C as a clean stop."""
-    with open_endpoint(options) as endpoint:
-        running = make_ready(job, options)
+    with open_endpoint(options) as endpoint, interrupts() as signals:
+        try:
+            running = make_ready(job, options)
+        except StartInterrupted:
+            return not_begun(options)
         endpoint.show(running.metrics)
-        with interruptible(running):
-            running.run(progress)
+        signals.guard(running)
+        running.run(progress)
     return running.metrics()
+
+
+def not_begun(options: RunOptions) -> JobMetrics:
+    """Say that a job was stopped before it began, and return its metrics."""
+    print(f"STOPPED: {options.name!r} had not begun", file=sys.stderr)
+    return no_metrics(options.name)
 
 
 @contextmanager
@@ -253,26 +261,6 @@ def launching(launcher: Launcher) -> Iterator[None]:
         yield
     finally:
         _launchers.remove(launcher)
-
-
-@contextmanager
-def interruptible(job: RunningJob) -> Iterator[None]:
-    """Turn the first Ctrl-C, or a SIGTERM, into a stop; the second Ctrl-C interrupts as usual."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def on_interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, previous)
-        job.stop()
-
-    previous = signal.signal(signal.SIGINT, on_interrupt)
-    before = signal.signal(signal.SIGTERM, lambda number, frame: job.stop())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        signal.signal(signal.SIGTERM, before)
 
 
 _launchers: list[Launcher] = []

@@ -52,11 +52,17 @@ class JobOptions(TypedDict, total=False):
     retain_checkpoints: int
     """How many complete checkpoints are kept; default 3."""
 
+    max_failed_checkpoints: int
+    """So many checkpoints in a row may fail before the job does; default 10."""
+
     restarts: int | None
     """How often in a row the job begins again after failures that may pass; default None, for ever."""
 
     restart_delay: Duration
     """The wait before the first restart, which doubles with each; default ``"500ms"``."""
+
+    start_timeout: Duration
+    """How long a job that has never run is tried to be started, as while a broker is away; default ``"5s"``."""
 
     restore: str | None
     """Where the job begins: ``"latest"`` (default), ``"none"`` or the name of a savepoint."""

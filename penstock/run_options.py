@@ -82,7 +82,7 @@ _LOOP = tuple(LoopOptions.__dataclass_fields__)
 _AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
 """The options that `RunOptions` has under the same name and takes without a look."""
 
-_OF_CHECKPOINTS = ("checkpoint_interval", "checkpoint_timeout", "retain_checkpoints")
+_OF_CHECKPOINTS = ("checkpoint_interval", "checkpoint_timeout", "retain_checkpoints", "max_failed_checkpoints")
 """The options that mean nothing without a ``checkpoint_dir``."""
 
 
@@ -174,6 +174,8 @@ def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:
             changes[field] = to_microseconds(options[option], option) // 1_000
     if "retain_checkpoints" in options:
         changes["retain"] = options["retain_checkpoints"]
+    if "max_failed_checkpoints" in options:
+        changes["max_failed"] = options["max_failed_checkpoints"]
     if "directory" not in changes and changes:
         raise OptionError(f"{next(key for key in _OF_CHECKPOINTS if key in options)} needs a checkpoint_dir")
     return CheckpointOptions(**changes)
@@ -185,6 +187,8 @@ def _restarts(options: Mapping[str, Any]) -> RestartOptions:
         changes["attempts"] = options["restarts"]
     if "restart_delay" in options:
         changes["first_delay_ms"] = to_microseconds(options["restart_delay"], "restart_delay") // 1_000
+    if "start_timeout" in options:
+        changes["start_timeout_ms"] = to_microseconds(options["start_timeout"], "start_timeout") // 1_000
     return RestartOptions(**changes)
 
 

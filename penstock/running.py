@@ -12,7 +12,9 @@ from penstock.engine.connectors.print_sink import PrintSink
 from penstock.engine.embedded import Progress
 from penstock.engine.ledger import OperatorLine
 from penstock.engine.metrics import JobMetrics
-from penstock.job import Handle, Job, RunningJob, interruptible, make_ready
+from penstock.engine.recovering import StartInterrupted
+from penstock.interrupts import interrupts
+from penstock.job import Handle, Job, RunningJob, make_ready, not_begun
 from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
 from penstock.progress import showing, watched
@@ -37,6 +39,8 @@ class Overrides:
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: str | None = None
+    max_failed_checkpoints: int | None = None
+    start_timeout: str | None = None
     restore: str | None = None
     drop_state: bool = False
     accept_duplicates: bool = False
@@ -61,6 +65,12 @@ class Overrides:
         if self.checkpoint_interval is not None:
             interval_us = to_microseconds(self.checkpoint_interval, "--checkpoint-interval")
             checkpoints = replace(checkpoints, interval_ms=interval_us // 1_000)
+        if self.max_failed_checkpoints is not None:
+            checkpoints = replace(checkpoints, max_failed=self.max_failed_checkpoints)
+        restarts = options.restarts
+        if self.start_timeout is not None:
+            timeout_us = to_microseconds(self.start_timeout, "--start-timeout")
+            restarts = replace(restarts, start_timeout_ms=timeout_us // 1_000)
         savepoint_on_stop = self.savepoint_on_stop or options.savepoint_on_stop
         metrics_port = options.metrics_port if self.metrics_port is None else self.metrics_port
         directory = options.directory
@@ -82,6 +92,7 @@ class Overrides:
             directory=directory,
             loop=loop,
             checkpoints=checkpoints,
+            restarts=restarts,
             restore=restore,
             savepoint_on_stop=savepoint_on_stop,
             metrics_port=metrics_port,
@@ -129,10 +140,16 @@ class Runner:
         """Run to the end, or to a Ctrl-C, and print the summary."""
         self.launches += 1
         options = self._overrides.apply(options)
-        with self._open(options) as endpoint:
-            embedded = self._embed(job, options)
+        with self._open(options) as endpoint, interrupts() as signals:
+            try:
+                embedded = self._embed(job, options)
+            except StartInterrupted:
+                metrics = not_begun(options)
+                self._print(summarise(job, metrics, stopped=True), options)
+                return metrics
             endpoint.show(embedded.metrics)
-            with showing(options.name, enabled=self._shows(job)) as progress, interruptible(embedded):
+            signals.guard(embedded)
+            with showing(options.name, enabled=self._shows(job)) as progress:
                 embedded.run(progress)
         return self._report(job, options, embedded)
 
@@ -156,10 +173,14 @@ class Runner:
         Raises:
             PenstockError: one of the jobs failed.
         """
-        for item in self._started:
-            with showing(item.options.name, enabled=self._shows(item.job)) as progress:
-                _wait(item.handle, progress)
-            self._report(item.job, item.options, item.embedded)
+        if not self._started:
+            return
+        with interrupts() as signals:
+            signals.guard(_All([item.embedded for item in self._started]))
+            for item in self._started:
+                with showing(item.options.name, enabled=self._shows(item.job)) as progress:
+                    _wait(item.handle, progress)
+                self._report(item.job, item.options, item.embedded)
 
     def _open(self, options: RunOptions) -> Endpoint:
         """Open the job's endpoint and say where it is."""
@@ -197,16 +218,25 @@ class Runner:
         print_summary(summary, f"dead letters: {where}" if summary.dead_lettered and where is not None else None)
 
 
+@dataclass(frozen=True, slots=True)
+class _All:
+    """Several jobs that run on threads of their own, as one that signals stop."""
+
+    jobs: list[RunningJob]
+    has_run: bool = True
+
+    def stop(self, *, drain: bool = False) -> None:
+        for job in self.jobs:
+            job.stop(drain=drain)
+
+
 def _wait(handle: Handle, progress: Progress | None) -> None:
-    try:
-        while handle.running:
-            with suppress(TimeoutError):
-                handle.wait(REPORT_S)
-            if progress is not None:
-                progress(handle.metrics())
-        handle.wait()
-    except KeyboardInterrupt:
-        handle.stop()
+    while handle.running:
+        with suppress(TimeoutError):
+            handle.wait(REPORT_S)
+        if progress is not None:
+            progress(handle.metrics())
+    handle.wait()
 
 
 def _prints(job: Job) -> bool:

@@ -26,6 +26,9 @@ from penstock.state.savepoints import Savepoints
 
 FILES, CHECKPOINTS = "files", "checkpoints"
 
+LAST_REAL_EPOCH = 4_999_999_999
+"""No job comes to a later epoch, with a checkpoint a second for 158 years: a manifest of one is not its own."""
+
 _MANIFEST_NAME = re.compile(r"([0-9]{10})\.json\Z")
 _DELETED_AT_ONCE = 64
 
@@ -120,8 +123,11 @@ class CheckpointRepository:
 
     def epochs(self) -> Sequence[int]:
         """Return the epochs of all manifests, ascending, damaged ones too; the next one must be greater than all."""
-        matches = map(_MANIFEST_NAME.match, self._files.list(CHECKPOINTS))
-        return [int(match.group(1)) for match in matches if match]
+        return [epoch for epoch in self._numbers() if epoch <= LAST_REAL_EPOCH]
+
+    def strays(self) -> Sequence[str]:
+        """Return the paths of manifests whose numbers no checkpoint has: nothing is made of them."""
+        return [_manifest_path(epoch) for epoch in self._numbers() if epoch > LAST_REAL_EPOCH]
 
     def latest(self) -> Loaded | None:
         """Return the newest checkpoint of which every byte is right, and why newer ones were skipped.
@@ -254,6 +260,10 @@ class CheckpointRepository:
             OptionError: the name is not one.
         """
         self._savepoints.delete(name)
+
+    def _numbers(self) -> list[int]:
+        matches = map(_MANIFEST_NAME.match, self._files.list(CHECKPOINTS))
+        return [int(match.group(1)) for match in matches if match]
 
     def _check_present(self, manifest: Manifest) -> None:
         present = set(self._files.list(FILES))

@@ -78,18 +78,32 @@ class CommittedFolder:
         """
         failpoint("sink.recover.before")
         with self.writing():
-            self._make_folders()
-            for path in self._manifests.glob(".*"):
-                path.unlink()
+            self._prepare_folders()
             if epoch is None:
-                self.remove_epochs()
-                remove_other_parts(self._path, self._suffix, 0)
-                self._clear_staging(())
-                write_manifest(self._manifests, Manifest(self._suffix, 0))
+                self._begin_anew(0)
             else:
                 self._roll_back(epoch)
                 self.commit(epoch, receipts)
                 self._clear_staging(())
+        failpoint("sink.recover.after")
+
+    def join(self, epoch: int) -> None:
+        """Begin anew behind the commit of ``epoch``, which added nothing here, as nothing before it did.
+
+        Raises:
+            FatalError: the directory holds output that was committed up to ``epoch``.
+            RetryableError: the directory cannot be written.
+        """
+        failpoint("sink.recover.before")
+        with self.writing():
+            self._prepare_folders()
+            manifest = newest_manifest(self._manifests)
+            if manifest is not None and any(item.epoch <= epoch for item in manifest.epochs):
+                raise FatalError(
+                    f"{str(self._path)!r} holds output that was committed before checkpoint {epoch}, and this sink is "
+                    "not in that checkpoint: give it its old name back if it was renamed, or an empty directory"
+                )
+            self._begin_anew(epoch)
         failpoint("sink.recover.after")
 
     def remove_epochs(self) -> None:
@@ -109,6 +123,17 @@ class CommittedFolder:
             yield
         except OSError as error:
             raise RetryableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from None
+
+    def _prepare_folders(self) -> None:
+        self._make_folders()
+        for path in self._manifests.glob(".*"):
+            path.unlink()
+
+    def _begin_anew(self, epoch: int) -> None:
+        self.remove_epochs()
+        remove_other_parts(self._path, self._suffix, 0)
+        self._clear_staging(())
+        write_manifest(self._manifests, Manifest(self._suffix, epoch))
 
     def _manifest(self, epoch: int) -> Manifest:
         manifest = newest_manifest(self._manifests)

@@ -82,6 +82,10 @@ class FileSink(Sink, ABC):
         """Bring the directory to what it was when the checkpoint had been committed."""
         self._committed().recover(epoch, receipts)
 
+    def join(self, epoch: int) -> None:
+        """Begin anew in the directory behind a checkpoint that does not know the sink."""
+        self._committed().join(epoch)
+
     def describe(self) -> str:
         """Name the path."""
         return f"write {self._path}"

@@ -31,7 +31,7 @@ class SimulatedBackground(Background):
             answer, result, error = self._done.popleft()
             answer(result, error)
 
-    def close(self) -> None:
+    def close(self, wait_s: float | None = None) -> None:
         """Work off what is left; the answers are dropped."""
         while self._pieces and not self.lost_power:
             self.proceed()

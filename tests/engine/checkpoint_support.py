@@ -11,6 +11,7 @@ from penstock.engine.checkpoint_events import (
     DrainRequested,
     EndSources,
     Event,
+    FailJob,
     InjectBarrier,
     InstanceEnded,
     InstanceFailed,
@@ -155,6 +156,8 @@ class World:
             case RetainCheckpoints():
                 assert command.newest == self.published[-1]
                 self.in_flight = None
+            case FailJob():
+                assert command.in_row >= self.options.max_failed or self.stop_requested
             case EndSources():
                 for item in self.members:
                     item.ending |= item.name in command.sources

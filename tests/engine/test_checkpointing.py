@@ -1,6 +1,7 @@
 """The checkpoint coordinator: rule by rule, and under every order of events."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from penstock.engine.checkpoint_events import (
     DrainRequested,
     EndSources,
     Event,
+    FailJob,
     InjectBarrier,
     InstanceEnded,
     InstanceFailed,
@@ -95,7 +97,7 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_the_next_one_follows()
     first, second = acks(1)
     play(coordinator, Tick(10 * MS), first, first)
     aborted, begun = play(coordinator, Tick(110 * MS))
-    assert aborted == AbortEpoch(1, "it took longer than 100 ms")
+    assert aborted == AbortEpoch(1, "it took longer than 100 ms", 1)
     assert begun == InjectBarrier(2, SOURCE, last=False)
     assert play(coordinator, second) == []
     statistics = coordinator.statistics()
@@ -118,7 +120,7 @@ def test_a_failed_upload_or_manifest_gives_the_epoch_up(failure: Event) -> None:
     play(coordinator, Tick(10 * MS), *acks(1))
     if isinstance(failure, PublishFailed):
         play(coordinator, UploadFinished(1))
-    assert play(coordinator, failure) == [AbortEpoch(1, "disk full")]
+    assert play(coordinator, failure) == [AbortEpoch(1, "disk full", 1)]
     assert play(coordinator, Tick(20 * MS)) == [InjectBarrier(2, SOURCE, last=False)]
 
 
@@ -282,6 +284,45 @@ def test_a_barrier_that_an_instance_will_never_pass_ends_its_checkpoint_at_once(
     assert play(coordinator, Tick(20 * MS)) == [InjectBarrier(2, SOURCE, last=False)]
     play(coordinator, *acks(2))
     assert play(coordinator, AlignmentFailed("sink[0]", 1, 1)) == []
+
+
+def fails(coordinator: CheckpointCoordinator, epoch: int) -> list[Command]:
+    """Let the upload of the checkpoint that is due now fail."""
+    due_ns = coordinator.due_ns()
+    assert due_ns is not None
+    return play(coordinator, Tick(due_ns), *acks(epoch), UploadFailed(epoch, "disk full"))[2:]
+
+
+def test_too_many_checkpoints_in_a_row_that_fail_end_the_job() -> None:
+    coordinator = started(options=replace(OPTIONS, max_failed=3))
+    assert [fails(coordinator, epoch) for epoch in (1, 2)] == [
+        [AbortEpoch(1, "disk full", 1)],
+        [AbortEpoch(2, "disk full", 2)],
+    ]
+    due_ns = coordinator.due_ns()
+    assert due_ns is not None
+    play(coordinator, Tick(due_ns), *acks(3), *answers(3))
+    for epoch in (4, 5):
+        assert not any(isinstance(command, FailJob) for command in fails(coordinator, epoch)), "one came between"
+    assert fails(coordinator, 6) == [AbortEpoch(6, "disk full", 3), FailJob("disk full", 3)]
+
+
+def test_checkpoints_that_an_instance_takes_with_it_are_no_failed_ones() -> None:
+    coordinator = started(options=replace(OPTIONS, max_failed=1))
+    (aborted,) = play(coordinator, Tick(10 * MS), InstanceFailed("sink[0]", 1, "broke"))[1:]
+    assert isinstance(aborted, AbortEpoch) and aborted.in_row == 0
+
+
+def test_the_last_checkpoint_of_a_job_that_is_to_stop_is_tried_again_soon_and_not_for_long() -> None:
+    options = replace(OPTIONS, interval_ms=3_600_000)
+    coordinator = started(options=options)
+    play(coordinator, Requested(then_stop=True))
+    times_ns, commands = [], []
+    for epoch in (1, 2, 3):
+        times_ns.append(coordinator.due_ns())
+        commands += fails(coordinator, epoch)
+    assert times_ns == [0, 1_000 * MS, 2_000 * MS]
+    assert [command for command in commands if isinstance(command, FailJob)] == [FailJob("disk full", 3)]
 
 
 def test_a_region_restarts_alone() -> None:

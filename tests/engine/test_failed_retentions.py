@@ -33,7 +33,9 @@ def test_failed_retentions_are_counted_and_told_once(tmp_path: Path, monkeypatch
     answers: list[Retained | Exception] = [
         Retained((1,), 2),
         RetryableError("the disk is away"),
+        RetryableError("the disk is away"),
         Retained(unreadable=(Skipped(3, "it is torn."),)),
+        Retained((2,), 1),
     ]
 
     def retain(count: int) -> Retained:
@@ -43,13 +45,16 @@ def test_failed_retentions_are_counted_and_told_once(tmp_path: Path, monkeypatch
         return answer
 
     monkeypatch.setattr(repository, "retain", retain)
-    for _ in range(3):
+    for _ in range(5):
         session._do(RetainCheckpoints(1, 2))
     background.close()
     background.collect()
     metrics = read_checkpoints(session, 0, ())
-    assert metrics.failed_retentions == 2
+    assert metrics.failed_retentions == 3
     assert metrics.last_failed_retention == "no file is deleted while a manifest cannot be read. Epoch 3: it is torn."
+    stay = "OLD CHECKPOINTS STAY: they could not be deleted, which is tried again."
     assert told == [
-        "OLD CHECKPOINTS STAY: they could not be deleted, which is tried again. RetryableError: the disk is away"
+        f"{stay} the disk is away",
+        f"{stay} no file is deleted while a manifest cannot be read. Epoch 3: it is torn.",
+        "OLD CHECKPOINTS GO AGAIN: those that stayed are deleted",
     ]

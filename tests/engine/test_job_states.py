@@ -1,6 +1,7 @@
 """The life cycle of a job: which errors restart it, how long it waits, and what a stop does at each point."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def made(options: RestartOptions = OPTIONS) -> JobLifeCycle:
 
 def running(options: RestartOptions = OPTIONS) -> JobLifeCycle:
     job = made(options)
-    play(job, Submitted(), Restored(0))
+    play(job, Submitted(0), Restored(0))
     return job
 
 
@@ -64,7 +65,7 @@ def play(job: JobLifeCycle, *events: Event) -> list[Command]:
 
 def test_a_job_runs_to_its_end() -> None:
     job = made()
-    assert play(job, Submitted()) == [Restore(1, None)]
+    assert play(job, Submitted(0)) == [Restore(1, None)]
     assert play(job, Restored(5 * MS), Elapsed(6 * MS)) == []
     assert job.state is JobState.RUNNING
     assert play(job, LastCommitted()) == [Finish()]
@@ -190,11 +191,48 @@ def test_a_stop_ends_the_wait_for_the_next_attempt() -> None:
     assert play(job, StopRequested()) == [RequestStop(False, None), Restore(2, None)]
 
 
+def test_a_job_that_never_ran_is_tried_for_a_while_and_then_given_up() -> None:
+    job = made(replace(OPTIONS, attempts=None, start_timeout_ms=1_000))
+    play(job, Submitted(5 * MS), Failed(200 * MS, LOST), TakenDown(200 * MS))
+    assert job.due_ns() == 300 * MS
+    (given_up,) = play(job, Elapsed(300 * MS), Failed(1_005 * MS, LOST), TakenDown(1_005 * MS))[2:]
+    assert isinstance(given_up, GiveUp) and given_up.error is LOST
+    assert "could not be started within 1 s" in given_up.reason and "start_timeout" in given_up.reason
+
+
+def test_a_job_that_ran_is_not_given_up_by_the_time_for_a_start() -> None:
+    job = running(replace(OPTIONS, attempts=None, start_timeout_ms=0))
+    play(job, Failed(10 * MS, LOST), TakenDown(20 * MS), Elapsed(120 * MS), Failed(9_000 * MS, LOST))
+    assert play(job, TakenDown(9_000 * MS)) == []
+    assert job.state is JobState.RESTARTING
+
+
+def test_a_stop_ends_a_job_that_never_ran_as_soon_as_nothing_is_half_done() -> None:
+    waiting, failing = made(), made()
+    play(waiting, Submitted(0), Failed(0, LOST), TakenDown(0))
+    assert play(waiting, StopRequested()) == [Finish()]
+    play(failing, Submitted(0), StopRequested(), Failed(0, LOST))
+    assert play(failing, TakenDown(0)) == [Finish()]
+    bad = made()
+    fatal = BadRecordError("row 3")
+    assert isinstance(play(bad, Submitted(0), StopRequested(), Failed(0, fatal), TakenDown(0))[-1], GiveUp)
+
+
+def test_a_stop_outlives_few_failures() -> None:
+    job = running(replace(OPTIONS, attempts=None))
+    play(job, StopRequested())
+    for _ in range(2):
+        play(job, Failed(0, LOST), TakenDown(0), Elapsed(9_000 * MS), Restored(0))
+        assert job.state is JobState.STOPPING
+    (given_up,) = play(job, Failed(0, LOST), TakenDown(0))[1:]
+    assert isinstance(given_up, GiveUp) and "failed 3 times since" in given_up.reason
+
+
 def test_a_stop_before_the_start_finishes() -> None:
     assert play(made(), StopRequested()) == [Finish()]
 
 
-@pytest.mark.parametrize("event", [Submitted(), Restored(0), TakenDown(0)])
+@pytest.mark.parametrize("event", [Submitted(0), Restored(0), TakenDown(0)])
 def test_the_impossible_raises_with_the_events_before(event: Event) -> None:
     job = running()
     with pytest.raises(BugError) as raised:
@@ -243,7 +281,7 @@ def test_attempts_grow_one_by_one_and_every_order_is_answered_for(steps: Sequenc
         elif kind == 4 and job.state in (JobState.RUNNING, JobState.STOPPING) and choice % 4 == 0:
             event = LastCommitted()
         elif kind == 5 and job.state is JobState.CREATED:
-            event = Submitted()
+            event = Submitted(0)
         for command in job.on(event):
             assert not finished, "nothing is ordered after the end"
             match command:

@@ -162,6 +162,79 @@ def test_a_second_ctrl_c_ends_a_job_that_is_stuck(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
 
 
+HANGING = """
+    import ctypes
+    import penstock as ps
+
+    def hang(rows):
+        print("a batch", flush=True)
+        # A call that no signal interrupts: a mutex that this thread holds already.
+        mutex, library = (ctypes.c_byte * 64)(), ctypes.CDLL(None)
+        library.pthread_mutex_init(mutex, None)
+        while True:
+            library.pthread_mutex_lock(mutex)
+
+    ps.read_iterable([{"number": 1}], schema={"number": int}).for_each_batch(hang)
+    ps.run("hanging")
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_job_that_hangs_in_a_library(tmp_path: Path, first: signal.Signals) -> None:
+    process = child(HANGING, tmp_path)
+    process.send_signal(first)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=0.3)
+    errors = interrupt_until_it_ends(process)
+    assert process.returncode == 130
+    assert "ended at once by a second Ctrl-C" in errors
+
+
+STARTING = """
+    import pyarrow as pa
+    import penstock as ps
+    from penstock.model.errors import RetryableError
+
+    class Absent(ps.Source):
+        bounded = False
+        schema = pa.schema({"number": pa.int64()})
+
+        def partitions(self, parallelism):
+            print("a batch", flush=True)
+            while SLOW:
+                sum(range(1000))
+            raise RetryableError("the broker cannot be reached")
+
+        def open(self, partition, position):
+            raise AssertionError
+
+    ps.read(Absent()).name("absent").write_json("out").name("out")
+    print(ps.run("starting", checkpoint_dir="checkpoints", start_timeout="1h").source_rows)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_signal_ends_a_job_that_waits_at_its_start(tmp_path: Path, slow: bool, number: signal.Signals) -> None:
+    process = child(STARTING.replace("SLOW", str(slow)), tmp_path)
+    assert process.stdout is not None
+    if not slow:
+        assert process.stdout.readline() == "a batch\n", "it tries again"
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=LONG_S)
+    assert (process.returncode, output.splitlines()[-1]) == (0, "0"), errors
+    assert "STOPPED: 'starting' had not begun" in errors
+    told = "NOT STARTED YET: 'starting' is tried again for 3600 s in all; the broker cannot be reached"
+    assert errors.count(told) == (0 if slow else 1)
+
+
+def test_sigterm_is_a_stop_too(tmp_path: Path) -> None:
+    process = child(SILENT, tmp_path)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=LONG_S)
+    assert (process.returncode, errors, output) == (0, "", "1\n")
+
+
 def interrupt_until_it_ends(process: subprocess.Popen[str]) -> str:
     """Two signals that a busy machine delivers late count as one: send more of them."""
     for _ in range(int(LONG_S)):

@@ -1,0 +1,104 @@
+"""Checkpoints that fail are told of, once for each cause, and too many in a row end the job with what to do."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from penstock.model.errors import CheckpointError, RetryableError, UserError
+from penstock.state.durable_files import Content
+from penstock.state.local_files import LocalFiles
+from tests.penstock.checkpoint_jobs import LONG_S, Endless, per_item, running
+
+
+class FullDisk:
+    """Once ``full`` is set, no file of a checkpoint can be written any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = threading.Event()
+        self.refused = 0
+        write: Callable[[LocalFiles, str, Content], int] = LocalFiles.write
+
+        def refusing(files: LocalFiles, path: str, content: Content) -> int:
+            if self.full.is_set():
+                self.refused += 1
+                error = OSError(errno.ENOSPC, "No space left on device")
+                raise RetryableError(f"cannot write {path!r}: No space left on device") from error
+            return write(files, path, content)
+
+        monkeypatch.setattr(LocalFiles, "write", refusing)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
+
+
+def test_a_disk_that_fills_up_ends_the_job_with_its_cause_and_what_to_do(
+    tmp_path: Path, disk: FullDisk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(tmp_path, checkpoint_interval="20ms", max_failed_checkpoints=4) as handle:
+        handle.savepoint("first", LONG_S)
+        disk.full.set()
+        with pytest.raises(CheckpointError) as raised:
+            handle.wait(LONG_S)
+    text = str(raised.value)
+    assert "4 checkpoints in a row could not be completed" in text
+    assert "No space left on device" in text and "max_failed_checkpoints" in text
+    assert "then goes on at checkpoint " in text
+    told = [line for line in capsys.readouterr().err.splitlines() if "GIVEN UP" in line]
+    assert len(told) == 1 and "No space left on device" in told[0], told
+
+
+def test_checkpoints_that_work_again_are_told_of_and_the_count_begins_anew(
+    tmp_path: Path, disk: FullDisk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(tmp_path, checkpoint_interval="5ms", max_failed_checkpoints=1_000_000) as handle:
+        for round_ in range(2):
+            handle.savepoint(f"before-{round_}", LONG_S)
+            disk.full.set()
+            while not (found := handle.metrics().checkpoints) or found.aborted <= 2 * round_ + 1:
+                assert handle.running
+            disk.full.clear()
+            handle.savepoint(f"after-{round_}", LONG_S)
+    told = capsys.readouterr().err
+    assert told.count("CHECKPOINT GIVEN UP") == 2
+    assert told.count("CHECKPOINTS GO ON") == 2
+
+
+def test_a_job_told_to_stop_ends_although_no_checkpoint_can_be_taken(tmp_path: Path, disk: FullDisk) -> None:
+    source = Endless()
+    options = {"checkpoint_dir": tmp_path / "checkpoints", "directory": tmp_path / "job"}
+    handle = per_item(tmp_path, source).start("items", checkpoint_interval="1h", **options)
+    assert source.read.wait(LONG_S)
+    disk.full.set()
+    began = monotonic()
+    with pytest.raises(CheckpointError, match="3 checkpoints in a row could not be completed"):
+        handle.stop()
+    assert monotonic() - began < LONG_S
+
+
+def test_a_directory_that_cannot_be_used_is_refused_when_the_job_is_started(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(UserError, match="a file stands where a directory must be"):
+        per_item(tmp_path).start("items", checkpoint_dir=tmp_path / "taken")
+
+
+def test_a_stray_manifest_changes_nothing_and_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path):
+        pass
+    stray = tmp_path / "checkpoints/items/checkpoints/9999999999.json"
+    stray.write_text("something else")
+    for _ in range(2):
+        capsys.readouterr()
+        with running(tmp_path) as handle:
+            pass
+        told = capsys.readouterr().err
+        assert told.count("STRAY FILE: 'checkpoints/9999999999.json'") == 1
+        assert "RESTORED: 'items' goes on from checkpoint " in told and "SKIPPED" not in told
+        checkpoints = handle.metrics().checkpoints
+        assert checkpoints is not None and (checkpoints.aborted, checkpoints.failed_retentions) == (0, 0)
+    assert stray.read_text() == "something else"
