@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 
-import msgspec
-
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.restored import Restored
-from penstock.engine.source_positions import PartitionPosition
+from penstock.engine.source_positions import PartitionPosition, read_positions
 
 SHOWN_PLACES = 3
 """So many places of a source are named; more are counted."""
@@ -23,7 +21,8 @@ def restored_text(job: str, restored: Restored, wall_us: int) -> str:
     age = age_text(wall_us - manifest.created_us)
     parts = [f"RESTORED: {job!r} goes on from {what} of {time_text(manifest.created_us)}, {age} ago"]
     positions = {
-        entry.operator: msgspec.convert(entry.positions, dict[str, PartitionPosition]) for entry in manifest.sources
+        entry.operator: read_positions(entry.operator, list(entry.positions), entry.positions)
+        for entry in manifest.sources
     }
     parts += [f"{source} {_where(known)}" for source, known in positions.items()]
     times_us = [item.watermark_us for known in positions.values() for item in known.values() if not item.ended]

@@ -72,7 +72,7 @@ class RestartOptions:
     first_delay_ms: int = 500
     most_delay_ms: int = 60_000
     reset_after_ms: int = 300_000
-    start_timeout_ms: int = 5_000
+    start_timeout_ms: int = 4_000
 
     def __post_init__(self) -> None:
         if self.attempts is not None:

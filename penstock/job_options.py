@@ -62,7 +62,7 @@ class JobOptions(TypedDict, total=False):
     """The wait before the first restart, which doubles with each; default ``"500ms"``."""
 
     start_timeout: Duration
-    """How long a job that has never run is tried to be started, as while a broker is away; default ``"5s"``."""
+    """How long a job that has never run is tried to be started, as while a broker is away; default ``"4s"``."""
 
     restore: str | None
     """Where the job begins: ``"latest"`` (default), ``"none"`` or the name of a savepoint."""

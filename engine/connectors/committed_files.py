@@ -76,16 +76,13 @@ class CommittedFolder:
             FatalError: the directory does not go with the checkpoint.
             RetryableError: the directory cannot be written.
         """
-        failpoint("sink.recover.before")
-        with self.writing():
-            self._prepare_folders()
+        with self._recovering():
             if epoch is None:
                 self._begin_anew(0)
             else:
                 self._roll_back(epoch)
                 self.commit(epoch, receipts)
                 self._clear_staging(())
-        failpoint("sink.recover.after")
 
     def join(self, epoch: int) -> None:
         """Begin anew behind the commit of ``epoch``, which added nothing here, as nothing before it did.
@@ -94,9 +91,7 @@ class CommittedFolder:
             FatalError: the directory holds output that was committed up to ``epoch``.
             RetryableError: the directory cannot be written.
         """
-        failpoint("sink.recover.before")
-        with self.writing():
-            self._prepare_folders()
+        with self._recovering():
             manifest = newest_manifest(self._manifests)
             if manifest is not None and any(item.epoch <= epoch for item in manifest.epochs):
                 raise FatalError(
@@ -104,7 +99,6 @@ class CommittedFolder:
                     "not in that checkpoint: give it its old name back if it was renamed, or an empty directory"
                 )
             self._begin_anew(epoch)
-        failpoint("sink.recover.after")
 
     def remove_epochs(self) -> None:
         """Remove everything that was committed, the manifest first."""
@@ -124,10 +118,16 @@ class CommittedFolder:
         except OSError as error:
             raise RetryableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from None
 
-    def _prepare_folders(self) -> None:
-        self._make_folders()
-        for path in self._manifests.glob(".*"):
-            path.unlink()
+    @contextmanager
+    def _recovering(self) -> Iterator[None]:
+        """Make the folders, and remove what was being written when a process died."""
+        failpoint("sink.recover.before")
+        with self.writing():
+            self._make_folders()
+            for path in self._manifests.glob(".*"):
+                path.unlink()
+            yield
+        failpoint("sink.recover.after")
 
     def _begin_anew(self, epoch: int) -> None:
         self.remove_epochs()

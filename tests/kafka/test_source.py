@@ -1,9 +1,11 @@
 """The Kafka source on a real broker: every row once, at its offset, from its start to its end."""
 
 import datetime
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -236,16 +238,31 @@ def test_what_is_not_there_is_named(kafka: str) -> None:
         read_rows("127.0.0.1:1", "nowhere")
 
 
-def test_a_broker_that_is_gone_for_a_while_is_waited_for(own_broker: LocalBroker) -> None:
+def test_a_broker_that_is_gone_for_a_while_is_waited_for_and_told_of_with_its_return(
+    own_broker: LocalBroker,
+) -> None:
     address = own_broker.bootstrap
+    told: SimpleQueue[str] = SimpleQueue()
+    handler = logging.Handler(logging.WARNING)
+    # Not what librdkafka says itself, which nobody sees unasked.
+    handler.addFilter(lambda record: record.name == "penstock.kafka")
+    handler.emit = lambda record: told.put(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("penstock.kafka").addHandler(handler)
     create_topic(KafkaSettings(address), "events")
     produce(address, "events", [0])
     started = Started(address, "events", {"discovery": "500ms"}, idle_timeout_ms=200)
     try:
         started.wait_for(1)
         own_broker.kill()
+        away = f"no broker of Kafka at {address} answers"
+        assert told.get(timeout=40).startswith(away)
         own_broker.start()
         produce(own_broker.bootstrap, "events", [1])
         assert started.wait_for(2, 40) == [0, 1]
+        said = told.get(timeout=40)
+        while not said.startswith(f"Kafka at {address} answers again after "):
+            assert not said.startswith(away), "an outage is said once"
+            said = told.get(timeout=40)
     finally:
+        logging.getLogger("penstock.kafka").removeHandler(handler)
         started.stop()

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from penstock.engine.clock import SystemClock
+from penstock.engine.connectors.kafka.outages import Outage, outage_of
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import FatalError, OptionError, PenstockError, RetryableError, UserError
 
@@ -23,6 +25,12 @@ _LIBRARY.addHandler(logging.NullHandler())
 
 ANSWER_S = 10.0
 """How long a cluster is waited for before it counts as out of reach."""
+
+CONTACT_S = 6.0
+"""The same for what a job asks before it begins: who started it wants an answer."""
+
+REFUSED_NS = 2_000_000_000
+"""How long a cluster is waited for of which no broker can be connected to."""
 
 _LOOK_S = 0.1
 _T = TypeVar("_T")
@@ -142,9 +150,25 @@ def make_producer(
 
 
 class Admin(AdminClient):
-    """An admin client that keeps in mind when the cluster refused it: its calls only say that no answer came."""
+    """An admin client that keeps in mind what the cluster said: its calls only say that no answer came.
+
+    ``refusal``: it refused the login. ``complaint``: why a broker could not be connected to, the last one;
+    ``unreachable``: why none can be, None since one answered.
+    """
 
     refusal: KafkaError | None = None
+    complaint: KafkaError | None = None
+    unreachable: KafkaError | None = None
+    outage: Outage | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        """Take in what concerns the whole client."""
+        if error.code() in LOGIN:
+            self.refusal = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.unreachable = self.complaint or error
+        elif error.code() in UNREACHABLE:
+            self.complaint = error
 
 
 def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None = None) -> Admin:
@@ -156,31 +180,59 @@ def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None
     listening: list[weakref.ref[Admin]] = []
 
     def hear(error: KafkaError) -> None:
-        if error.code() in LOGIN:
-            for known in listening:
-                admin = known()
-                if admin is not None:
-                    admin.refusal = error
+        for known in listening:
+            admin = known()
+            if admin is not None:
+                admin.hear(error)
         (on_error or _note)(error)
 
     made: Admin = _made(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
+    made.outage = outage(settings)
     listening.append(weakref.ref(made))
     return made
 
 
+def outage(settings: KafkaSettings) -> Outage:
+    """Return what says that the cluster of these settings does not answer."""
+    return outage_of(settings.bootstrap, LOGGER.warning)
+
+
 def answer_of(admin: AdminClient, answer: "Future[_T]") -> _T:
-    """Wait for what was asked; a cluster that refuses the login is not waited for.
+    """Wait for what was asked; a cluster that refuses the login is not waited for, one that is away not for long.
 
     Raises:
         KafkaException: the cluster refuses, or does not answer in time.
     """
+    clock = SystemClock()
+    began_ns = clock.monotonic_ns()
     while True:
         try:
-            return answer.result(_LOOK_S)
+            found = answer.result(_LOOK_S)
+            _answered(admin)
+            return found
         except TimeoutError:
             admin.poll(0)
-        if isinstance(admin, Admin) and admin.refusal is not None and not answer.done():
+        except KafkaException as raised:
+            error = error_of(raised)
+            if error is not None and error.code() not in UNREACHABLE:
+                _answered(admin)
+            raise
+        if not isinstance(admin, Admin) or answer.done():
+            continue
+        if admin.refusal is not None:
             raise KafkaException(admin.refusal)
+        if admin.outage is not None:
+            admin.outage.lost()
+        why = admin.unreachable
+        if why is not None and clock.monotonic_ns() - began_ns >= REFUSED_NS:
+            raise KafkaException(why)
+
+
+def _answered(admin: AdminClient) -> None:
+    if isinstance(admin, Admin):
+        admin.complaint = admin.unreachable = None
+        if admin.outage is not None:
+            admin.outage.back()
 
 
 def error_of(error: BaseException) -> KafkaError | None:
@@ -194,6 +246,8 @@ def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockEr
     code, said = error.code(), settings.redacted(error.str())
     at = f"Kafka at {settings.bootstrap}"
     if code in UNREACHABLE:
+        # How many brokers are down says nothing to somebody who sees none of them.
+        said = "no answer" if code == KafkaError._ALL_BROKERS_DOWN else said
         return RetryableError(
             f"{what}: {at} cannot be reached ({said}); check that the broker runs and that the address is right"
         )

@@ -62,6 +62,7 @@ class Fetcher:
         self._message_bytes = float(_FIRST_GUESS_BYTES)
         self._stopped = False
         self._reachable = True
+        self._outage = clients.outage(settings)
         self._consumer: Consumer = clients.make_consumer(settings, client_id, group, self._on_error)
         self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
 
@@ -144,7 +145,7 @@ class Fetcher:
     def _deal_out(self, batch: Block) -> None:
         if not batch:
             return
-        self._reachable = True
+        self._answered()
         last = 0
         stamps = stamps_of(batch)
         if not stamps["kind"].all():
@@ -211,9 +212,8 @@ class Fetcher:
         """Take in what concerns the whole client; librdkafka goes on trying, whatever it is."""
         clients.LOGGER.info("%s", error)
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            if self._reachable:
-                clients.LOGGER.warning("no broker of %s answers; waiting for one", self._settings.bootstrap)
             self._reachable = False
+            self._outage.lost()
         elif error.fatal() or error.code() in clients.LOGIN:
             self.queues.fail(clients.failure("reading", error, self._settings))
 
@@ -221,9 +221,16 @@ class Fetcher:
         """Ask whether brokers are back: no news comes of that if nobody writes."""
         try:
             self._consumer.list_topics(self._known[0][0], timeout=PROBE_S)
-        except KafkaException:
+        except KafkaException as raised:
+            error = clients.error_of(raised)
+            self._outage.lost("" if error is None else self._settings.redacted(error.str()))
             return
-        self._reachable = True
+        self._answered()
+
+    def _answered(self) -> None:
+        if not self._reachable:
+            self._reachable = True
+            self._outage.back()
 
 
 def _runs(batch: Block, *, one_topic: bool) -> list[tuple[int, int]]:

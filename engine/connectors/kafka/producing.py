@@ -9,13 +9,15 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 
 from penstock.engine.connectors.kafka.clients import (
-    ANSWER_S,
+    CONTACT_S,
     UNKNOWN_TOPIC,
+    UNREACHABLE,
     answer_of,
     error_of,
     failure,
     make_admin,
     make_producer,
+    outage,
 )
 from penstock.engine.connectors.kafka.encoded import byte_lists, header_lists
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -50,6 +52,8 @@ class Messenger:
         self.undelivered: KafkaError | None = None
         self.complaint: KafkaError | None = None
         """What the client said last about itself; calls that time out do so because of it."""
+        self._unreachable: KafkaError | None = None
+        self._outage = outage(settings)
         self._topic = topic
         self._settings = settings
         self._producer: Producer | None = make_producer(
@@ -105,7 +109,12 @@ class Messenger:
         while self.producer.flush(_WAIT_S):
             self._check()
             until()
+            if self._unreachable is not None:
+                self._outage.lost(self._unreachable.str())
         self._check()
+        if self._unreachable is not None:
+            self._unreachable = None
+            self._outage.back()
 
     def close(self) -> None:
         """Send what is left and end the producer."""
@@ -135,6 +144,8 @@ class Messenger:
 
     def _complain(self, error: KafkaError) -> None:
         self.complaint = error
+        if error.code() in UNREACHABLE:
+            self._unreachable = error
 
 
 def check_topic(settings: KafkaSettings, client_id: str, topic: str) -> None:
@@ -146,7 +157,7 @@ def check_topic(settings: KafkaSettings, client_id: str, topic: str) -> None:
     """
     admin = make_admin(settings, client_id)
     for tries_left in reversed(range(_LOOKS)):
-        (answer,) = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_S).values()
+        (answer,) = admin.describe_topics(TopicCollection([topic]), request_timeout=CONTACT_S).values()
         try:
             answer_of(admin, answer)
             return

@@ -113,11 +113,11 @@ def _listed(admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, 
         return {}
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
-    from penstock.engine.connectors.kafka.clients import ANSWER_S, answer_of, error_of, failure
+    from penstock.engine.connectors.kafka.clients import CONTACT_S, answer_of, error_of, failure
 
     level = IsolationLevel.READ_COMMITTED if settings.committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*split_name(name)): _spec(place) for name, place in places.items()}
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_S)
+    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=CONTACT_S)
     found: dict[str, int] = {}
     for partition, answer in answers.items():
         name = partition_name(partition.topic, partition.partition)

@@ -78,10 +78,10 @@ class Topics:
             return []
         from confluent_kafka import KafkaException
 
-        from penstock.engine.connectors.kafka.clients import ANSWER_S, error_of, failure
+        from penstock.engine.connectors.kafka.clients import CONTACT_S, error_of, failure
 
         try:
-            known = admin.list_topics(timeout=ANSWER_S).topics
+            known = admin.list_topics(timeout=CONTACT_S).topics
         except KafkaException as raised:
             error = error_of(raised)
             raise (failure("listing topics", error, settings) if error else raised) from None
@@ -195,12 +195,12 @@ class TopicWatch:
 def _described(admin: "AdminClient", names: Sequence[str], settings: KafkaSettings) -> dict[str, Topic]:
     from confluent_kafka import KafkaException, TopicCollection
 
-    from penstock.engine.connectors.kafka.clients import ANSWER_S, UNKNOWN_TOPIC, answer_of, error_of, failure
+    from penstock.engine.connectors.kafka.clients import CONTACT_S, UNKNOWN_TOPIC, answer_of, error_of, failure
 
     found: dict[str, Topic] = {}
     if not names:
         return found
-    answers = admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
+    answers = admin.describe_topics(TopicCollection(list(names)), request_timeout=CONTACT_S)
     for name in names:
         try:
             told = answer_of(admin, answers[name])
