@@ -24,7 +24,7 @@ def restored_text(job: str, restored: Restored, wall_us: int) -> str:
         entry.operator: read_positions(entry.operator, list(entry.positions), entry.positions)
         for entry in manifest.sources
     }
-    parts += [f"{source} {_where(known)}" for source, known in positions.items()]
+    parts += [f"{source} {where_text(known)}" for source, known in positions.items()]
     times_us = [item.watermark_us for known in positions.values() for item in known.values() if not item.ended]
     watermark_us = min(times_us, default=END_OF_TIME_US)
     if watermark_us not in (START_OF_TIME_US, END_OF_TIME_US):
@@ -51,9 +51,10 @@ def age_text(age_us: int) -> str:
     return f"{seconds} s"
 
 
-def _where(known: dict[str, PartitionPosition]) -> str:
+def where_text(known: dict[str, PartitionPosition]) -> str:
     """Return where a source goes on: rows that were read, then offsets or files."""
-    rows = f"{sum(item.rows for item in known.values()):,} rows read"
+    count = sum(item.rows for item in known.values())
+    rows = f"{count:,} row{'' if count == 1 else 's'} read"
     if known and all(item.ended for item in known.values()):
         return f"at its end, {rows}"
     places = list(_places(known))
