@@ -3,9 +3,13 @@
 from collections.abc import Callable
 
 from penstock.engine import checkpoint_events as ev
+from penstock.engine.checkpoint_states import STAGES, CheckpointState
 from penstock.engine.operators.contract import Clock
 from penstock.engine.repeated_failures import RepeatedFailures
 from penstock.model.errors import CheckpointError
+
+SLOW_NS = 30_000_000_000
+"""How long a checkpoint may be in one stage before that is said."""
 
 
 class CheckpointNews:
@@ -17,6 +21,22 @@ class CheckpointNews:
         self._warn = warn
         self._failures = RepeatedFailures()
         self._retentions = RepeatedFailures()
+        self._stage = CheckpointState.HALTED
+        self._since_ns = 0
+        self._looked_at = False
+        self._slow = False
+
+    def look(self, stage: CheckpointState, epoch: int, now_ns: int) -> None:
+        """Say once that a checkpoint does not come out of a stage, and that it has; called at every turn."""
+        if stage is not self._stage:
+            if self._slow:
+                self._warn(f"CHECKPOINT GOES ON: number {epoch}, after {(now_ns - self._since_ns) / 1e9:.0f} s")
+            self._stage, self._since_ns = stage, now_ns
+            self._looked_at = self._slow = False
+        elif not self._looked_at and now_ns - self._since_ns >= SLOW_NS:
+            self._looked_at, self._slow = True, stage in STAGES
+            if self._slow:
+                self._warn(f"CHECKPOINT SLOW: number {epoch}, for {SLOW_NS // 1_000_000_000} s by now: {stage.value}")
 
     def given_up(self, command: ev.AbortEpoch) -> None:
         """Say why a checkpoint failed; one that an instance took with it is told of with the restart."""

@@ -135,6 +135,7 @@ class CheckpointSession:
         for name in self.savepoints.take():
             self.request(savepoint=name)
         now_ns = self._clock.monotonic_ns()
+        self._news.look(self.coordinator.state, self.begun, now_ns)
         due_ns = self.coordinator.due_ns()
         if due_ns is not None and due_ns <= now_ns:
             self._on(ev.Tick(now_ns))

@@ -8,9 +8,14 @@ from time import monotonic
 
 import pytest
 
-from penstock.model.errors import CheckpointError, RetryableError, UserError
+from penstock.engine.checkpoint_news import SLOW_NS, CheckpointNews
+from penstock.engine.checkpoint_states import CheckpointState
+from penstock.model.errors import CheckpointError, OptionError, RetryableError, UserError
+from penstock.run_options import make_options
+from penstock.running import Overrides
 from penstock.state.durable_files import Content
 from penstock.state.local_files import LocalFiles
+from tests.engine.support import ManualClock
 from tests.penstock.checkpoint_jobs import LONG_S, Endless, per_item, running
 
 
@@ -102,3 +107,30 @@ def test_a_stray_manifest_changes_nothing_and_is_told_of(tmp_path: Path, capsys:
         checkpoints = handle.metrics().checkpoints
         assert checkpoints is not None and (checkpoints.aborted, checkpoints.failed_retentions) == (0, 0)
     assert stray.read_text() == "something else"
+
+
+def test_the_command_line_sets_how_many_may_fail_and_how_long_a_start_may_take() -> None:
+    options = make_options("job", {"checkpoint_dir": "x", "max_failed_checkpoints": 7, "start_timeout": "30s"})
+    assert (options.checkpoints.max_failed, options.restarts.start_timeout_ms) == (7, 30_000)
+    changed = Overrides(max_failed_checkpoints=3, start_timeout="1m").apply(options)
+    assert (changed.checkpoints.max_failed, changed.restarts.start_timeout_ms) == (3, 60_000)
+    kept = Overrides().apply(options)
+    assert (kept.checkpoints, kept.restarts) == (options.checkpoints, options.restarts)
+    with pytest.raises(OptionError, match="max_failed_checkpoints needs a checkpoint_dir"):
+        make_options("job", {"max_failed_checkpoints": 7})
+
+
+def test_a_stage_that_lasts_is_said_once_and_so_is_its_end() -> None:
+    told: list[str] = []
+    news = CheckpointNews(ManualClock(), told.append)
+    for second in range(100):
+        news.look(CheckpointState.READY, 6, second * SLOW_NS)
+    news.look(CheckpointState.COMMITTING, 7, 0)
+    for part in range(1, 5):
+        news.look(CheckpointState.COMMITTING, 7, part * SLOW_NS // 2)
+    news.look(CheckpointState.READY, 7, 2 * SLOW_NS)
+    news.look(CheckpointState.ALIGNING, 8, 2 * SLOW_NS)
+    assert told == [
+        "CHECKPOINT SLOW: number 7, for 30 s by now: the sinks commit",
+        "CHECKPOINT GOES ON: number 7, after 60 s",
+    ]
