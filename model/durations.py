@@ -6,7 +6,7 @@ import re
 from penstock.model.errors import OptionError
 
 Duration = str | int | float | datetime.timedelta
-"""``"10s"``, ``"1m30s"``, a `timedelta`, or a number of seconds."""
+"""``"10s"``, ``"1m30s"``, ``"1 minute"``, a `timedelta`, or a number of seconds."""
 
 _UNITS_US = {
     "us": 1,
@@ -18,7 +18,20 @@ _UNITS_US = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|min|s|m|h|d|w)")
+_WORDS = {
+    **{unit: unit for unit in _UNITS_US},
+    **dict.fromkeys(("microsecond", "microseconds", "usec", "usecs"), "us"),
+    **dict.fromkeys(("millisecond", "milliseconds", "msec", "msecs", "millis"), "ms"),
+    **dict.fromkeys(("second", "seconds", "sec", "secs"), "s"),
+    **dict.fromkeys(("minute", "minutes", "mins"), "min"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("week", "weeks"), "w"),
+}
+"""Every way to write a unit. Months and years are none: they have no fixed length."""
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_BETWEEN = re.compile(r"(?:\s|,|\band\b)*")
 
 
 def to_microseconds(duration: Duration, what: str = "duration") -> int:
@@ -36,9 +49,12 @@ def to_microseconds(duration: Duration, what: str = "duration") -> int:
     else:
         text = duration.strip().lower()
         parts = _PART.findall(text)
-        if not parts or _PART.sub("", text).strip():
-            raise OptionError(f"{what} must be a duration such as '10s', '500ms' or '1h30m', not {duration!r}")
-        value = round(sum(float(number) * _UNITS_US[unit] for number, unit in parts))
+        known = all(unit in _WORDS for _, unit in parts)
+        if not parts or not known or not _BETWEEN.fullmatch(_PART.sub(" ", text)):
+            raise OptionError(
+                f"{what} must be a duration such as '10s', '500ms', '1h30m' or '1 minute', not {duration!r}"
+            )
+        value = round(sum(float(number) * _UNITS_US[_WORDS[unit]] for number, unit in parts))
     if value < 0:
         raise OptionError(f"{what} must not be negative, got {duration!r}")
     return value

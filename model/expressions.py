@@ -10,9 +10,11 @@ from typing import Any, NoReturn, Union
 
 from sqlglot import exp as ast
 
+from penstock.model import hints
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_methods import StructMethods, TextMethods, TimeMethods
 from penstock.model.expression_trees import PLACE, bare, check_levels, place_of, sql_text, structure
+from penstock.model.hints import Hinted
 from penstock.model.literals import Literal, to_node
 from penstock.model.source_location import user_location
 from penstock.model.type_names import DataTypeLike, to_arrow, to_sql_type
@@ -38,13 +40,15 @@ def _operator(kind: type[ast.Expr], swap: bool = False) -> Callable[["Expr", Ope
     return method
 
 
-class Expr:
+class Expr(Hinted):
     """A value computed per row. Operators and methods return new expressions; ``==`` builds a comparison.
 
     ``//`` and ``%`` truncate toward zero, division by zero is null, integer overflow is an error of the row.
     """
 
     __slots__ = ("_tree",)
+    _hints = hints.EXPRESSION
+    _noun = "an expression"
 
     def __init__(self, tree: ast.Expr, place: str | None = None) -> None:
         """Take over a tree that nobody else changes, written by the user at ``place``; without it, just now.
@@ -214,13 +218,25 @@ class Expr:
             raise TypeError(f"{self!r}[{field!r}]: a struct field has a name")
         return self.call("struct_extract", field)
 
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"The expression {self!r} at {user_location()} is one value of each row, not all of them: in place of "
+            "Python's own sum(), min() or max() write sum_, min_ or max_ of penstock inside agg(...)."
+        )
+
+    def __abs__(self) -> "Expr":
+        return self.abs()
+
+    def __len__(self) -> NoReturn:
+        raise TypeError(f"len() does not work on the expression {self!r}: use count() inside agg(...), or .length().")
+
     def __contains__(self, value: object) -> NoReturn:
         raise TypeError(f"'in' does not work on the expression {self!r}: use .is_in([...])")
 
     def __bool__(self) -> NoReturn:
         raise ExpressionError(
             f"The expression {self!r} at {user_location()} is no truth value: combine conditions with & | ~ "
-            "in place of and, or, not and chained comparisons."
+            "in place of and, or, not and chained comparisons, and write min_ or max_ for Python's min() or max()."
         )
 
     def __hash__(self) -> int:

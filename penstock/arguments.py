@@ -144,8 +144,19 @@ def aggregates(calls: Mapping[str, AggregateCall]) -> tuple[tuple[str, Aggregate
     """
     for name, call in calls.items():
         if not isinstance(call, AggregateCall):
-            raise refusal(f"agg({name}=...) needs an aggregate such as count() or sum_('price'), not {shown(call)}")
+            raise _no_aggregate(name, call)
     return tuple(calls.items())
+
+
+def _no_aggregate(name: str, given: object) -> PlanError:
+    meant = ""
+    if given in (sum, min, max):
+        own = str(getattr(given, "__name__", ""))
+        meant = f"; Python's own {own} is none, write {own}_(...) of penstock"
+    elif isinstance(given, str) and len(given) == 1:
+        # A letter of the name is what max("price") returns.
+        meant = "; Python's own max or min is none, write max_(...) or min_(...) of penstock"
+    return refusal(f"agg({name}=...) needs an aggregate such as count() or sum_('price'), not {shown(given)}{meant}")
 
 
 def return_annotation(function: Callable[..., Any]) -> Any | None:

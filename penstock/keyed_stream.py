@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import Order, check_function, orderings, windowing
 from penstock.arguments import aggregates as checked_aggregates
+from penstock.model import hints
 from penstock.model.aggregates import AggregateCall
 from penstock.model.config import check_count
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr, Ordering
+from penstock.model.hints import Hinted
 from penstock.model.job_graph import AggregateSpec, ReduceSpec
 from penstock.model.keyed_specs import FirstSpec, OverSpec, TopSpec
 from penstock.model.modes import EmissionMode, Keep, OnError, Ordered
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     from penstock.stream import Stream
 
 
-class KeyedStream:
+class KeyedStream(Hinted):
     """A stream grouped by key; aggregate it, reduce it or put it into windows."""
+
+    _hints = hints.KEYED
+    _noun = "a grouped stream"
 
     def __init__(self, stream: "Stream", keys: tuple[tuple[str, Expr], ...], emission: Emission | None = None) -> None:
         """Remember the keys; see `Stream.key_by`."""
@@ -120,8 +125,11 @@ class KeyedStream:
         return self._stream._add(spec, "process")
 
 
-class WindowedStream:
+class WindowedStream(Hinted):
     """A stream grouped by window, and by key if it has one."""
+
+    _hints = hints.KEYED
+    _noun = "a grouped stream"
 
     def __init__(self, stream: "Stream", keys: tuple[tuple[str, Expr], ...], windowing: Windowing) -> None:
         """Remember keys and window; see `KeyedStream.window`."""
@@ -153,8 +161,11 @@ class WindowedStream:
         return self._stream._add(spec, "reduce")
 
 
-class OverStream:
+class OverStream(Hinted):
     """A stream grouped by key whose rows look back at the rows before them."""
+
+    _hints = hints.KEYED
+    _noun = "a grouped stream"
 
     def __init__(self, stream: "Stream", spec: OverSpec) -> None:
         """Remember keys, frame and order; see `KeyedStream.over`."""

@@ -25,11 +25,13 @@ from penstock.async_functions import async_spec
 from penstock.job import Job
 from penstock.join_verbs import Joins, check_streams
 from penstock.keyed_stream import KeyedStream, WindowedStream
+from penstock.model import hints
 from penstock.model.aggregates import AggregateCall
 from penstock.model.config import check_count, check_on_error
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import SchemaError
 from penstock.model.expressions import Expr, col
+from penstock.model.hints import Hinted
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
@@ -52,8 +54,11 @@ from penstock.pictures import Picture
 from penstock.sinks import Writes
 
 
-class Stream(Writes, Picture, Joins):
+class Stream(Writes, Picture, Joins, Hinted):
     """An output of an operator. Immutable: methods return new streams."""
+
+    _hints = hints.STREAM
+    _noun = "a stream"
 
     def __init__(self, job: Job, operator: OperatorId, output: str = MAIN, exchange: str | None = None) -> None:
         """Refer to an output; users get streams from readers and from other streams."""
