@@ -2,7 +2,7 @@
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -13,6 +13,7 @@ import typer
 from penstock.answering import Debug, answering
 
 if TYPE_CHECKING:
+    from penstock.dev_topics import WantedTopic
     from penstock.kafka_broker import LocalBroker
 
 app = typer.Typer(
@@ -43,6 +44,10 @@ def kafka(
             show_default=False,
         ),
     ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:PARTITIONS", help="Create this topic. May come again.", show_default=False),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Run an Apache Kafka broker on this machine, until Ctrl-C. It needs what the extra broker brings.
@@ -51,11 +56,13 @@ def kafka(
     listens on 127.0.0.1 only, and asks nobody who they are: it is for development, not for production.
     """
     with answering(debug or context.obj):
+        from penstock.dev_topics import parse_topics
         from penstock.kafka_broker import BrokerError, LocalBroker
 
+        topics = parse_topics(topic or ())
         with _directory(directory) as folder:
             broker = LocalBroker(folder, port, tell=lambda line: typer.secho(line, err=True))
-            if _run_until_stopped(broker):
+            if _run_until_stopped(broker, topics):
                 raise BrokerError(f"the broker ended by itself: {broker.complaint()}")
 
 
@@ -63,8 +70,9 @@ class _Stopped(BaseException):
     """Somebody asked for the end."""
 
 
-def _run_until_stopped(broker: "LocalBroker") -> bool:
-    """Run a broker until a signal says to stop; return whether it ended before that."""
+def _run_until_stopped(broker: "LocalBroker", topics: "Sequence[WantedTopic]") -> bool:
+    """Run a broker with some topics until a signal says to stop; return whether it ended before that."""
+    from penstock.dev_topics import make_topics
     from penstock.kafka_broker import KAFKA_VERSION
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -77,6 +85,8 @@ def _run_until_stopped(broker: "LocalBroker") -> bool:
         for number in before:
             signal.signal(number, stop)
         broker.start()
+        if topics:
+            make_topics(broker.bootstrap, topics, lambda line: typer.secho(line, err=True))
         java = broker.java.major if broker.java is not None else "?"
         typer.echo(broker.bootstrap)
         typer.secho(f"Apache Kafka {KAFKA_VERSION} on Java {java}, data in {broker.data}; Ctrl-C stops it", err=True)
@@ -84,6 +94,9 @@ def _run_until_stopped(broker: "LocalBroker") -> bool:
     except _Stopped:
         broker.stop()
         return False
+    except BaseException:
+        broker.stop()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

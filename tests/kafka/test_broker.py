@@ -148,6 +148,35 @@ def test_the_command_runs_until_it_is_told_to_stop(ending: signal.Signals, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == (["here"] if kept else [])
 
 
+def test_the_command_creates_topics_and_keeps_those_that_are_there(tmp_path: Path) -> None:
+    wanted = ["--dir", "here", "--topic", "orders:3", "--topic", "dead"]
+    for attempt, said in (
+        (wanted, "topic orders created, 3 partitions"),
+        (wanted, "Ctrl-C stops it"),
+        ([*wanted[:3], "orders:4"], "is there with 3 partitions, not 4"),
+    ):
+        command = dev_kafka(tmp_path, *attempt)
+        try:
+            assert command.stdout is not None
+            address = command.stdout.readline().strip()
+            if address:
+                views = look(KafkaSettings(address), ["orders", "dead"]).topics
+                assert [(view.name, view.partitions) for view in views] == [("orders", 3), ("dead", 1)]
+                command.send_signal(signal.SIGTERM)
+            _, errors = command.communicate(timeout=PATIENCE_S)
+        finally:
+            command.kill()
+        assert said in errors
+        assert command.returncode == (0 if address else 1)
+
+
+@pytest.mark.parametrize("text", ["orders:0", "orders:", "orders:x", "orders:-1", "or ders:3", ":3", "orders:100000"])
+def test_a_topic_that_cannot_be_is_refused_before_anything_starts(text: str, tmp_path: Path) -> None:
+    command = dev_kafka(tmp_path, "--topic", text)
+    output, errors = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, output) == (1, "") and errors.startswith("error: ")
+
+
 def test_the_command_says_so_when_the_broker_ends_by_itself(tmp_path: Path) -> None:
     command = dev_kafka(tmp_path)
     try:
