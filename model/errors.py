@@ -7,6 +7,7 @@ PenstockError
 │   │   └── SchemaError        fields or types do not fit
 │   ├── OptionError        an option has no such name or an impossible value
 │   ├── BadRecordError     a record could not be read or processed, and on_error="fail"
+│   ├── OutputClosedError  whoever read what is printed has gone; uncaught, it ends the program quietly
 │   └── NumericOverflowError  a number left the range of its type
 ├── RetryableError         the outside world failed; trying again may help
 │   ├── WorkerLostError    whatever ran a part of the job is gone
@@ -17,6 +18,9 @@ PenstockError
 │   └── StateCorruptionError  bytes of keyed state on disk are not those that were written
 └── BugError               an invariant of Penstock broke: please report it
 """
+
+PIPE_CLOSED = 141
+"""128 and the number of SIGPIPE: what shells say of a program whose output nobody reads any more."""
 
 
 class PenstockError(Exception):
@@ -45,6 +49,18 @@ class OptionError(UserError):
 
 class BadRecordError(UserError):
     """A record could not be read or processed and the policy is ``fail``."""
+
+
+class OutputClosedError(UserError, SystemExit):
+    """Whoever read what is printed has gone, as ``head`` does. Trying again does not help.
+
+    Uncaught it ends the program without a word, with the exit code of a program that such a pipe has ended.
+    """
+
+    def __init__(self, message: str) -> None:
+        """Say what could not be written."""
+        super().__init__(message)
+        self.code = PIPE_CLOSED
 
 
 class NumericOverflowError(UserError):

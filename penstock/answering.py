@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.model.closed_output import silence
+from penstock.model.errors import PIPE_CLOSED, OutputClosedError
+
 FAILED, UNFIT = 1, 3
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
@@ -22,6 +25,11 @@ def answering(debug: Any, as_json: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.secho("interrupted", err=True)
         raise typer.Exit(FAILED) from None
+    except OutputClosedError:
+        raise typer.Exit(PIPE_CLOSED) from None
+    except BrokenPipeError:
+        silence(sys.stdout)
+        raise typer.Exit(PIPE_CLOSED) from None
     except Exception as error:
         if debug:
             raise

@@ -20,6 +20,8 @@ import typer
 
 from penstock import decide_command, dev_command, dlq_command, doctor_command, simulate_command, state_command
 from penstock.answering import FAILED, Debug, Json, answering
+from penstock.model.closed_output import silence
+from penstock.model.errors import PIPE_CLOSED
 
 COMMANDS = "penstock.commands"
 """The entry points of further commands: callables from a list of arguments to an exit code."""
@@ -65,7 +67,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
-    app(_with_commands(given), prog_name="penstock")
+    try:
+        app(_with_commands(given), prog_name="penstock")
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write what is left now: at the interpreter's end nobody could say in which way it failed."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout)
+        raise SystemExit(PIPE_CLOSED) from None
 
 
 def _show_version(wanted: bool) -> None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.connectors.row_text import join_texts, plain_texts
+from penstock.model.closed_output import reading_ends
 from penstock.model.connectors import Sink, Writer
 
 _WEIGHT = pa.field("weight", pa.int8(), nullable=False)
@@ -50,10 +51,13 @@ class _PrintWriter(Writer):
         for place, name in enumerate(self._names):
             pieces += [f"{'  ' if place else ''}{name}=", plain_texts(rows.column(place))]
         lines = join_texts(*pieces, "\n")
-        self._file.write(lines.buffers()[2].to_pybytes().decode("utf-8", "replace"))
+        text = lines.buffers()[2].to_pybytes().decode("utf-8", "replace")
+        with reading_ends(self._file):
+            self._file.write(text)
 
     def flush(self) -> None:
-        self._file.flush()
+        with reading_ends(self._file):
+            self._file.flush()
 
     def close(self) -> None:
         self.flush()
