@@ -18,7 +18,15 @@ from typing import Annotated
 
 import typer
 
-from penstock import decide_command, dev_command, dlq_command, doctor_command, simulate_command, state_command
+from penstock import (
+    decide_command,
+    dev_command,
+    dlq_command,
+    doctor_command,
+    simulate_command,
+    state_command,
+    warm_command,
+)
 from penstock.answering import FAILED, Debug, Json, answering
 from penstock.model.closed_output import silence
 from penstock.model.errors import PIPE_CLOSED
@@ -33,6 +41,7 @@ app.add_typer(dlq_command.app, name="dlq")
 app.command()(decide_command.decide)
 app.command()(doctor_command.doctor)
 app.command()(simulate_command.simulate)
+app.command()(warm_command.warm)
 
 
 _added: set[str] = set()

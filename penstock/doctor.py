@@ -147,19 +147,19 @@ def check_broker(jars: Path, fetcher: bool) -> Check:
 
 
 def kernel_cache() -> tuple[Path, bool, bool]:
-    """Return where numba keeps compiled kernels, whether it can write there, and has before."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        folder = Path(chosen)
-        return folder, _writable(folder), folder.is_dir() and any(folder.rglob("*.nbi"))
-    beside = Path(__file__).parent / "engine" / "kernels" / "__pycache__"
-    folder = beside if _writable(beside) else _user_cache()
-    return folder, _writable(folder), folder.is_dir() and any(folder.rglob("*.nbi"))
+    """Return where compiled kernels are kept, whether they can be, and whether some are."""
+    try:
+        from penstock.state.kernel_cache import is_kept, kernel_folder
+    except ImportError:
+        # What is wrong with the compiler is said of its library.
+        return Path("unknown"), False, False
+    folder = kernel_folder()
+    return folder, is_kept(), folder.is_dir() and any(folder.rglob("*.nbi"))
 
 
 def check_kernel_cache(folder: Path, writable: bool, filled: bool) -> Check:
-    """Judge where numba keeps compiled kernels."""
-    if not writable:
+    """Judge where compiled kernels are kept."""
+    if not writable and not filled:
         advice = "set NUMBA_CACHE_DIR to a folder you can write to, or every run compiles again"
         return Check("kernel cache", FAIL, f"{folder} is not writable", advice)
     if not filled:
@@ -167,7 +167,7 @@ def check_kernel_cache(folder: Path, writable: bool, filled: bool) -> Check:
             "kernel cache",
             OK,
             f"{folder}, empty",
-            "the first run compiles kernels and takes longer",
+            "the first run compiles kernels and takes longer; penstock warm does so beforehand",
         )
     return Check("kernel cache", OK, str(folder))
 
@@ -276,22 +276,6 @@ def open_files_limit() -> int | None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else int(soft)
-
-
-def _user_cache() -> Path:
-    """Where numba puts kernels when it cannot write beside the code."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~")).expanduser() / "numba"
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/numba").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "numba"
-
-
-def _writable(folder: Path) -> bool:
-    """Whether a folder, or the nearest one above that exists, can be written to."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _gigabytes(number: float) -> str:

@@ -23,6 +23,7 @@ from penstock.engine.schemas import output_schemas
 from penstock.failpoint_settings import arm_from
 from penstock.interrupts import interrupts
 from penstock.job_options import JobOptions
+from penstock.kernel_news import tell_of_compiling
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -214,6 +215,7 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         PlanError: the pipeline cannot be run so.
     """
     arm_from(os.environ)
+    tell_of_compiling()
     if options.checkpoints.directory is None:
         if options.savepoint_on_stop is not None:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")

@@ -14,6 +14,7 @@ from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.planner import plan
 from penstock.job import Job
+from penstock.kernel_news import tell_of_compiling
 from penstock.model.config import LoopOptions
 from penstock.model.ids import OperatorId
 from penstock.pictures import graph_up_to
@@ -81,6 +82,7 @@ class Preview:
 
 def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: float) -> Preview:
     """Run what leads to an output, apart from the job's own sinks, until ``rows`` rows have come or time is over."""
+    tell_of_compiling()
     sink = _FirstRows(rows)
     graph = graph_up_to(job, operator, output, sink)
     updating = job.graph[operator].outputs[output].changelog

@@ -1,8 +1,13 @@
 """Property tests are repeatable and know no deadline: a loaded machine must not fail them."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 from tests.random_settings import pytest_addoption, pytest_configure
+
+# Whether a kernel is compiled depends on what ran before, and so must not show in what a test compares.
+os.environ.setdefault("PENSTOCK_QUIET_KERNELS", "1")
 
 __all__ = ["pytest_addoption", "pytest_configure"]
 

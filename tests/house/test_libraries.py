@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 ALLOWED = {
     "sqlglot": ("model/", "engine/compile", "engine/expressions/", "engine/connectors/statistics_filter.py", "replay/"),
-    "numba": ("state/", "engine/"),
+    "numba": ("state/", "engine/", "penstock/kernel_types.py"),
     "rocksdict": ("state/rocksdb_store.py", "benchmarks/state/bare.py"),
     "ray": ("engine/task_manager.py", "engine/head.py", "engine/cluster.py"),
     "fastavro": ("engine/connectors/kafka/formats/avro",),
