@@ -119,3 +119,10 @@ def test_the_tables_of_the_reference_are_fresh() -> None:
 def test_the_page_of_errors_draws_the_tree_of_the_code() -> None:
     tree = str(errors.__doc__).strip().split("\n\n")[1]
     assert tree in (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+
+
+def test_the_site_wraps_the_cells_of_tables() -> None:
+    """The theme keeps them on one line and clips what does not fit into 800 px."""
+    assert "\n  - site.css\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    style = (ROOT / "docs" / "site.css").read_text(encoding="utf-8")
+    assert "white-space: normal" in style and "max-width: 1100px" in style
