@@ -26,16 +26,31 @@ class InstanceMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How many messages of a partition are known to be there and were not read yet."""
+
+    partition: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceMetrics:
     """One source, all instances together: rows read, and how far it is in event time (None: not known).
 
-    ``lag_us`` is how far its watermark is behind the wall clock; negative if it is ahead.
+    ``lag_us`` is how far its watermark is behind the wall clock; negative if it is ahead. ``partitions``: how much of
+    each waits to be read, of those that know it, such as the partitions of a topic.
     """
 
     source: str
     rows: int
     watermark_us: int | None
     lag_us: int | None
+    partitions: tuple[PartitionLag, ...] = ()
+
+    @property
+    def lag_messages(self) -> int | None:
+        """How many messages wait in all partitions that know it; None: none does."""
+        return sum(item.messages for item in self.partitions) if self.partitions else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +136,9 @@ def _sources(build: Build, wall_us: int) -> Iterable[SourceMetrics]:
         times = [head.watermark_us for head in found if not head.ended]
         watermark_us = _known(min(times, default=None))
         lag_us = None if watermark_us is None else wall_us - watermark_us
-        yield SourceMetrics(name, sum(head.counters.rows_in for head in found), watermark_us, lag_us)
+        waiting = sorted(item for head in found for item in head.behind().items())
+        lags = tuple(PartitionLag(partition, messages) for partition, messages in waiting)
+        yield SourceMetrics(name, sum(head.counters.rows_in for head in found), watermark_us, lag_us, lags)
 
 
 def _state(operator: str, stores: list[StateStore]) -> StateMetrics:

@@ -133,6 +133,11 @@ class SourceHead:
         """The merged watermark of the partitions."""
         return self._merge.time_us
 
+    def behind(self) -> dict[str, int]:
+        """Return how many messages wait in each partition that knows it; from any thread."""
+        known = {item.name: item.reader.behind() for item in tuple(self._partitions)}
+        return {name: messages for name, messages in known.items() if messages is not None}
+
     @property
     def ordered(self) -> bool:
         """Whether the source is aligned with others by its event time."""

@@ -76,6 +76,13 @@ class Reader(ABC):
     def position(self) -> Any:
         """Return where the next `read` starts, as JSON-able data; `Source.open` takes it back."""
 
+    def behind(self) -> int | None:
+        """Return how many messages are known to be there from the position on; None: not known.
+
+        For metrics: called by any thread at any time, and asks nobody.
+        """
+        return None
+
     def close(self) -> None:
         """Release what was opened; called once, also after a failure."""
 

@@ -115,6 +115,22 @@ FAMILIES = (
         max,
     ),
     Family(
+        "penstock_source_lag_messages",
+        "gauge",
+        "Messages of a source that are known to be there and were not read yet.",
+        ("source",),
+        _sources(lambda source: source.lag_messages),
+    ),
+    Family(
+        "penstock_partition_lag_messages",
+        "gauge",
+        "Messages of a partition that are known to be there and were not read yet.",
+        ("source", "partition"),
+        lambda metrics: [
+            ((source.source, item.partition), item.messages) for source in metrics.sources for item in source.partitions
+        ],
+    ),
+    Family(
         "penstock_operator_rows_in",
         "counter",
         "Rows that came into an operator.",

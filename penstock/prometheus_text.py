@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.engine.accounting import TimeSpent
 from penstock.engine.checkpoint_metrics import CheckpointMetrics, RegionRestarts
 from penstock.engine.ledger import Ledger, OperatorLine
-from penstock.engine.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics
+from penstock.engine.metrics import InstanceMetrics, JobMetrics, PartitionLag, SourceMetrics, StateMetrics
 from penstock.model.errors import UserError
 from penstock.prometheus import ACTIVITIES, FAMILIES, FATES
 from penstock.state.store import Accesses
@@ -53,8 +53,15 @@ def parse_metrics(text: str) -> JobMetrics:
 
 def _sources(found: Mapping[str, Samples]) -> tuple[SourceMetrics, ...]:
     times, lags = found["penstock_source_watermark_seconds"], found["penstock_source_lag_seconds"]
+    waiting = found["penstock_partition_lag_messages"]
     return tuple(
-        SourceMetrics(key[0], int(rows), _scaled(times.get(key), 1e6), _scaled(lags.get(key), 1e6))
+        SourceMetrics(
+            key[0],
+            int(rows),
+            _scaled(times.get(key), 1e6),
+            _scaled(lags.get(key), 1e6),
+            tuple(PartitionLag(at[1], int(count)) for at, count in waiting.items() if at[0] == key[0]),
+        )
         for key, rows in found["penstock_source_rows"].items()
     )
 

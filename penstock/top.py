@@ -167,13 +167,14 @@ def _checkpoint_line(metrics: JobMetrics) -> str:
 def _sources(metrics: JobMetrics, rates: Rates) -> Table:
     per_second = rates.sources()
     return _table(
-        ("source", "rows/s", "rows", "lag"),
+        ("source", "rows/s", "rows", "lag", "waiting"),
         (
             (
                 source.source,
                 rate_text(per_second[source.source]),
                 count_text(source.rows),
                 "-" if source.lag_us is None else seconds_text(source.lag_us / 1e6),
+                "-" if source.lag_messages is None else f"{count_text(source.lag_messages)} messages",
             )
             for source in metrics.sources
         ),

@@ -13,7 +13,7 @@ from penstock.engine.checkpoint_metrics import CheckpointMetrics
 from penstock.engine.clock import ManualClock
 from penstock.engine.ledger import Ledger, OperatorLine
 from penstock.engine.metric_rates import OperatorRates, Rates, StateRates
-from penstock.engine.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics, no_metrics
+from penstock.engine.metrics import InstanceMetrics, JobMetrics, PartitionLag, SourceMetrics, StateMetrics, no_metrics
 from penstock.job import embed
 from penstock.run_options import RunOptions
 from penstock.state.store import Accesses
@@ -31,7 +31,11 @@ names = st.text(min_size=1, max_size=8)
 def snapshots(draw: st.DrawFn) -> JobMetrics:
     """Draw metrics as a job could have them; times are whole microseconds."""
     known = st.none() | st.integers(-(10**15), 10**15)
-    sources = draw(st.lists(st.builds(SourceMetrics, names, counts, known, known), unique_by=lambda item: item.source))
+    lags = st.lists(st.builds(PartitionLag, names, counts), max_size=3, unique_by=lambda item: item.partition)
+    waiting = lags.map(tuple)
+    sources = draw(
+        st.lists(st.builds(SourceMetrics, names, counts, known, known, waiting), unique_by=lambda item: item.source)
+    )
     accesses = st.none() | st.builds(Accesses, counts, counts, times.map(lambda value: value * 1_000))
     states = draw(st.lists(st.builds(StateMetrics, names, counts, accesses), unique_by=lambda item: item.operator))
     lines = draw(st.lists(st.builds(OperatorLine, names, *[counts] * 7), unique_by=lambda item: item.operator))

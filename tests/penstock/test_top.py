@@ -18,7 +18,7 @@ from penstock.engine.accounting import TimeSpent
 from penstock.engine.checkpoint_metrics import CheckpointMetrics
 from penstock.engine.ledger import Ledger, OperatorLine
 from penstock.engine.metric_rates import Rates
-from penstock.engine.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics, no_metrics
+from penstock.engine.metrics import InstanceMetrics, JobMetrics, PartitionLag, SourceMetrics, StateMetrics, no_metrics
 from penstock.job import Handle
 from penstock.state.store import Accesses
 from tests.penstock.checkpoint_jobs import LONG_S, running
@@ -96,6 +96,7 @@ def test_where_nothing_answers_it_says_what_to_do(command: Command) -> None:
 
 
 def test_what_is_shown() -> None:
+    lags = (PartitionLag("a/0", 30), PartitionLag("a/1", 1_204))
     metrics = replace(
         no_metrics("rides"),
         elapsed_ns=2_000_000_000,
@@ -103,7 +104,7 @@ def test_what_is_shown() -> None:
         ledger=Ledger((OperatorLine("[red]sum", 1_000_000, 0, 999_998, 0, 2, 0, 40),), ()),
         instances=(InstanceMetrics("[red]sum", 1, TimeSpent(75, 0, 0, 0, 25), None, 2_000_000),),
         state_bytes=5_000_000,
-        sources=(SourceMetrics("rides", 1_000_000, None, 1_500_000),),
+        sources=(SourceMetrics("rides", 1_000_000, None, 1_500_000, lags),),
         states=(StateMetrics("[red]sum", 5_000_000, Accesses(4, 3, 2_000_000)),),
         checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
     )
@@ -115,6 +116,7 @@ def test_what_is_shown() -> None:
         "given up: epoch 6: disk full",
         "old ones stay: no",
         "1.500 s",
+        "1,234 messages",
         "75.0%",
         "0.002 s",
         "[red]sum[1]",

@@ -117,6 +117,7 @@ class Cluster:
                 lambda count, size: fetcher.queues.take(queue, count, size),
                 reachable=lambda: fetcher.reachable,
                 close=close,
+                written=lambda: queue.written,
             )
             self._ids[topic] = listing[topic].id
             self._open.add(reader)

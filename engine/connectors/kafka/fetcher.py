@@ -5,6 +5,7 @@ waiting, so that what is taken is decoded while more is fetched.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -31,6 +32,9 @@ WAIT_S = 0.05
 
 PROBE_S = 0.5
 """How long a broker that was gone is asked whether it is back."""
+
+NOTE_S = 0.5
+"""How often it is noted how much there is of each partition."""
 
 _FIRST_GUESS_BYTES = 1 << 16
 
@@ -63,6 +67,7 @@ class Fetcher:
         self._stopped = False
         self._reachable = True
         self._outage = clients.outage(settings)
+        self._noted_s = 0.0
         self._consumer: Consumer = clients.make_consumer(settings, client_id, group, self._on_error)
         self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
 
@@ -107,6 +112,7 @@ class Fetcher:
             while not self._stopped:
                 self._assign()
                 self._balance()
+                self._note_written()
                 room = self.queues.room(WAIT_S)
                 if room and not self._stopped:
                     count = max(1, min(MOST_MESSAGES, int(room / self._message_bytes)))
@@ -127,6 +133,17 @@ class Fetcher:
             self._consumer.incremental_assign([self._to_assign.popleft()])
         while self._to_unassign:
             self._consumer.incremental_unassign([self._to_unassign.popleft()])
+
+    def _note_written(self) -> None:
+        """Note how much there is of each partition, as the consumer has heard it with its fetches; asks no broker."""
+        now_s = time.monotonic()
+        if now_s - self._noted_s < NOTE_S:
+            return
+        self._noted_s = now_s
+        for queue in self.queues.all():
+            offsets = self._consumer.get_watermark_offsets(TopicPartition(queue.topic, queue.partition), cached=True)
+            if offsets is not None and offsets[1] >= 0:
+                queue.written = offsets[1]
 
     def _balance(self) -> None:
         pause, resume = self.queues.balance()

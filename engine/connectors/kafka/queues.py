@@ -43,6 +43,8 @@ class PartitionQueue:
     at_end: bool = False
     starved: bool = False
     """A reader found it empty, and not because the partition is read to its end."""
+    written: int | None = None
+    """The offset that the next message will get, as the last answer to a fetch had it."""
 
     @property
     def name(self) -> str:
@@ -63,6 +65,11 @@ class Queues:
 
     def __len__(self) -> int:
         return len(self._queues)
+
+    def all(self) -> list[PartitionQueue]:
+        """Return every queue."""
+        with self._changed:
+            return list(self._queues.values())
 
     @property
     def topics(self) -> frozenset[str]:

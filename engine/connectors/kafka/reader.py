@@ -55,13 +55,18 @@ class KafkaReader(Reader):
         *,
         reachable: Callable[[], bool],
         close: Callable[[], None],
+        written: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Read from a position on what ``take`` gives; ``close`` is called once."""
+        """Read from a position on what ``take`` gives; ``close`` is called once.
+
+        ``written`` is the offset that the partition's next message will get, as far as was heard.
+        """
         self._maker = maker
         self._position = position
         self._take = take
         self._reachable = reachable
         self._close = close
+        self._written = written
         self._messages: Messages | None = None
         self._reached: int | None = None
         self._left: _Left | None = None
@@ -84,6 +89,13 @@ class KafkaReader(Reader):
         """Return where the next row is."""
         position: dict[str, Any] = msgspec.to_builtins(self._position)
         return position
+
+    def behind(self) -> int | None:
+        """Return how many offsets lie between the position and what is written, or the end of a bounded read."""
+        written, position = self._written(), self._position
+        if written is None:
+            return None
+        return max(0, (written if position.end is None else min(written, position.end)) - position.offset)
 
     def close(self) -> None:
         """Fetch no more."""

@@ -219,3 +219,20 @@ def test_messages_are_joined_with_and_without_keys() -> None:
     assert both.offsets.tolist() == [0, 10, 12]
     assert both.keys == [None, b"k", None]
     assert both.headers is None
+
+
+@pytest.mark.parametrize(
+    ("written", "end", "behind"), [(None, None, None), (12, None, 5), (7, None, 0), (3, None, 0), (12, 9, 2)]
+)
+def test_what_waits_is_counted_up_to_what_is_written_or_the_end(
+    written: int | None, end: int | None, behind: int | None
+) -> None:
+    found = KafkaReader(
+        None,  # type: ignore[arg-type]
+        KafkaPosition(7, end=end),
+        lambda count, size: Taken(None, None),
+        reachable=lambda: True,
+        close=lambda: None,
+        written=lambda: written,
+    )
+    assert found.behind() == behind
