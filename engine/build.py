@@ -35,7 +35,7 @@ from penstock.engine.source_positions import restored_partitions
 from penstock.engine.transport.in_memory import Channel
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import DEAD_LETTER
-from penstock.model.errors import BugError
+from penstock.model.errors import BugError, SchemaError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode, SourceSpec
@@ -302,25 +302,33 @@ class _Builder:
             operator = make_operator(node.spec, inputs, node.name)
         store = self._state(node.name, index, start.image)
         self.opened.append(operator)
-        operator.open(
-            OperatorContext(
-                name=node.name,
-                instance=index,
-                parallelism=task.parallelism,
-                clock=self._clock,
-                state=store,
-                counters=counters,
-                dead_letters=dead_letters,
-                key_groups=self._owners(task.parallelism),
-                batch_rows=self._options.batch_rows,
-                seed=_seed(self._options.seed, node.name, index),
-                wake=self._wake,
-                async_calls=self._async_calls,
-                restored=start.notes,
-                locate=self._locate(node),
-                placed_by=self._placed_by(node),
+        try:
+            operator.open(
+                OperatorContext(
+                    name=node.name,
+                    instance=index,
+                    parallelism=task.parallelism,
+                    clock=self._clock,
+                    state=store,
+                    counters=counters,
+                    dead_letters=dead_letters,
+                    key_groups=self._owners(task.parallelism),
+                    batch_rows=self._options.batch_rows,
+                    seed=_seed(self._options.seed, node.name, index),
+                    wake=self._wake,
+                    async_calls=self._async_calls,
+                    restored=start.notes,
+                    locate=self._locate(node),
+                    placed_by=self._placed_by(node),
+                )
             )
-        )
+        except KeyError as error:
+            if not start.notes and not start.sources:
+                raise
+            raise SchemaError(
+                f"the state of {node.name!r} was written by another kind of operator, which did not note {error}: give "
+                f"operators their old names back, or begin this one without state, with drop_state={node.name!r}."
+            ) from error
         store.forget_image()
         self._build.stores.setdefault(node.id, []).append(operator.context.state)
         return operator

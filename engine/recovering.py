@@ -22,6 +22,7 @@ from penstock.engine.checkpointing import CheckpointCoordinator
 from penstock.engine.clock import SystemClock
 from penstock.engine.embedded import LONGEST_WAIT_S, EmbeddedJob
 from penstock.engine.job_news import JobNews
+from penstock.engine.meanings import meanings_of
 from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.operators.contract import Clock
 from penstock.engine.regions import regions, restart_region
@@ -98,7 +99,15 @@ class RecoveringJob:
         self.session = CheckpointSession(
             CheckpointCoordinator(checkpoints),
             repository,
-            Snapshots(repository, name, loop.key_groups, version, self._clock.wall_us, directory / "uploads"),
+            Snapshots(
+                repository,
+                name,
+                loop.key_groups,
+                version,
+                self._clock.wall_us,
+                directory / "uploads",
+                meanings_of(self._graph),
+            ),
             self._background,
             self._clock,
             warn,

@@ -5,7 +5,7 @@ The state of an operator follows its name. `build` asks for what each instance b
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.engine.adapted_state import Adapt
 from penstock.engine.operators.contract import Notes, RowCounters
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_pages import headers, read_bucket
@@ -43,6 +44,18 @@ class OperatorStart:
 
 
 @dataclass(frozen=True, slots=True)
+class Fitting:
+    """What of a checkpoint is ``dropped``, by operator, and how state is ``adapted`` to what its operator is now."""
+
+    dropped: frozenset[str] = frozenset()
+    adapted: Mapping[str, Adapt] = field(default_factory=dict)
+
+
+FITS = Fitting()
+"""Everything goes on as it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedFiles:
     """The files of one checkpoint or savepoint of a repository."""
 
@@ -61,9 +74,15 @@ class LoadedFiles:
 class Restored:
     """A checkpoint, verified, and how to read its files."""
 
-    def __init__(self, manifest: Manifest, files: LoadedFiles, directory: Path, page_stores: PageStores) -> None:
-        """Read state when it is asked for; page stores are opened below ``directory``, which goes with `close`."""
+    def __init__(
+        self, manifest: Manifest, files: LoadedFiles, directory: Path, page_stores: PageStores, fitting: Fitting = FITS
+    ) -> None:
+        """Read state when it is asked for; page stores are opened below ``directory``, which goes with `close`.
+
+        ``fitting`` says what of it is left behind, and what is laid out anew.
+        """
         self.manifest = manifest
+        self._fitting = fitting
         self._files = files
         self._directory = directory
         self._page_stores = page_stores
@@ -71,8 +90,11 @@ class Restored:
         self._known: dict[tuple[str, int], tuple[BucketSource, ...]] = {}
         self._instances: dict[str, list[InstanceEntry]] = {}
         for entry in manifest.instances:
+            if entry.operator in fitting.dropped:
+                continue
             self._instances.setdefault(entry.operator, []).append(entry)
-        self._positions = {source.operator: source.positions for source in manifest.sources}
+        dropped = fitting.dropped
+        self._positions = {item.operator: item.positions for item in manifest.sources if item.operator not in dropped}
         self._receipts = {sink.operator: sink.receipts for sink in manifest.sinks}
 
     @property
@@ -111,7 +133,7 @@ class Restored:
         """
         before = self._instances.get(operator)
         if before is None:
-            return OperatorStart()
+            return OperatorStart(counters=self._counters(operator, instance))
         parallelism = int(owners.max()) + 1
         mine = before
         chosen: Chosen | None = None
@@ -159,7 +181,7 @@ class Restored:
     def _part(self, entry: InstanceEntry) -> Part | None:
         where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
         files = [file for file in entry.files if file.name == STATE_FILE]
-        return decode_part(self._files.read(files[0]), where) if files else None
+        return self._adapted(entry.operator, decode_part(self._files.read(files[0]), where)) if files else None
 
     def _sources_of(self, entry: InstanceEntry) -> tuple[BucketSource, ...]:
         key = (entry.operator, entry.instance)
@@ -183,28 +205,16 @@ class Restored:
         pages = self._page_stores.restore(directory)
         self._opened.append(pages)
         for header in headers(pages):
-            load = partial(_bucket_part, pages, header.low)
+            load = partial(self._bucket_part, entry.operator, pages, header.low)
             yield BucketSource(header.span, header.image_bytes, header.notes, load)
 
+    def _bucket_part(self, operator: str, pages: PageStore, low: int) -> Part | None:
+        part = read_bucket(pages, low).part
+        return None if part is None else self._adapted(operator, part)
 
-def _bucket_part(pages: PageStore, low: int) -> Part | None:
-    return read_bucket(pages, low).part
-
-
-def check_names(restored: Restored, names: frozenset[str], *, may_drop: bool) -> None:
-    """Refuse a checkpoint whose state the pipeline would leave behind, unless it ``may_drop`` it.
-
-    Raises:
-        UserError: naming the operators.
-    """
-    kept = {entry.operator for entry in restored.manifest.instances if entry.files or entry.notes}
-    lost = sorted((kept | {source.operator for source in restored.manifest.sources}) - names)
-    if lost and not may_drop:
-        raise UserError(
-            f"the checkpoint of epoch {restored.epoch} holds state of {', '.join(map(repr, lost))}, which the pipeline "
-            f"does not have: give operators their old names back with .name(...), or allow dropping state with "
-            f"--drop-state. The pipeline has {', '.join(map(repr, sorted(names)))}."
-        )
+    def _adapted(self, operator: str, part: Part) -> Part:
+        adapt = self._fitting.adapted.get(operator)
+        return part if adapt is None else adapt(part)
 
 
 def _owned_by(instance: int, owners: Owners) -> Chosen:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.engine.restored import LoadedFiles, Restored, check_names
+from penstock.engine.fitting import NOTHING_ALLOWED, Allowed, fit
+from penstock.engine.restored import LoadedFiles, Restored
 from penstock.model.connectors import SinkContext
 from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
@@ -26,13 +27,13 @@ from penstock.state.rocksdb_store import RocksDbStores
 class RestoreFrom:
     """Where a job begins: ``latest`` its newest complete checkpoint if there is one, a savepoint by name, or nothing.
 
-    ``drop_state`` lets it leave state behind that the pipeline has no operator for, ``accept_duplicates`` lets its
-    sinks go on although they have published what came after the checkpoint.
+    ``allowed`` says which state it may leave behind, or go on with although its operator has changed,
+    ``accept_duplicates`` lets its sinks go on although they have published what came after the checkpoint.
     """
 
     latest: bool = True
     savepoint: str | None = None
-    drop_state: bool = False
+    allowed: Allowed = NOTHING_ALLOWED
     accept_duplicates: bool = False
 
 
@@ -77,7 +78,8 @@ class Beginnings:
             graph,
             key_groups,
             directory,
-            may_drop=self._restore.drop_state,
+            allowed=self._restore.allowed,
+            notice=self._warn,
             page_stores=self._page_stores,
         )
 
@@ -103,26 +105,26 @@ def begin_from(
     key_groups: int,
     directory: Path,
     *,
-    may_drop: bool = False,
+    allowed: Allowed = NOTHING_ALLOWED,
+    notice: Callable[[str], None] = lambda text: None,
     page_stores: PageStores | None = None,
 ) -> Restored:
-    """Return a checkpoint as what a plan goes on from; ``may_drop``: state that no operator has the name of.
+    """Return a checkpoint as what a plan goes on from, so far as it fits or what does not is ``allowed``.
 
-    Page stores (by default RocksDB's) are opened below ``directory``.
+    Page stores (by default RocksDB's) are opened below ``directory``. ``notice`` is told what did not go on as it was.
 
     Raises:
         UserError: it does not fit the plan.
     """
     files = LoadedFiles(repository, loaded.savepoint)
-    restored = Restored(loaded.manifest, files, directory, page_stores or RocksDbStores())
-    if restored.manifest.key_groups != key_groups:
+    manifest = loaded.manifest
+    if manifest.key_groups != key_groups:
         raise UserError(
-            f"the checkpoint of epoch {restored.epoch} has {restored.manifest.key_groups} key groups, which are "
+            f"the checkpoint of epoch {manifest.epoch} has {manifest.key_groups} key groups, which are "
             f"kept for life, and the job was given {key_groups}: set key_groups back."
         )
-    names = frozenset(node.name for node in graph.graph.operators.values())
-    check_names(restored, names, may_drop=may_drop)
-    return restored
+    fitting = fit(manifest, graph, allowed, notice)
+    return Restored(manifest, files, directory, page_stores or RocksDbStores(), fitting)
 
 
 def recover_sinks(graph: ExecutionGraph, restored: Restored | None, tasks: Collection[TaskId] | None = None) -> None:

@@ -14,6 +14,7 @@ from penstock.engine.restored import STATE_FILE
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest, SinkEntry, SourceEntry, pack_notes
+from penstock.state.operator_meaning import OperatorMeaning
 
 Receipts = Mapping[str, Sequence[Any]]
 """What the writers of each sink prepared and no checkpoint has committed yet, by the sink's name."""
@@ -30,11 +31,14 @@ class Snapshots:
         version: str,
         wall_us: Callable[[], int],
         directory: Path,
+        meanings: Mapping[str, OperatorMeaning] | None = None,
     ) -> None:
         """Write checkpoints of ``job`` to the repository; ``version`` is this program's.
 
-        Copies of page stores lie below ``directory`` while they are uploaded.
+        Copies of page stores lie below ``directory`` while they are uploaded. ``meanings`` are those of the job's
+        operators; without them what goes on from the checkpoints is not checked.
         """
+        self._meanings = None if meanings is None else dict(meanings)
         self._directory = directory
         self._repository = repository
         self._job = job
@@ -71,6 +75,7 @@ class Snapshots:
             sources=tuple(_sources(operators)),
             sinks=tuple(SinkEntry(operator=name, receipts=tuple(items)) for name, items in sorted(receipts.items())),
             ledger=_ledger(operators),
+            meanings=self._meanings,
         )
 
     def _entry(self, epoch: int, cut: OperatorCut) -> InstanceEntry:

@@ -145,8 +145,21 @@ def run(
         typer.Option(metavar="WHAT", help="Begin at: latest, none, or a savepoint by name.", show_default=False),
     ] = None,
     drop_state: Annotated[
-        bool, typer.Option("--drop-state", help="Leave state behind that no operator has the name of.")
-    ] = False,
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="Let its state go if it has changed or is gone; again for more.",
+            show_default=False,
+        ),
+    ] = None,
+    accept_changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="Go on with its state although it has changed; again for more.",
+            show_default=False,
+        ),
+    ] = None,
     accept_duplicates: Annotated[
         bool,
         typer.Option("--accept-duplicates", help="Let Kafka sinks write again what came after the checkpoint."),
@@ -200,7 +213,8 @@ def run(
             max_failed_checkpoints,
             start_timeout,
             restore,
-            drop_state=drop_state,
+            drop_state=tuple(drop_state or ()),
+            accept_changed=tuple(accept_changed or ()),
             accept_duplicates=accept_duplicates,
             dead_letters=dead_letters,
             sinks_into=sinks_into,

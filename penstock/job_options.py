@@ -3,6 +3,7 @@
 An option is added here; `penstock.run_options` says what becomes of it, and the command line may offer it.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TypedDict
 
@@ -67,8 +68,11 @@ class JobOptions(TypedDict, total=False):
     restore: str | None
     """Where the job begins: ``"latest"`` (default), ``"none"`` or the name of a savepoint."""
 
-    drop_state: bool
-    """Leave state behind that no operator has the name of."""
+    drop_state: bool | str | Collection[str]
+    """Operators whose state may go if they have changed or are gone; True: of all that are gone."""
+
+    accept_changed: str | Collection[str]
+    """Operators whose state goes on although they have changed: you know that it means the same."""
 
     accept_duplicates: bool
     """Let Kafka sinks write again what they have written after the checkpoint."""

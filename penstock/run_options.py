@@ -2,12 +2,13 @@
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from penstock.engine.fitting import Allowed
 from penstock.engine.restoring import RestoreFrom
 from penstock.job_options import JobOptions
 from penstock.metrics_token import check_reference
@@ -107,7 +108,8 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         _restarts(options),
         restore_from(
             options.get("restore", "latest"),
-            drop_state=bool(options.get("drop_state", False)),
+            drop_state=options.get("drop_state", False),
+            accept_changed=options.get("accept_changed", ()),
             accept_duplicates=bool(options.get("accept_duplicates", False)),
         ),
         dead_letters=letter_target(options.get("dead_letters")),
@@ -130,10 +132,29 @@ def letter_target(where: str | LetterTarget | None) -> LetterTarget | None:
     return parse_target(where)
 
 
-def restore_from(where: str | None, *, drop_state: bool = False, accept_duplicates: bool = False) -> RestoreFrom:
-    """Return where a job begins: ``latest``, ``none``, or a savepoint by its name."""
+def restore_from(
+    where: str | None,
+    *,
+    drop_state: bool | str | Collection[str] = False,
+    accept_changed: str | Collection[str] = (),
+    accept_duplicates: bool = False,
+) -> RestoreFrom:
+    """Return where a job begins: ``latest``, ``none``, or a savepoint by its name.
+
+    Raises:
+        OptionError: ``drop_state`` or ``accept_changed`` are no names of operators.
+    """
     savepoint = where if where not in (None, "none", "latest") else None
-    return RestoreFrom(where not in (None, "none") and savepoint is None, savepoint, drop_state, accept_duplicates)
+    dropped = frozenset[str]() if isinstance(drop_state, bool) else _operators("drop_state", drop_state)
+    allowed = Allowed(drop_state is True, dropped, _operators("accept_changed", accept_changed))
+    return RestoreFrom(where not in (None, "none") and savepoint is None, savepoint, allowed, accept_duplicates)
+
+
+def _operators(option: str, names: str | Collection[str]) -> frozenset[str]:
+    found = [names] if isinstance(names, str) else names
+    if not isinstance(found, Collection) or not all(isinstance(name, str) for name in found):
+        raise OptionError(f"{option} is the name of an operator or a list of names, not {names!r}")
+    return frozenset(found)
 
 
 def check_named(graph: JobGraph) -> None:

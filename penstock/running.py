@@ -42,7 +42,8 @@ class Overrides:
     max_failed_checkpoints: int | None = None
     start_timeout: str | None = None
     restore: str | None = None
-    drop_state: bool = False
+    drop_state: tuple[str, ...] = ()
+    accept_changed: tuple[str, ...] = ()
     accept_duplicates: bool = False
     dead_letters: str | None = None
     sinks_into: str | None = None
@@ -81,10 +82,15 @@ class Overrides:
             dead_letters = None
             checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
         restore = options.restore
-        if self.restore is not None or self.drop_state:
-            restore = restore_from(self.restore or "latest", drop_state=self.drop_state)
-        if self.accept_duplicates or options.restore.accept_duplicates:
-            restore = replace(restore, accept_duplicates=True)
+        if self.restore is not None:
+            restore = replace(restore_from(self.restore), allowed=restore.allowed)
+        allowed = replace(
+            restore.allowed,
+            dropped=restore.allowed.dropped.union(self.drop_state),
+            accepted=restore.allowed.accepted.union(self.accept_changed),
+        )
+        duplicates = self.accept_duplicates or options.restore.accept_duplicates
+        restore = replace(restore, allowed=allowed, accept_duplicates=duplicates)
         return replace(
             options,
             name=self.name or options.name,

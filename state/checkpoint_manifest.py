@@ -13,9 +13,13 @@ import msgspec
 
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.durable_files import NAME_PATTERN
+from penstock.state.operator_meaning import OperatorMeaning
 
-FORMAT = 1
-"""The version of manifests that are written, and the only one that is read."""
+FORMAT = 2
+"""The version of manifests that are written."""
+
+FORMATS = (1, FORMAT)
+"""The versions that are read: manifests of version 1 have no meanings."""
 
 MANIFEST_BYTES_LIMIT = 64 << 20
 """The longest manifest that is read."""
@@ -77,7 +81,10 @@ class SinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All of one checkpoint. ``created_us`` is in microseconds since 1970 UTC; ``parallelism`` is per operator name."""
+    """All of one checkpoint. ``created_us`` is in microseconds since 1970 UTC; ``parallelism`` is per operator name.
+
+    ``meanings`` say what the state of each operator stands for; None: it was not noted yet when this was written.
+    """
 
     job: Name
     epoch: Annotated[int, msgspec.Meta(ge=0, le=LAST_EPOCH)]
@@ -89,6 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     sources: tuple[SourceEntry, ...] = ()
     sinks: tuple[SinkEntry, ...] = ()
     ledger: dict[str, Any] = {}
+    meanings: dict[str, OperatorMeaning] | None = None
     format: int = FORMAT
 
     def files(self) -> dict[str, FileEntry]:
@@ -138,9 +146,9 @@ def decode_manifest(data: bytes) -> Manifest:
         raise CheckpointError("the manifest is damaged: its digest does not fit its bytes.")
     try:
         written = msgspec.json.decode(body, type=_AnyFormat).format
-        if written != FORMAT:
+        if written not in FORMATS:
             raise CheckpointError(
-                f"the manifest has format {written} and this version of Penstock reads format {FORMAT}: "
+                f"the manifest has format {written} and this version of Penstock reads formats up to {FORMAT}: "
                 "use the version that wrote it."
             )
         return msgspec.json.decode(body, type=Manifest)

@@ -27,6 +27,11 @@ Mask = NDArray[np.bool_]
 Chosen = Callable[[Positions], Mask]
 """Says of key positions which are wanted."""
 
+_WAYS_OUT = (
+    "restore with the pipeline that wrote it, or begin the operator without state, by another .name(...) or with "
+    "drop_state={owner!r}"
+)
+
 _KIND, _REFERS, _BASE = b"penstock", b"refers", b"base"
 
 
@@ -42,9 +47,13 @@ class TableForm(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one store held: of every table and log, the batches that its ``dump`` yielded, in their order."""
+    """What one store held: of every table and log, the batches that its ``dump`` yielded, in their order.
+
+    ``lenient``: rows of logs that lack a nullable column have null in it.
+    """
 
     batches: Mapping[str, Sequence[pa.RecordBatch]]
+    lenient: bool = False
 
 
 def referring(field: pa.Field, to: str, base: int = 0) -> pa.Field:
@@ -96,15 +105,15 @@ class StoreImage:
                 yield rows.drop_columns([SLOT])
 
     def log_rows(self, owner: str, name: str, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Positions]]:
-        """Yield the wanted rows of a log and their positions; a nullable column that was not there is null.
+        """Yield the wanted rows of a log and their positions; see `Part.lenient` for columns that were not there.
 
         Raises:
-            SchemaError: a column was of another type, or was not there and may not be null.
+            SchemaError: a column was of another type, or was not there.
         """
         for index, part in enumerate(self._parts):
             for rows in self._wanted(index, name, part.batches.get(name, ())):
                 if rows.num_rows:
-                    columns = [_log_column(owner, name, rows, field) for field in schema]
+                    columns = [_log_column(owner, name, rows, field, part.lenient) for field in schema]
                     positions = rows.column(POSITION).to_numpy()
                     yield pa.RecordBatch.from_arrays(columns, schema=schema), positions
 
@@ -194,19 +203,22 @@ def _check_table(owner: str, name: str, schema: pa.Schema, found: pa.Schema) -> 
         changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
         raise SchemaError(
             f"the state of operator {owner!r} (table {name!r}) was written by another pipeline: "
-            f"{', '.join(changed) or 'its keys'} differ. Give the operator another name to start it without state, "
-            "or restore with the pipeline that wrote it."
+            f"{', '.join(changed) or 'its keys'} differ. To go on, {_WAYS_OUT.format(owner=owner)}."
         )
 
 
-def _log_column(owner: str, name: str, rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _log_column(owner: str, name: str, rows: pa.RecordBatch, field: pa.Field, lenient: bool) -> pa.Array:
     place = rows.schema.get_field_index(field.name)
     if place >= 0 and rows.schema.field(place).type == field.type:
         return rows.column(place)
-    if place < 0 and field.nullable:
+    if place < 0 and field.nullable and lenient:
         return pa.nulls(rows.num_rows, field.type)
-    was = f"was {rows.schema.field(place).type}" if place >= 0 else "was not there"
+    if place < 0:
+        raise SchemaError(
+            f"operator {owner!r} needs the column {field.name!r} ({field.type}), which the rows that it kept do not "
+            f"have: {_WAYS_OUT.format(owner=owner)}, or accept_changed={owner!r} to have null in it if it may be null."
+        )
     raise SchemaError(
-        f"the state of operator {owner!r} (rows {name!r}) was written by another pipeline: column {field.name!r} is "
-        f"{field.type} now and {was}. Give the operator another name to start it without state."
+        f"the rows that operator {owner!r} kept have {rows.schema.field(place).type} in column {field.name!r}, which "
+        f"is {field.type} now: {_WAYS_OUT.format(owner=owner)}."
     )

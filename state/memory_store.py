@@ -118,8 +118,8 @@ class MemoryStore(StateStore):
         if left:
             raise SchemaError(
                 f"the state of operator {self._budget.owner!r} was written by another pipeline: nothing reads its "
-                f"{', '.join(left)} now. Give the operator another name to start it without state, or restore with "
-                "the pipeline that wrote it."
+                f"{', '.join(left)} now. Restore with the pipeline that wrote it, or begin the operator without state, "
+                f"by another .name(...) or with drop_state={self._budget.owner!r}."
             )
         self._image = EMPTY
 

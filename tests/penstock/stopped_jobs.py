@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,7 @@ class Rows(Source):
 
     def next(self, position: int) -> Row | None:
         if position == self._stop:
+            self.read.set()
             return None
         if position + 1 == self._stop:
             self.read.set()
@@ -124,19 +125,23 @@ def stopped(pipeline: Pipeline, folder: Path, **options: Any) -> None:
         handle.stop()
 
 
-def finished(pipeline: Pipeline, folder: Path, **options: Any) -> list[Row]:
-    """Run to the end of all rows, from the last checkpoint if there is one; return what was written, both lives."""
+def finished(pipeline: Pipeline, folder: Path, columns: Collection[str] | None = None, **options: Any) -> list[Row]:
+    """Run to the end of all rows, from the last checkpoint if there is one; return what was `written`, both lives."""
     _job(pipeline, folder, Rows(LEFT), Rows(RIGHT)).run("kept", **_options(folder, options))
-    return written(folder)
+    return written(folder, columns)
 
 
-def written(folder: Path) -> list[Row]:
-    """Return the rows in the output, in a repeatable order; what a changelog took back is not among them."""
+def written(folder: Path, columns: Collection[str] | None = None) -> list[Row]:
+    """Return the rows in the output, or some columns of theirs, in a repeatable order.
+
+    What a changelog took back is not among them.
+    """
     counts: Counter[str] = Counter()
     for path in sorted((folder / "out").glob("*.jsonl")):
         for line in path.read_text().splitlines():
             row = json.loads(line)
             weight = row.pop("weight", 1)
+            row = row if columns is None else {name: row[name] for name in columns}
             counts[json.dumps(row, sort_keys=True)] += weight
     assert min(counts.values(), default=0) >= 0
     return [json.loads(text) for text in sorted(counts.elements())]

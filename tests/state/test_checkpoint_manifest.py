@@ -121,6 +121,6 @@ def test_crafted_bytes_are_refused(tmp_path, number):
 
 
 def test_another_format_says_so():
-    body = msgspec.json.encode(manifest_of(1, format=2))
-    with pytest.raises(CheckpointError, match="has format 2 and this version of Penstock reads format 1"):
+    body = msgspec.json.encode(manifest_of(1, format=3))
+    with pytest.raises(CheckpointError, match="has format 3 and this version of Penstock reads formats up to 2"):
         decode_manifest(sealed(body))

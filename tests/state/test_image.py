@@ -1,5 +1,7 @@
 """Dumped stores loaded elsewhere: split by key group and merged again, everything that refers to a row still does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -122,11 +124,15 @@ def test_state_split_by_key_group_and_merged_again_goes_on(steps, more, split, l
     run(merged, more, start=1_000)
 
 
-def test_columns_that_are_new_are_null_and_changed_ones_refused():
+def test_columns_that_are_new_are_null_if_that_is_accepted_and_changed_ones_refused():
     chains = Chains()
     chains.add(1, "a")
     image = StoreImage([chains.part()])
-    wider = MemoryStore("op", image=image).log("rows", ROWS.append(pa.field("more", pa.int8())))
+    more = ROWS.append(pa.field("more", pa.int8()))
+    with pytest.raises(SchemaError, match=r"'op' needs the column 'more' \(int8\), which the rows that it kept do not"):
+        MemoryStore("op", image=image).log("rows", more)
+    image = StoreImage([replace(chains.part(), lenient=True)])
+    wider = MemoryStore("op", image=image).log("rows", more)
     assert next(wider.dump()).to_pylist() == [
         {
             "$id": 0,

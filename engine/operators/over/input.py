@@ -34,7 +34,7 @@ class OverInput:
 
     def __init__(self, spec: OverSpec, plan: OverPlan, schema: StreamSchema, name: str) -> None:
         """Compile everything against the input's fields."""
-        self._expressions: list[Expr] = []
+        self._expressions = seen_expressions(spec)
         self._values = [[self._place(value) for value in call.inputs] for _, call in spec.aggregates]
         self._filters = [None if call.where is None else self._place(call.where) for _, call in spec.aggregates]
         self._seen = len(self._expressions)
@@ -99,11 +99,26 @@ class OverInput:
         return Rows(slots, None, times_us), values, [None if index is None else masks[index] for index in filters]
 
     def _place(self, expression: Expr) -> int:
-        for index, known in enumerate(self._expressions):
-            if known.same_as(expression):
-                return index
-        self._expressions.append(expression)
-        return len(self._expressions) - 1
+        return _place(self._expressions, expression)
+
+
+def seen_expressions(spec: OverSpec) -> list[Expr]:
+    """Return what aggregates see of a row: the columns ``e0``, ``e1``... of the rows that frames keep, in order."""
+    expressions: list[Expr] = []
+    for value in (value for _, call in spec.aggregates for value in call.inputs):
+        _place(expressions, value)
+    for condition in (call.where for _, call in spec.aggregates if call.where is not None):
+        _place(expressions, condition)
+    return expressions
+
+
+def _place(expressions: list[Expr], expression: Expr) -> int:
+    """Return where an expression is in a list, at whose end it is put if it is not there."""
+    for index, known in enumerate(expressions):
+        if known.same_as(expression):
+            return index
+    expressions.append(expression)
+    return len(expressions) - 1
 
 
 def _directed(column: pa.Array, descending: bool) -> list[Ints]:

@@ -15,8 +15,10 @@ from penstock.state.store import Fixed, Locate, Positions, Slots, StateStore, Ta
 
 Ints = NDArray[np.int64]
 
-_ROWS = "kept_rows"
-_COLUMNS = {"first": Fixed(np.dtype(np.int64), refers=_ROWS), "count": Fixed(np.dtype(np.int64))}
+KEPT_ROWS = "kept_rows"
+"""The log of the rows."""
+
+_COLUMNS = {"first": Fixed(np.dtype(np.int64), refers=KEPT_ROWS), "count": Fixed(np.dtype(np.int64))}
 
 
 class KeptRuns:
@@ -33,7 +35,7 @@ class KeptRuns:
         ``locate`` says where the keys of rows lie; without it `write` is told.
         """
         self._table = store.table(TableSpec("kept", key_types, _COLUMNS))
-        self._log = store.log(_ROWS, fields, locate)
+        self._log = store.log(KEPT_ROWS, fields, locate)
 
     def slots(self, keys: KeyBatch) -> Slots:
         """Return the slot of each key, which occurs once."""
