@@ -18,12 +18,14 @@ from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.part_files import decode_part
 from penstock.engine.restored import STATE_FILE
+from penstock.engine.state_names import shown_names
 from penstock.model.errors import CheckpointError, OptionError
 from penstock.state.arrow_files import open_files
 from penstock.state.checkpoint import CHECKPOINTS, CheckpointRepository
 from penstock.state.checkpoint_manifest import InstanceEntry, Manifest
 from penstock.state.checkpoint_values import Loaded
 from penstock.state.image import Part, table_form
+from penstock.state.operator_meaning import OperatorMeaning
 from penstock.state.page_store import PageStores
 from penstock.state.rocksdb_store import RocksDbStores
 from penstock.state.savepoints import SAVEPOINTS
@@ -137,7 +139,7 @@ class Checkpoint:
         return tuple(found)
 
     def tables(self, *, internal: bool = False) -> dict[str, dict[str, pa.Table]]:
-        """Return all rows: by operator and by table.
+        """Return all rows: by operator and by table, keys and what aggregates keep by the names of the pipeline.
 
         ``internal`` keeps the columns whose names begin with ``$`` (slots, row ids, key positions), and adds
         ``$instance``.
@@ -162,6 +164,7 @@ class Checkpoint:
         for instance, part in self._parts(operator):
             for name, batches in part.batches.items():
                 rows = pa.Table.from_batches(list(batches))
+                rows = rows.rename_columns(shown_names(name, rows.schema, self._meaning(operator)))
                 if internal:
                     number = pa.repeat(pa.scalar(instance, pa.int32()), rows.num_rows)
                     rows = rows.add_column(0, INSTANCE, number)
@@ -176,12 +179,16 @@ class Checkpoint:
             for name, batches in part.batches.items():
                 schema = batches[0].schema
                 kinds[name] = "log" if table_form(schema) is None else "table"
-                columns[name] = tuple(column for column in schema.names if not column.startswith(INTERNAL))
+                shown = shown_names(name, schema, self._meaning(operator))
+                columns[name] = tuple(column for column in shown if not column.startswith(INTERNAL))
                 counts.setdefault(name, []).extend((rows.num_rows, rows.nbytes) for rows in batches)
         return tuple(
             KeptTable(name, kinds[name], sum(rows for rows, _ in found), sum(size for _, size in found), columns[name])
             for name, found in sorted(counts.items())
         )
+
+    def _meaning(self, operator: str) -> OperatorMeaning | None:
+        return (self.manifest.meanings or {}).get(operator)
 
     def _entries(self, operator: str) -> list[InstanceEntry]:
         return [entry for entry in self.manifest.instances if entry.operator == operator]

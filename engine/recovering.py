@@ -86,8 +86,7 @@ class RecoveringJob:
         self.name = name
         if repository is None:
             repository = _open_repository(checkpoints.directory, name)
-        accepts = restore.accept_duplicates
-        self._graph = with_checkpoints(graph, name, repository.files, accept_duplicates=accepts)
+        self._graph = with_checkpoints(graph, name, repository.files, restore)
         self._loop, self._directory = loop, directory
         self._clock = clock or SystemClock()
         self._wakened: SimpleQueue[None] = SimpleQueue()

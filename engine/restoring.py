@@ -160,11 +160,11 @@ def missing_sinks(graph: ExecutionGraph, restored: Restored) -> str | None:
 
 
 def with_checkpoints(
-    graph: ExecutionGraph, job: str, files: DurableFiles, *, accept_duplicates: bool = False
+    graph: ExecutionGraph, job: str, files: DurableFiles, restore: RestoreFrom = LATEST
 ) -> ExecutionGraph:
     """Return the plan with sinks that hold rows back until their checkpoint is complete.
 
-    ``files`` are those of the job's checkpoints; ``accept_duplicates`` is that of `RestoreFrom`.
+    ``files`` are those of the job's checkpoints; ``restore`` says what sinks may go on in spite of.
 
     Raises:
         UserError: a sink cannot do so as it is configured.
@@ -174,6 +174,13 @@ def with_checkpoints(
         if isinstance(node.spec, SinkSpec) and node.spec.sink.transactional:
             node.spec.sink.check_transactional()
             kept = KeptFolder(files, node.name)
-            context = SinkContext(job, node.name, graph.task_of(operator).parallelism, kept, accept_duplicates)
+            context = SinkContext(
+                job,
+                node.name,
+                graph.task_of(operator).parallelism,
+                kept,
+                accept_duplicates=restore.accept_duplicates,
+                accept_changed=node.name in restore.allowed.accepted,
+            )
             operators[operator] = replace(node, spec=replace(node.spec, sink=node.spec.sink.with_checkpoints(context)))
     return replace(graph, graph=replace(graph.graph, operators=operators))

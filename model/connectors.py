@@ -215,6 +215,7 @@ class SinkContext:
 
     ``operator`` is the sink's name, which with that of the ``job`` identifies it for good; ``parallelism`` counts its
     instances now. ``accept_duplicates``: the job may go on from a checkpoint although later output is visible already.
+    ``accept_changed``: it may go on although what the sink has written was changed or removed since.
     """
 
     job: str
@@ -222,6 +223,7 @@ class SinkContext:
     parallelism: int
     kept: KeptFiles
     accept_duplicates: bool = False
+    accept_changed: bool = False
 
 
 class Sink(ABC):

@@ -72,7 +72,7 @@ class JobOptions(TypedDict, total=False):
     """Operators whose state may go if they have changed or are gone; True: of all that are gone."""
 
     accept_changed: str | Collection[str]
-    """Operators whose state goes on although they have changed: you know that it means the same."""
+    """Operators that go on although what they mean has changed, and sinks although their output was changed."""
 
     accept_duplicates: bool
     """Let Kafka sinks write again what they have written after the checkpoint."""

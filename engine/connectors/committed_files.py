@@ -17,6 +17,7 @@ from penstock.engine.connectors.file_manifest import (
     write_manifest,
 )
 from penstock.engine.connectors.finished_files import remove_other_parts, sync_folder
+from penstock.engine.connectors.output_check import changed_files, refusal
 from penstock.engine.connectors.staged_files import (
     OutputFile,
     StagedFile,
@@ -31,8 +32,13 @@ from penstock.model.failpoints import failpoint
 class CommittedFolder:
     """One output directory of files with one suffix. Epochs count from 1."""
 
-    def __init__(self, path: Path, suffix: str) -> None:
-        """Nothing is touched yet."""
+    def __init__(self, path: Path, suffix: str, *, sink: str | None = None, accept_changed: bool = False) -> None:
+        """Nothing is touched yet; ``sink`` is the operator that writes.
+
+        ``accept_changed``: go on although files that were committed are gone or were changed since.
+        """
+        self._sink = sink
+        self._accept_changed = accept_changed
         self._path = path
         self._suffix = suffix
         self._staging = path / "_staging"
@@ -58,7 +64,7 @@ class CommittedFolder:
             manifest = self._manifest(epoch)
             self._check_known(epoch, {*manifest.all_files(), *(file.name for file in files)})
             if epoch <= manifest.epoch:
-                if manifest.files(epoch) != files:
+                if not manifest.is_of(epoch, files):
                     raise self._foreign(epoch)
             else:
                 for file in files:
@@ -73,7 +79,7 @@ class CommittedFolder:
         """Bring the directory to what it was after the commit of ``epoch``; None: begin anew, with nothing in it.
 
         Raises:
-            FatalError: the directory does not go with the checkpoint.
+            FatalError: the directory does not go with the checkpoint, or files in it were changed or removed.
             RetryableError: the directory cannot be written.
         """
         with self._recovering():
@@ -83,6 +89,7 @@ class CommittedFolder:
                 self._roll_back(epoch)
                 self.commit(epoch, receipts)
                 self._clear_staging(())
+                self._check_committed(self._manifest(epoch))
 
     def join(self, epoch: int) -> None:
         """Begin anew behind the commit of ``epoch``, which added nothing here, as nothing before it did.
@@ -168,6 +175,17 @@ class CommittedFolder:
         self._remove_unlisted(manifest.all_files(), epoch)
         self._clear_staging(range(epoch + 1))
         failpoint("sink.rollback.after")
+
+    def _check_committed(self, manifest: Manifest) -> None:
+        """Compare what stands in place with the manifest, and note in it what is accepted as it is now."""
+        listed = manifest.all_files()
+        changed = changed_files(self._path, listed.values())
+        if not changed:
+            return
+        if not self._accept_changed:
+            raise refusal(self._path, changed, len(listed), self._sink)
+        now = {item.file.name: item.now for item in changed}
+        write_manifest(self._manifests, manifest.with_files({**listed, **now}))
 
     def _move(self, manifest: Manifest) -> None:
         """Move listed files that are still staged, of an earlier epoch too if a crash came between."""

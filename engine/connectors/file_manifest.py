@@ -1,7 +1,7 @@
 """The manifest of a folder of committed files: which checkpoint added which. Called by `committed_files`."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,11 +16,12 @@ MANIFEST_BYTES = 1 << 30
 VERSION = 1
 
 
-class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the commit of one checkpoint added."""
+class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the commit of one checkpoint added; ``accepted``: some of it was changed or removed on purpose since."""
 
     epoch: int
     files: tuple[OutputFile, ...]
+    accepted: bool = False
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,9 +35,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epochs: tuple[Epoch, ...] = ()
     version: int = VERSION
 
-    def files(self, epoch: int) -> tuple[OutputFile, ...]:
-        """Return what one epoch added."""
-        return next((item.files for item in self.epochs if item.epoch == epoch), ())
+    def is_of(self, epoch: int, files: tuple[OutputFile, ...]) -> bool:
+        """Return whether an epoch added these files, so far as that can still be told."""
+        added = next((item for item in self.epochs if item.epoch == epoch), None)
+        return files == () if added is None else added.accepted or added.files == files
 
     def all_files(self) -> dict[str, OutputFile]:
         """Return every file by name."""
@@ -46,6 +48,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the manifest after the commit of a later epoch."""
         added = (Epoch(epoch, files),) if files else ()
         return Manifest(self.suffix, epoch, (*self.epochs, *added))
+
+    def with_files(self, known: Mapping[str, OutputFile | None]) -> "Manifest":
+        """Return the manifest with each of its files as it is known now; None: it is gone."""
+        epochs = []
+        for item in self.epochs:
+            files = tuple(now for file in item.files if (now := known[file.name]) is not None)
+            epochs.append(item if files == item.files else Epoch(item.epoch, files, accepted=True))
+        return Manifest(self.suffix, self.epoch, tuple(epochs))
 
     def rolled_back(self, epoch: int) -> "Manifest":
         """Return the manifest as it was after the commit of an earlier epoch."""

@@ -71,7 +71,12 @@ class FileSink(Sink, ABC):
         """Return a sink that writes a file per checkpoint into its directory; it keeps all it needs there."""
         self.check_transactional()
         copy = type(self)(self._path)
-        copy._folder = CommittedFolder(self._path, self.suffix)
+        copy._folder = CommittedFolder(
+            self._path,
+            self.suffix,
+            sink=None if context is None else context.operator,
+            accept_changed=context is not None and context.accept_changed,
+        )
         return copy
 
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:

@@ -40,7 +40,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
 
 
 def counted(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
-    return {(row["key_0"], row["rows"]) for row in rows}
+    return {(row["item"], row["rows"]) for row in rows}
 
 
 def test_every_address_leads_to_a_checkpoint(folder: Path) -> None:
@@ -156,6 +156,6 @@ def test_state_that_does_not_fit_in_memory_is_read_all_the_same(tmp_path: Path) 
     files = {file.name for entry in checkpoint.manifest.instances for file in entry.files}
     assert "CURRENT" in files
     (rows,) = checkpoint.tables()["per user"].values()
-    assert sorted(rows["key_0"].to_pylist()) == list(range(60_000))
+    assert sorted(rows["user"].to_pylist()) == list(range(60_000))
     (kept,) = [kept for kept in checkpoint.operators() if kept.operator == "per user"]
     assert (kept.tables[0].rows, kept.instances) == (60_000, 2)
