@@ -1,6 +1,7 @@
 """The policies by name: the one line that a new one needs. ``penstock decide`` looks here.
 
-A policy is a frozen dataclass whose fields are its parameters (`model.policy`); it is imported when it is asked for.
+A policy is a frozen dataclass whose fields are its parameters (`model.policy`); it is imported when it is asked for. It
+comes between guards (`scheduler.guarded`), whose limits are parameters too: ``limits.step_factor``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 
 from penstock.model.errors import OptionError
 from penstock.model.policy import Policy
+from penstock.scheduler.guarded import Guarded, guarded
+from penstock.scheduler.limits import Limits
 
 POLICIES: dict[str, str] = {
     "autoscaler": "penstock.scheduler.autoscaler:Autoscaler",
@@ -27,8 +30,12 @@ POLICIES: dict[str, str] = {
 """``module:class``, or ``module:policy``, by name."""
 
 
-def make_policy(name: str, parameters: Mapping[str, Any]) -> Policy[Any]:
-    """Return a policy with these parameters, the rest as they are by default; text is taken for what it says.
+LIMITS = "limits."
+"""What the names of the guards' parameters begin with."""
+
+
+def make_policy(name: str, parameters: Mapping[str, Any]) -> Guarded[Any]:
+    """Return a guarded policy with these parameters, the rest as by default; text is taken for what it says.
 
     Raises:
         OptionError: there is no such policy or parameter, or a value does not fit; the valid ones are named.
@@ -37,17 +44,18 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Policy[Any]:
         raise OptionError(f"there is no policy {name!r}; choose from {', '.join(sorted(POLICIES))}")
     module, _, found = POLICIES[name].partition(":")
     policy: Any = getattr(import_module(module), found)
-    policy = policy() if isinstance(policy, type) else policy
+    policy = guarded(policy() if isinstance(policy, type) else policy, Limits())
     known = parameters_of(policy)
     unknown = sorted(parameters.keys() - known.keys())
     if unknown:
         raise OptionError(f"policy {name!r} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     try:
         for key, value in parameters.items():
-            policy = _with(policy, key.split("."), _fitting(known[key], value))
+            path = key.split(".") if key.startswith(LIMITS) else ["policy", *key.split(".")]
+            policy = _with(policy, path, _fitting(known[key], value))
     except (TypeError, ValueError) as error:
         raise OptionError(f"policy {name!r}: {error}") from error
-    made: Policy[Any] = policy
+    made: Guarded[Any] = policy
     return made
 
 
@@ -56,6 +64,8 @@ def parameters_of(policy: Policy[Any]) -> dict[str, Any]:
 
     Functions are none: a policy that is made of others has another name.
     """
+    if isinstance(policy, Guarded):
+        return dict(_flat(policy.policy, "")) | dict(_flat(policy.limits, LIMITS))
     return dict(_flat(policy, ""))
 
 

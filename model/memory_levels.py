@@ -12,6 +12,8 @@ BASE_BYTES = 158 * MIB
 """Managed memory at level 0."""
 MAX_LEVEL = 3
 """Levels are below it."""
+NO_LEVEL = -1
+"""The level of what has no managed memory."""
 MEMTABLE_MOST_BYTES = 64 * MIB
 
 
@@ -24,6 +26,17 @@ def managed_bytes(level: int, base_bytes: int = BASE_BYTES) -> int:
     if level < 0:
         raise ValueError(f"memory levels begin at 0, not {level}")
     return base_bytes << level
+
+
+def level_of(budget_bytes: float) -> int:
+    """Return the level that a budget stands at: the highest whose memory it has, 0 if it has not even that.
+
+    State without a bound (NaN) has what it wants: the highest level there is.
+    """
+    if np.isnan(budget_bytes):
+        return MAX_LEVEL - 1
+    levels = [level for level in range(MAX_LEVEL) if managed_bytes(level) <= budget_bytes]
+    return max(levels, default=0)
 
 
 def split(managed: Floats) -> tuple[Floats, Floats]:

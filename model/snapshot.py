@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.model.columns import Bools, Columns, Floats, Ints, Names
 
-SCHEMA = 1
+SCHEMA = 2
 """Grows with every change of a column; a log of another one is refused."""
 
 
@@ -232,6 +232,22 @@ class AffinityColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RefusalColumns(Columns):
+    """What guards took out of the policy's last plan, or made smaller; empty where nothing was.
+
+    ``subject``: "application/task", with "/number" for an instance, or the application alone. ``what``: parallelism,
+    memory, machine, cores, heap, threads, keep, bucket or route. ``asked`` and ``granted`` in its own unit; not
+    measured where it has none.
+    """
+
+    subject: Names
+    what: Names
+    reason: Names
+    asked: Floats | None = None
+    granted: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
     """A cluster at ``time_s`` and in the ``window_s`` before it; ``number`` grows by one a snapshot."""
 
@@ -252,6 +268,7 @@ class ClusterSnapshot:
     buffers: BufferColumns = field(default_factory=BufferColumns.none)
     reuse: ReuseColumns = field(default_factory=ReuseColumns.none)
     affinities: AffinityColumns = field(default_factory=AffinityColumns.none)
+    refusals: RefusalColumns = field(default_factory=RefusalColumns.none)
 
     def __post_init__(self) -> None:
         if not self.window_s > 0:

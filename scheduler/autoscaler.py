@@ -102,7 +102,8 @@ class Autoscaler:
     def decide(self, snapshot: ClusterSnapshot, memory: AutoscalerMemory) -> tuple[Decision, AutoscalerMemory]:
         """Scale the applications whose turn it is and of which a task that would change is outside of its band."""
         of, names = snapshot.tasks.application, _names(snapshot)
-        past = [memory.past.get(name, Past()) for name in names]
+        refused = _refused(snapshot)
+        past = [_not_done(memory.past.get(name, Past()), "/".join(name) in refused) for name in names]
         needs = self._needs(snapshot, past)
         opened = open_round(snapshot, self.pace, memory.turns, needs.rates, needs.missing)
         looked = (opened.may_act & ~self._collects(snapshot))[of]
@@ -210,6 +211,17 @@ class Autoscaler:
         """Return the applications that spend too much of their time on collecting garbage; unmeasured: none."""
         gc_ns = or_nan(snapshot.applications.gc_ns, len(snapshot.applications))
         return np.asarray(gc_ns / (snapshot.window_s * NS_PER_S) > self.gc_most)
+
+
+def _refused(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Return the tasks, with their applications' names, whose new parallelism was refused, or cut."""
+    rows = zip(snapshot.refusals.subject, snapshot.refusals.what, strict=True)
+    return frozenset(subject for subject, what in rows if what == "parallelism")
+
+
+def _not_done(past: Past, is_refused: bool) -> Past:
+    """Return a past that expects nothing of a scale-up that was not granted."""
+    return replace(past, before=None, expected=None) if is_refused else past
 
 
 def _lag_rows(snapshot: ClusterSnapshot) -> Floats:

@@ -13,6 +13,7 @@ from penstock.model.columns import Bools, Floats
 from penstock.model.plan import Decision, Move, NoChange, Placement
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.usable_machines import usable_machines
 from penstock.scheduler.most_free import MostFree
 from penstock.scheduler.placement_wishes import Wishes, wishes_of
 
@@ -38,8 +39,8 @@ class PlacementMemory:
 class TaskScheduler(Policy[PlacementMemory]):
     """Places what waits; ties are broken by a draw that `seed` and the snapshot's number fix.
 
-    A machine that was not heard of for `lost_after_s` is lost. An instance that does not run `start_timeout_s` after it
-    was placed is placed again.
+    A machine that was not heard of for `lost_after_s` is lost; one without cores or memory takes nobody either. An
+    instance that does not run `start_timeout_s` after it was placed is placed again.
     """
 
     seed: int = 0
@@ -57,15 +58,16 @@ class TaskScheduler(Policy[PlacementMemory]):
         last = np.array([memory.cpu.get(name, UNMEASURED_CPU) for name in names])
         need = np.where(np.isnan(load), last, load)
         known = {**memory.cpu} | {names[t]: float(load[t]) for t in np.flatnonzero(~np.isnan(load)).tolist()}
-        pending = self._pending(snapshot, memory.starts, names)
-        memory = PlacementMemory(known, {key: memory.starts[key] for key in pending.values()})
+        starts = _without_refused(snapshot, memory.starts)
+        pending = self._pending(snapshot, starts, names)
+        memory = PlacementMemory(known, {key: starts[key] for key in pending.values()})
         waiting = [i for i in np.flatnonzero(~snapshot.instances.is_running).tolist() if i not in pending]
         if not waiting:
             return NoChange("no instance waits to be placed", {"starting": len(pending)}), memory
         if snapshot.machines.cpu_percent is None:
             return NoChange("not measured: machines.cpu_percent"), memory
 
-        is_alive = self._alive(snapshot)
+        is_alive = usable_machines(snapshot.machines, self.lost_after_s)
         free = self._free(snapshot, need, {i: memory.starts[key][0] for i, key in pending.items()})
         chosen = place(snapshot, waiting, wishes_of(snapshot), need, free, is_alive, self._ranks(snapshot))
         if not chosen:
@@ -88,10 +90,6 @@ class TaskScheduler(Policy[PlacementMemory]):
         rows = np.flatnonzero(~instances.is_running).tolist()
         keys = ((i, (*names[instances.task[i]], int(instances.number[i]))) for i in rows)
         return {i: k for i, k in keys if k in starts and snapshot.time_s < starts[k][1] + self.start_timeout_s}
-
-    def _alive(self, snapshot: ClusterSnapshot) -> Bools:
-        age = snapshot.machines.heartbeat_age_s
-        return np.ones(len(snapshot.machines), np.bool_) if age is None else age <= self.lost_after_s
 
     def _free(self, snapshot: ClusterSnapshot, need: Floats, starting: Mapping[int, str]) -> Floats:
         """Return free(tm) = 100 * nCores - cpu(tm) - what the instances need that were placed and not measured."""
@@ -166,6 +164,13 @@ def cpu_by_task(snapshot: ClusterSnapshot) -> Floats:
     order = np.lexsort((cpu, -rate, task))
     load[task[order]] = cpu[order] / snapshot.window_s / 1e7
     return load
+
+
+def _without_refused(snapshot: ClusterSnapshot, starts: Starts) -> Starts:
+    """Return the starts but for those that were refused, which nobody need wait for."""
+    refusals = snapshot.refusals
+    refused = {who for who, what in zip(refusals.subject, refusals.what, strict=True) if what == "machine"}
+    return {key: start for key, start in starts.items() if f"{key[0]}/{key[1]}/{key[2]}" not in refused}
 
 
 def _task_names(snapshot: ClusterSnapshot) -> list[TaskName]:

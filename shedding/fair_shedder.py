@@ -43,16 +43,11 @@ class FairShedder:
     by_cost: bool = False
 
     def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
-        """Return how many rows of each batch stay.
-
-        Raises:
-            ValueError: a query with batches has nothing to be normalised by.
-        """
+        """Return how many rows of each batch stay."""
         kept = np.zeros(len(buffer.rows), np.int64)
         if not len(kept) or n_to_keep <= 0:
             return kept
-        if not standing.norm[buffer.query].min() > 0:
-            raise ValueError("a query with batches in the input buffer has no SIC to be normalised by")
+        standing = _with_new_queries(buffer, standing)
         offers = self._offers(buffer, n_to_keep, standing)
         standing = _with_markers(buffer, standing)
         # A rank for the whole decision, not a draw for each comparison: the order stays total.
@@ -151,6 +146,24 @@ def _strict(offers: Offers, n_to_keep: int, standing: Standing, tie: NDArray[np.
         room -= taken[fit - 1]
         left = order[fit:][offers.work[order[fit:]] <= room]
     return admitted
+
+
+def _with_new_queries(buffer: InputBuffer, standing: Standing) -> Standing:
+    """Return how the queries stand with those of which nobody has heard: they have SIC 0, so that they are served.
+
+    What waits of one is all that is known of it, so that is what its SIC is normalised by.
+    """
+    known = len(standing.proj)
+    count = max(known, int(buffer.query.max()) + 1)
+    proj, norm, cost = np.zeros(count), np.zeros(count), np.ones(count)
+    proj[:known], norm[:known], cost[:known] = standing.proj, standing.norm, standing.cost
+    is_new = ~((norm > 0) & np.isfinite(norm) & np.isfinite(proj))
+    if not is_new[buffer.query].any():
+        return standing
+    waits = total(buffer.sic, buffer.query, count)
+    has_cost = np.isfinite(cost) & (cost > 0) & ~is_new
+    cost = np.where(has_cost, cost, cost[has_cost].mean() if has_cost.any() else 1.0)
+    return Standing(np.where(is_new, 0.0, proj), np.where(is_new, np.where(waits > 0, waits, 1.0), norm), cost)
 
 
 def _with_markers(buffer: InputBuffer, standing: Standing) -> Standing:

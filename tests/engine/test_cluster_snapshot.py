@@ -1,5 +1,6 @@
 """An embedded run fills the metric contract: its times add up, and its rows are those of the ledger."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ from penstock.engine.ledger import read_ledger
 from penstock.job import Job
 from penstock.model.config import LoopOptions
 from penstock.model.expressions import col
+from penstock.model.memory_levels import MAX_LEVEL, MIB, NO_LEVEL
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
 from penstock.model.snapshot_bytes import from_bytes, to_bytes
 from penstock.readers import read_memory
 
 ROWS = 200_000
 CLOCK = SystemClock()
+OPTIONS = LoopOptions(batch_rows=2_000, channel_bytes=100_000)
 MACHINE = MachineColumns(("here",), np.array([1.0]))
 ACTIVITIES = ("busy_ns", "remote_wait_ns", "core_wait_ns", "input_wait_ns", "output_wait_ns")
 
@@ -32,8 +35,7 @@ def make(folder: Path, parallelism: int = 2) -> EmbeddedJob:
     sink = MemorySink()
     rows = read_memory(table, job=job).rebalance().map_batches(lambda batch: batch).filter(col("value") % 2 == 0)
     rows.key_by("key").agg(rows=count()).write(sink, mode="changelog").with_min_accuracy(0.7).with_priority(5)
-    options = LoopOptions(batch_rows=2_000, channel_bytes=100_000)
-    return EmbeddedJob("test", job.plan(parallelism), options, folder, clock=CLOCK)
+    return EmbeddedJob("test", job.plan(parallelism), OPTIONS, folder, clock=CLOCK)
 
 
 def ran(folder: Path) -> tuple[EmbeddedJob, list[Reading]]:
@@ -47,12 +49,12 @@ def ran(folder: Path) -> tuple[EmbeddedJob, list[Reading]]:
         nonlocal steps
         steps += 1
         if steps % 50 == 0:
-            readings.append(read_counters(job.build, started_ns, CLOCK.monotonic_ns()))
+            readings.append(read_counters(job.build, OPTIONS, started_ns, CLOCK.monotonic_ns()))
         return False
 
     assert job.proceed(look, None, None) is None
     job.finish()
-    readings.append(read_counters(job.build, started_ns, CLOCK.monotonic_ns()))
+    readings.append(read_counters(job.build, OPTIONS, started_ns, CLOCK.monotonic_ns()))
     return job, readings
 
 
@@ -114,7 +116,62 @@ def test_the_contract_says_what_the_job_is(tmp_path: Path) -> None:
     assert (snapshot.queries.priority[0], snapshot.queries.minimum_accuracy[0]) == (5, 0.7)
     stateful = snapshot.tasks.is_stateful[snapshot.instances.task]
     np.testing.assert_array_equal(np.isnan(snapshot.instances.state_bytes), ~stateful)  # type: ignore[arg-type]
+    assert snapshot.tasks.key_groups.tolist() == [128, 128, 128]
+    assert snapshot.tasks.memory_level.tolist() == [NO_LEVEL, NO_LEVEL, MAX_LEVEL - 1]
     assert from_bytes(to_bytes(snapshot)).as_dict() == snapshot.as_dict()
+
+
+def test_a_budget_of_state_is_the_memory_that_an_instance_has(tmp_path: Path) -> None:
+    _, readings = ran(tmp_path)
+    bounded = replace(readings[0], state_budget=np.array([np.nan, np.nan, np.nan, np.nan, 320 * MIB, 320 * MIB]))
+    snapshot = cluster_snapshot("test", 1, None, bounded, MACHINE)
+    assert snapshot.tasks.memory_level.tolist() == [NO_LEVEL, NO_LEVEL, 1]
+    np.testing.assert_array_equal(snapshot.instances.managed_bytes, bounded.state_budget)  # type: ignore[arg-type]
+    job = make(tmp_path / "bounded")
+    options = replace(OPTIONS, state_bytes=100 * MIB, key_groups=1)
+    read = read_counters(job.build, options, 0, CLOCK.monotonic_ns())
+    np.testing.assert_array_equal(read.state_budget, [np.nan] * 4 + [100.0 * MIB] * 2)
+    assert read.key_groups.tolist() == [2, 2, 2]
+    assert job.proceed(lambda: False, None, None) is None
+    job.finish()
+
+
+def test_an_instance_that_was_built_anew_has_its_own_age_and_no_counts(tmp_path: Path) -> None:
+    _, readings = ran(tmp_path)
+    first, last = readings[0], readings[-1]
+    ages = cluster_snapshot("test", 1, first, last, MACHINE).instances.age_s
+    np.testing.assert_allclose(ages, last.time_ns / 1e9, rtol=0.05)  # type: ignore[arg-type]
+    # The second instance of the map began half way between the readings, and has read more rows than the old one.
+    since = (last.time_ns - first.time_ns) // 2
+    spent, records = last.spent_ns.copy(), last.records_in.copy()
+    spent[3] *= since / spent[3].sum()
+    records[3] = 10 * ROWS
+    sent = (last.sent[0], np.where(np.arange(2)[:, np.newaxis] == 1, 10.0 * ROWS, last.sent[1]))
+    snapshot = cluster_snapshot("test", 1, first, replace(last, spent_ns=spent, records_in=records, sent=sent), MACHINE)
+    own = snapshot.instances
+    assert own.age_s is not None and own.settled_s is not None and own.records_in is not None
+    assert own.age_s[3] == own.settled_s[3] == pytest.approx(since / 1e9)
+    assert np.isnan(own.records_in).tolist() == [False, False, False, True, False, False]
+    assert own.busy_ns is not None and np.isnan(own.busy_ns).tolist() == np.isnan(own.records_in).tolist()
+    assert np.isnan(snapshot.outputs.records_out).tolist() == [False, False, False, True]  # type: ignore[arg-type]
+
+
+def test_counters_that_ran_backwards_were_not_measured(tmp_path: Path) -> None:
+    _, readings = ran(tmp_path)
+    first, last = readings[0], readings[-1]
+    behind = replace(last, records_in=np.array([-1.0, *last.records_in[1:]]))
+    records = cluster_snapshot("test", 1, first, behind, MACHINE).instances.records_in
+    assert records is not None and np.isnan(records).tolist() == [True] + [False] * 5
+
+
+def test_the_machine_is_the_one_it_runs_on(tmp_path: Path) -> None:
+    _, readings = ran(tmp_path)
+    machines = MachineColumns(("there", "here"), [1.0, 2.0])
+    assert cluster_snapshot("test", 1, None, readings[0], machines, "here").instances.machine.tolist() == [1] * 6
+    with pytest.raises(ValueError, match="say on which machine the job runs: there, here"):
+        cluster_snapshot("test", 1, None, readings[0], machines)
+    with pytest.raises(ValueError, match="no machine 'nowhere'; choose from there, here"):
+        cluster_snapshot("test", 1, None, readings[0], machines, "nowhere")
 
 
 def test_what_nobody_measures_is_none(tmp_path: Path) -> None:

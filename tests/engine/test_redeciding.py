@@ -11,11 +11,17 @@ from penstock.cli import app
 from penstock.engine.policies import POLICIES, make_policy, parameters_of
 from penstock.engine.redeciding import redecide
 from penstock.model.errors import OptionError
-from penstock.model.snapshot import ClusterSnapshot, MachineColumns
+from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, InstanceColumns, MachineColumns, TaskColumns
 from penstock.scheduler.action_log import ActionLog
 from tests.sixth_policy import install
 
 CPU_PERCENT = (50.0, 85.0, 90.0, 95.0, None, 81.0, 79.0)
+
+ONE_TASK = {
+    "applications": ApplicationColumns(("job",)),
+    "tasks": TaskColumns(("count",), [0], [True], [True], [False], [False], [0], [0]),
+    "instances": InstanceColumns([0], [0], [0], [True]),
+}
 
 
 @pytest.fixture
@@ -31,7 +37,8 @@ def log(tmp_path: Path, threshold: str) -> Path:
     with ActionLog(path) as written:
         for number, percent in enumerate(CPU_PERCENT):
             measured = None if percent is None else [percent]
-            snapshot = ClusterSnapshot(number, 5.0 * number, 5.0, machines=MachineColumns(("a",), [1.0], measured))
+            machines = MachineColumns(("a",), [1.0], measured)
+            snapshot = ClusterSnapshot(number, 5.0 * number, 5.0, **ONE_TASK, machines=machines)
             written.snapshot(snapshot)
             if number in (1, 5):
                 written.policy(threshold, parameters_of(policy))
@@ -107,6 +114,8 @@ def test_every_policy_comes_back_from_its_parameters(name: str) -> None:
 
 def test_parts_of_a_policy_have_parameters_too() -> None:
     policy = make_policy("ds2", {"pace.interval_s": "30", "factor": "0.5"})
-    assert (policy.pace.interval_s, policy.factor, policy.target_rate_ratio) == (30, 0.5, math.inf)  # type: ignore[attr-defined]
+    inner = policy.policy
+    assert (inner.pace.interval_s, inner.factor, inner.target_rate_ratio) == (30, 0.5, math.inf)
+    assert make_policy("ds2", {"limits.step_factor": "2"}).limits.step_factor == 2
     with pytest.raises(OptionError, match=r"it has pace\.interval_s, pace\.warm_up_s"):
         make_policy("ds2", {"pace": "30"})

@@ -233,10 +233,16 @@ def test_markers_raise_their_query_and_cost_nothing() -> None:
     assert shed(FairShedder(), buffer, 100, standing, 0).tolist() == [0, 100, 0]
 
 
-def test_a_query_with_nothing_to_be_normalised_by_is_refused() -> None:
-    buffer = InputBuffer(np.array([1], np.int32), np.array([0.5]), np.array([3]))
-    with pytest.raises(ValueError, match="no SIC to be normalised by"):
-        shed(FairShedder(), buffer, 1, Standing(np.zeros(2), np.array([1.0, 0.0]), np.ones(2)), 0)
+@pytest.mark.parametrize("mode", [*Mode])
+def test_a_new_query_has_no_sic_yet_and_is_served(mode: Mode) -> None:
+    # Query 1 has nothing to be normalised by; of query 2 there is not even a row.
+    buffer = InputBuffer(np.array([0, 1, 2], np.int32), np.array([0.5, 0.5, 0.5]), np.array([30, 30, 30]))
+    for norm in (0.0, float("nan")):
+        standing = Standing(np.array([0.5, 0.0]), np.array([1.0, norm]), np.ones(2))
+        for shedder in (FairShedder(mode), FairShedder(by_cost=True)):
+            kept = shed(shedder, buffer, 60, standing, 0)
+            # Whole batches leave none for query 0, which has SIC; pieces make all three equal.
+            assert kept.sum() == 60 and kept[0] < 20 < kept[1:].min()
 
 
 def test_cutting_never_makes_more_pieces_than_can_be_handled() -> None:

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.benchmarks.papers.cluster_model.loop import Run
+from penstock.benchmarks.papers.cluster_model.loop import EVALUATED, Run
 from penstock.engine.policies import parameters_of
 from penstock.model.policy import Policy
 from penstock.scheduler.action_log import ActionLog
+from penstock.scheduler.guarded import guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def write_log(path: Path, logged: Logged) -> None:
     """
     with ActionLog(path) as log:
         for name, policy in logged.registered.values():
-            log.policy(name, parameters_of(policy))
+            log.policy(name, parameters_of(guarded(policy, EVALUATED)))
         for record in logged.run.records:
             if record.policy in logged.registered:
                 name, _ = logged.registered[record.policy]

@@ -1,6 +1,6 @@
 """The one loop that runs policies on a simulated cluster: any of them, and nothing here knows which.
 
-`run` keeps every snapshot, decision and outcome, and the truth beside them as series.
+Each is between its guards. `run` keeps every snapshot, decision and outcome, and the truth beside them as series.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,12 @@ from penstock.benchmarks.papers.cluster_model.series import Series
 from penstock.model.plan import Decision
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.guarded import guarded
+from penstock.scheduler.limits import Limits
+
+_INFINITE = float("inf")
+EVALUATED = Limits(step_factor=_INFINITE, slower=_INFINITE, most_cores=_INFINITE, most_memory_bytes=_INFINITE)
+"""Limits of a policy that is evaluated: how far it goes, and what it puts down to a service, is what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,8 @@ def run(cluster: Cluster, policies: Sequence[Scheduled], until_s: float) -> Run:
     """Let a cluster go on to ``until_s``, and policies decide; the same cluster, seed and policies give the same."""
     platform, reporter = Platform(cluster), Reporter(cluster)
     observers = {item.name: Observer(cluster, reporter) for item in policies}
-    memories = {item.name: item.policy.start() for item in policies}
+    deciding = {item.name: guarded(item.policy, EVALUATED) for item in policies}
+    memories = {item.name: deciding[item.name].start() for item in policies}
     due = {item.name: cluster.time_s + (item.period_s if item.first_s is None else item.first_s) for item in policies}
     every_s = cluster.spec.reports.every_s
     report_s = cluster.time_s + every_s
@@ -71,7 +78,7 @@ def run(cluster: Cluster, policies: Sequence[Scheduled], until_s: float) -> Run:
             snapshot = observers[item.name].look()
             if snapshot is None:
                 continue
-            decision, memories[item.name] = item.policy.decide(snapshot, memories[item.name])
+            decision, memories[item.name] = deciding[item.name].decide(snapshot, memories[item.name])
             outcome = platform.apply(decision, snapshot)
             result.records.append(Record(cluster.time_s, item.name, snapshot, decision, outcome))
     return result

@@ -1,0 +1,104 @@
+"""What plans may come to, and what was refused of one. Used by `plan_limits` and its parts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Bools
+from penstock.model.snapshot import ClusterSnapshot, MachineColumns
+from penstock.model.usable_machines import usable_machines
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The quotas.
+
+    ``step_factor``: a task has at most so many times the instances it had, an application threads. ``most_parallelism``
+    bounds a task, ``most_instances`` all tasks together. ``most_cores`` and ``most_memory_bytes`` bound all
+    applications; None: what the machines have that can be used. ``least_memory_bytes`` is an application's floor.
+    ``lost_after_s``: a machine that was not heard of for so long takes nobody. ``slower``: a task that waits for a
+    service so many times as long as usual does not grow; infinite: it may.
+    """
+
+    step_factor: float = 3.0
+    most_parallelism: int = 32_768
+    most_instances: int = 1_000_000
+    most_cores: float | None = None
+    most_memory_bytes: float | None = None
+    least_memory_bytes: float = 64.0 * (1 << 20)
+    lost_after_s: float = 10.0
+    slower: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not (self.step_factor > 1 and self.slower > 1):
+            raise ValueError("step_factor and slower are above 1")
+        if not (self.most_parallelism >= 1 and self.most_instances >= 1 and self.least_memory_bytes >= 0):
+            raise ValueError("most_parallelism and most_instances are at least 1, least_memory_bytes at least 0")
+
+    def cores_quota(self, machines: MachineColumns, usable: Bools) -> float:
+        """Return the cores that all applications may have; infinite where no machine is known."""
+        if self.most_cores is not None:
+            return self.most_cores
+        return float(machines.cores[usable].sum()) if len(machines) else np.inf
+
+    def memory_quota(self, machines: MachineColumns, usable: Bools) -> float:
+        """Return the bytes that all applications, or all state, may have; infinite where a machine's limit is not."""
+        if self.most_memory_bytes is not None:
+            return self.most_memory_bytes
+        limit = machines.memory_limit_bytes
+        if limit is None or not len(machines) or np.isnan(limit[usable]).any():
+            return np.inf
+        return float(limit[usable].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A part of a plan that was taken out or made smaller, as `RefusalColumns` has it."""
+
+    subject: str
+    what: str
+    reason: str
+    asked: float = np.nan
+    granted: float = np.nan
+
+
+class Bounds:
+    """What a snapshot allows: instances now and at most by task, and which machines may be given something.
+
+    ``refusals`` grows as a plan is looked through.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, limits: Limits, vetoed: Bools) -> None:
+        """Nothing is refused yet; ``vetoed`` tasks may not grow."""
+        self.snapshot, self.limits, self.vetoed = snapshot, limits, vetoed
+        self.refusals: list[Refusal] = []
+        self.now: NDArray[np.int64] = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
+        self.most, self.why = self._most()
+        self.usable = usable_machines(snapshot.machines, limits.lost_after_s)
+
+    def _most(self) -> tuple[NDArray[np.int64], list[str]]:
+        snapshot, limits, now = self.snapshot, self.limits, self.now
+        tasks = snapshot.tasks
+        reader = snapshot.instances.task[snapshot.partitions.instance]
+        partitions = np.bincount(reader, minlength=len(tasks))
+        step = np.maximum(np.floor(limits.step_factor * np.maximum(now, 1)), now + 1)
+        bounds = [
+            ("the quota of a task", np.full(len(tasks), float(limits.most_parallelism))),
+            (f"a step is at most x{limits.step_factor:g}", step),
+            ("its key groups", np.where(tasks.is_keyed, np.maximum(tasks.key_groups, 1), np.inf)),
+            ("its partitions", np.where(tasks.is_source & (partitions > 0), partitions, np.inf)),
+            ("it waits for a service that falters", np.where(self.vetoed, np.maximum(now, 1), np.inf)),
+        ]
+        least = np.argmin(np.stack([values for _, values in bounds]), axis=0)
+        most = np.min(np.stack([values for _, values in bounds]), axis=0)
+        return np.maximum(most, 1).astype(np.int64), [bounds[place][0] for place in least.tolist()]
+
+    def task(self, task: int) -> str:
+        """Return a task's name with its application's."""
+        tasks = self.snapshot.tasks
+        return f"{self.snapshot.applications.name[tasks.application[task]]}/{tasks.name[task]}"
+
+    def refuse(self, subject: str, what: str, reason: str, asked: float = np.nan, granted: float = np.nan) -> None:
+        """Note that something was asked and not, or not all of it, granted."""
+        self.refusals.append(Refusal(subject, what, reason, asked, granted))

@@ -1,0 +1,144 @@
+"""Readings that cannot be true become "not measured" before any policy sees them.
+
+Counters that ran backwards, figures that are not finite or negative, times longer than the window, more CPU than a
+machine has. Called by `guarded`, with the snapshot before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.columns import Floats
+from penstock.model.snapshot import GROUPS, ClusterSnapshot, QueryColumns
+from penstock.model.usable_machines import usable_machines
+
+SLACK = 2.0
+"""Times the window, or a machine's cores, beyond which a reading is impossible: readings are some batches apart."""
+MOST = float(2**63)
+"""No count, offset or size is larger."""
+LEAST = 1e-12
+"""No figure that is not 0 is smaller."""
+LEAST_WINDOW_S, MOST_WINDOW_S = 1e-3, 1e7
+"""Of less than a millisecond no rate can be told, and no window lasts for months."""
+MOST_TIME_S = 1e12
+MOST_LEVEL = 16
+TIMES = ("busy_ns", "remote_wait_ns", "core_wait_ns", "input_wait_ns", "output_wait_ns", "flush_stall_ns")
+GIVEN = frozenset({"cores", "memory_bytes", "heap_bytes", "threads"})
+"""Of an application: it has some of each."""
+TOTALS = ("end_offset", "position")
+
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    group: tuple(item.name for item in fields(kind) if item.type == Floats | None) for group, kind in GROUPS.items()
+}
+
+
+def clock_fault(snapshot: ClusterSnapshot, before: ClusterSnapshot | None) -> str:
+    """Return what is wrong with a snapshot's clock, which no figure of it can do without; empty if nothing is."""
+    if not abs(snapshot.time_s) <= MOST_TIME_S:
+        return f"a snapshot of second {snapshot.time_s:g} is of no time"
+    if snapshot.window_s < LEAST_WINDOW_S:
+        return f"a window of {snapshot.window_s:.3g} s is too short for rates"
+    if not snapshot.window_s <= MOST_WINDOW_S:
+        return f"a window of {snapshot.window_s:.3g} s is too long for rates"
+    if before is not None and snapshot.time_s < before.time_s <= MOST_TIME_S:
+        return f"the clock ran backwards by {before.time_s - snapshot.time_s:.3g} s"
+    return ""
+
+
+def plausible(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, lost_after_s: float) -> ClusterSnapshot:
+    """Return a snapshot without impossible readings; the same object if it has none.
+
+    NaN stands for them. Where a figure cannot lack: a machine has no cores, nothing of a query may be dropped, a keyed
+    task has as many key groups as instances. Of a machine that is lost or full, and on which nothing runs, no CPU is
+    measured, so that nobody is sent there.
+    """
+    window_ns = snapshot.window_s * 1e9
+    groups: dict[str, Any] = {}
+    for group, columns in _OPTIONAL.items():
+        own = getattr(snapshot, group)
+        changed = {}
+        for name in columns:
+            values = getattr(own, name)
+            if values is None:
+                continue
+            most = SLACK * window_ns if group == "instances" and name in TIMES else MOST
+            wrong = ~((values == 0) | ((values >= LEAST) & (values <= most)))
+            if group == "applications" and name in GIVEN:
+                wrong |= values == 0
+            wrong &= ~np.isnan(values)
+            if group == "partitions" and name in TOTALS:
+                wrong |= _ran_back(snapshot, before, name)
+            if wrong.any():
+                changed[name] = np.where(wrong, np.nan, values)
+        if changed:
+            groups[group] = replace(own, **changed)
+    seen = replace(snapshot, **groups) if groups else snapshot
+    return _drops(_tasks(_contracts(_machines(seen, lost_after_s))))
+
+
+def _ran_back(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, name: str) -> NDArray[np.bool_]:
+    """Return the partitions whose total is less than it was, where they are the same partitions."""
+    none = np.zeros(len(snapshot.partitions), np.bool_)
+    if before is None or len(before.partitions) != len(none):
+        return none
+    was: Floats | None = getattr(before.partitions, name)
+    now: Floats | None = getattr(snapshot.partitions, name)
+    if was is None or now is None or snapshot.tasks.name != before.tasks.name:
+        return none
+    reader, then = snapshot.instances.task[snapshot.partitions.instance], before.instances.task
+    same = reader == then[before.partitions.instance]
+    return np.asarray(same & np.isfinite(was) & (now < was), np.bool_)
+
+
+def _machines(snapshot: ClusterSnapshot, lost_after_s: float) -> ClusterSnapshot:
+    machines = snapshot.machines
+    wrong = ~((machines.cores >= 0) & (machines.cores < MOST))
+    changed: dict[str, Any] = {"cores": np.where(wrong, 0.0, machines.cores)} if wrong.any() else {}
+    if machines.cpu_percent is not None and len(machines):
+        cores = changed.get("cores", machines.cores)
+        seen = replace(machines, **changed) if changed else machines
+        runs = np.zeros(len(machines), np.bool_)
+        runs[snapshot.instances.machine[snapshot.instances.is_running]] = True
+        closed = ~usable_machines(seen, lost_after_s) & ~runs
+        hidden = (closed | (machines.cpu_percent > SLACK * 100.0 * cores)) & ~np.isnan(machines.cpu_percent)
+        if hidden.any():
+            changed["cpu_percent"] = np.where(hidden, np.nan, machines.cpu_percent)
+    return replace(snapshot, machines=replace(machines, **changed)) if changed else snapshot
+
+
+def _contracts(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Return queries whose minimum is in [0, 1], 1 where it is not, and whose priority is finite, 0 where it is not."""
+    queries = snapshot.queries
+    minimum = np.where((queries.minimum_accuracy >= 0) & (queries.minimum_accuracy <= 1), queries.minimum_accuracy, 1.0)
+    priority = np.where(np.isfinite(queries.priority), queries.priority, 0.0)
+    if np.array_equal(minimum, queries.minimum_accuracy) and np.array_equal(priority, queries.priority):
+        return snapshot
+    return replace(snapshot, queries=QueryColumns(queries.name, queries.task, priority, minimum))
+
+
+def _tasks(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    tasks = snapshot.tasks
+    count = np.bincount(snapshot.instances.task, minlength=len(tasks))
+    changed: dict[str, Any] = {}
+    unknown = tasks.is_keyed & (tasks.key_groups < np.maximum(count, 1))
+    if unknown.any():
+        changed["key_groups"] = np.where(unknown, np.maximum(count, 1), tasks.key_groups)
+    level = np.clip(tasks.memory_level, 0, MOST_LEVEL)
+    wrong = tasks.is_stateful & (level != tasks.memory_level)
+    if wrong.any():
+        changed["memory_level"] = np.where(wrong, level, tasks.memory_level)
+    return replace(snapshot, tasks=replace(tasks, **changed)) if changed else snapshot
+
+
+def _drops(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """Return outputs of which no more was dropped than came."""
+    outputs = snapshot.outputs
+    if outputs.dropped is None or outputs.records_out is None:
+        return snapshot
+    wrong = outputs.dropped > SLACK * outputs.records_out + 1
+    if not wrong.any():
+        return snapshot
+    return replace(snapshot, outputs=replace(outputs, dropped=np.where(wrong, np.nan, outputs.dropped)))

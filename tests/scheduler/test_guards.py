@@ -1,0 +1,246 @@
+"""Guards: whatever is measured, policies do not raise, and no plan goes beyond its quotas."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.engine.policies import POLICIES, make_policy
+from penstock.model.plan import (
+    ApplicationSize,
+    BucketMove,
+    Decision,
+    Demand,
+    Move,
+    NoChange,
+    Placement,
+    RescalePlan,
+    Route,
+    ShedPlan,
+    TaskSize,
+)
+from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
+from penstock.scheduler.guarded import Guarded, guarded
+from penstock.scheduler.limits import Limits
+from penstock.scheduler.plausible_readings import plausible
+from tests.papers_cases import cases
+from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
+from tests.scheduler.sage_applications import snapshot as applications
+
+CASES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    (Path(__file__).parent / "hostile_snapshots.toml").read_text(encoding="utf-8")
+)
+DEFAULT = Limits()
+BARE = ("kind", "sizes", "most", "least", "raises", "machines", "keeps_below", "any")
+WITH_GUARDS = ("policy", "parameters", "first", "first_s", "set", "window_s", "time_s", "bare", "kind", "sizes")
+SAID = (*WITH_GUARDS, "reason", "machines", "keep")
+
+
+def decided(policy: Any, case: Mapping[str, Any]) -> Decision:
+    """Return a policy's decision on the last snapshot of a case."""
+    memory = policy.start()
+    if "first" in case:
+        before = job(9, case.get("first_s", 60.0))
+        _, memory = policy.decide(changed(before, case["first"]), memory)
+    snapshot = job(10, case.get("time_s", 100.0), case.get("window_s", 10.0))
+    decision: Decision = policy.decide(changed(snapshot, case.get("set", {})), memory)[0]
+    return decision
+
+
+def sizes_of(decision: Decision) -> dict[str, int]:
+    return {TASKS[size.task]: size.parallelism for size in getattr(decision, "tasks", ())}
+
+
+@pytest.mark.parametrize("name", [*CASES])
+def test_hostile_snapshots(name: str) -> None:
+    case = CASES[name]
+    assert case.keys() <= set(SAID) and case["bare"].keys() <= set(BARE)
+    decision = decided(make_policy(case["policy"], case.get("parameters", {})), case)
+    assert type(decision).__name__ == case["kind"], decision
+    assert case.get("reason", "") in decision.reason
+    if "sizes" in case:
+        assert sizes_of(decision) == case["sizes"]
+    if "machines" in case:
+        assert isinstance(decision, Placement) and [move.machine for move in decision.moves] == case["machines"]
+    if "keep" in case:
+        assert isinstance(decision, ShedPlan)
+        assert min([*decision.source_keep.values(), *decision.edge_keep.values()], default=1.0) == case["keep"]
+
+
+@pytest.mark.parametrize("name", [*CASES])
+def test_they_are_hostile(name: str) -> None:
+    case, bare = CASES[name], CASES[name]["bare"]
+    policy = make_policy(case["policy"], case.get("parameters", {})).policy
+    with np.errstate(all="ignore"):
+        if bare.get("raises"):
+            with pytest.raises((ValueError, OverflowError, ZeroDivisionError, FloatingPointError)):
+                decided(policy, case)
+            return
+        decision = decided(policy, case)
+    sizes = sizes_of(decision)
+    assert type(decision).__name__ == bare.get("kind", type(decision).__name__)
+    assert "sizes" not in bare or sizes == bare["sizes"]
+    assert "most" not in bare or max(sizes.values()) >= bare["most"]
+    assert "least" not in bare or min(sizes.values()) <= bare["least"]
+    if "machines" in bare:
+        assert isinstance(decision, Placement) and [move.machine for move in decision.moves] == bare["machines"]
+    if "keeps_below" in bare:
+        assert isinstance(decision, ShedPlan)
+        assert not min([*decision.source_keep.values(), *decision.edge_keep.values()]) > bare["keeps_below"]
+
+
+@pytest.mark.parametrize("name", [*POLICIES])
+def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
+    limits = Limits(most_instances=9, most_parallelism=5, most_cores=6.0, most_memory_bytes=12 * GB)
+    for seed in range(cases(60)):
+        rng = np.random.default_rng([seed, sum(name.encode())])
+        policy = replace(make_policy(name, {}), limits=limits)
+        memory = policy.start()
+        for number in range(1, 5):
+            snapshot = hostile(rng, number * 100)
+            try:
+                decision, memory = policy.decide(snapshot, memory)
+                within(decision, snapshot, limits)
+            except Exception as error:
+                raise AssertionError(f"{name}, seed {seed}, snapshot {number}") from error
+
+
+def within(decision: Decision, snapshot: ClusterSnapshot, limits: Limits) -> None:
+    """Assert that a decision on the job of this file is one that a platform could carry out within its quotas."""
+    now = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
+    if isinstance(decision, RescalePlan):
+        after = now.copy()
+        for size in decision.tasks:
+            after[size.task] = size.parallelism
+            assert 1 <= size.parallelism <= max(limits.most_parallelism, now[size.task])
+            assert size.parallelism <= 3 * now[size.task]
+            assert size.managed_bytes is None or 0 <= size.managed_bytes <= limits.most_memory_bytes  # type: ignore[operator]
+        assert after.sum() <= max(limits.most_instances, now.sum())
+        for given in decision.applications:
+            assert given.cores is None or 0 < given.cores <= 6.0 or given.cores <= snapshot.applications.cores[0]  # type: ignore[index]
+            for figure in (given.cores, given.memory_bytes, given.heap_bytes):
+                assert figure is None or (np.isfinite(figure) and figure > 0)
+            assert given.threads is None or given.threads >= 1
+        for route in decision.routes:
+            assert sum(route.shares) == pytest.approx(1) and min(route.shares) >= 0
+    elif isinstance(decision, ShedPlan):
+        kept = [*decision.source_keep.values(), *decision.edge_keep.values(), *decision.desired_accuracy]
+        assert all(0 <= value <= 1 for value in kept)
+    if isinstance(decision, Placement | ShedPlan):
+        for move in decision.moves:
+            cores = snapshot.machines.cores[move.machine]
+            assert cores > 0 and np.isfinite(cores)
+
+
+@dataclass(frozen=True)
+class Plans:
+    """A policy of a user's that decides what it was given, and keeps what it saw."""
+
+    plan: Decision
+
+    def start(self) -> tuple[ClusterSnapshot, ...]:
+        return ()
+
+    def decide(
+        self, snapshot: ClusterSnapshot, memory: tuple[ClusterSnapshot, ...]
+    ) -> tuple[Decision, tuple[ClusterSnapshot, ...]]:
+        return self.plan, (*memory, snapshot)
+
+
+def planned(plan: Decision, snapshot: ClusterSnapshot | None = None, limits: Limits = DEFAULT) -> Decision:
+    policy = Guarded(Plans(plan), limits)
+    return policy.decide(job() if snapshot is None else snapshot, policy.start())[0]
+
+
+def test_what_is_allowed_is_left_as_it_is() -> None:
+    plan = RescalePlan("as it should be", (TaskSize(1, 4), TaskSize(2, 1, 0, 1000)), routes=(Route(0, (0.25,) * 4),))
+    assert planned(plan) is plan
+    snapshot = job()
+    assert plausible(snapshot, snapshot, 10.0) is snapshot
+
+
+def test_a_plan_beyond_its_limits_is_made_for_the_largest_share_of_its_target() -> None:
+    plan = RescalePlan("", (TaskSize(1, 12), TaskSize(2, 4)))
+    cut = planned(plan)
+    # 12 is cut to 3 x 2: half of the target, of which 'count' needs 2, as it has.
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 6),)
+    assert "job/split parallelism: a step is at most x3" in cut.reason
+    both = planned(RescalePlan("", (TaskSize(1, 6), TaskSize(2, 6))), limits=Limits(most_instances=9))
+    assert isinstance(both, RescalePlan) and [size.parallelism for size in both.tasks] == [4, 4]
+
+
+def test_memory_over_the_quota_is_not_given() -> None:
+    plan = RescalePlan("", (TaskSize(2, 4, 3, 10 * 10**9),))
+    cut = planned(plan, limits=Limits(most_memory_bytes=1e9))
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(2, 4),)
+    assert "job/count memory: the quota of memory" in cut.reason
+    # What the machines have is the quota where none was set.
+    assert isinstance(planned(RescalePlan("", (TaskSize(2, 2, 3, 10**12),))), NoChange)
+
+
+def test_a_plan_of_things_that_there_are_not_is_refused() -> None:
+    wild = RescalePlan(
+        "wild",
+        (TaskSize(7, 2), TaskSize(-1, 2), TaskSize(1, 0), TaskSize(2, 2, -3, -5)),
+        (BucketMove(2, 999, 0), BucketMove(9, 0, 0), BucketMove(2, 0, 99)),
+        (Route(0, (1.0, float("nan"))), Route(5, (1.0,)), Route(0, (0.5,))),
+        (ApplicationSize(3, cores=1.0), ApplicationSize(0, cores=float("nan"), heap_bytes=-1.0, memory_bytes=np.inf)),
+    )
+    cut = planned(wild)
+    assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 1),)
+    assert not (cut.buckets or cut.routes or cut.applications)
+    assert planned(RescalePlan("", (TaskSize(7, 2),))).reason.startswith("refused: task 7 parallelism: there is no")
+
+
+def test_what_is_shed_is_a_part_and_moves_go_where_there_is_room() -> None:
+    nan = float("nan")
+    snapshot = changed(job(), {"machines.cores": [4.0, 0.0, 4.0], "machines.heartbeat_age_s": [1.0, 1.0, 99.0]})
+    moves = tuple(Move(instance, machine) for instance, machine in ((4, 0), (4, 1), (4, 2), (4, 9), (99, 0)))
+    plan = ShedPlan({0: nan, 9: 0.5}, {0: -1.0, 1: 7.0}, (nan,), "", moves, (Demand(0, nan, ""), Demand(1, 2.0, "")))
+    cut = planned(plan, snapshot)
+    assert isinstance(cut, ShedPlan)
+    assert cut.source_keep == {0: 1.0} and cut.edge_keep == {0: 0.0, 1: 1.0} and cut.desired_accuracy == (1.0,)
+    assert cut.moves == (Move(4, 0),) and cut.demands == (Demand(1, 2.0, ""),)
+    assert isinstance(planned(Placement((Move(4, 1),), ""), snapshot), NoChange)
+
+
+def test_a_refusal_is_told_with_the_next_snapshot_and_only_then() -> None:
+    policy = guarded(Plans(RescalePlan("", (TaskSize(1, 60),))), Limits())
+    memory = policy.start()
+    for number in (1, 2):
+        _, memory = policy.decide(job(number, 100.0 * number), memory)
+    first, second = memory.policy
+    assert len(first.refusals) == 0
+    refusals = second.refusals
+    assert (refusals.subject, refusals.what) == (("job/split",), ("parallelism",))
+    assert refusals.asked is not None and refusals.granted is not None
+    assert (refusals.asked[0], refusals.granted[0]) == (60, 6)
+    assert guarded(policy, Limits(step_factor=9.0)) is policy
+
+
+def test_placement_does_not_wait_for_a_start_that_was_refused() -> None:
+    policy = make_policy("placement", {})
+    waits = {"instances.is_running": [True] * 4 + [False], "instances.age_s": [900.0] * 4 + [float("nan")]}
+    first = changed(job(1, 100.0), waits)
+    _, memory = policy.decide(first, policy.start())
+    assert isinstance(policy.decide(changed(job(2, 105.0), waits), memory)[0], NoChange)
+    refused = RefusalColumns(("job/count/1",), ("machine",), ("full",), [1.0], [0.0])
+    again = replace(changed(job(2, 105.0), waits), refusals=refused)
+    assert isinstance(policy.decide(again, memory)[0], Placement)
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_memory_that_sage_raises_without_end_ends_at_the_quota(is_guarded: bool) -> None:
+    policy: Any = make_policy("sage", {"limits.most_memory_bytes": 20 * GB})
+    policy = policy if is_guarded else policy.policy
+    memory, has = policy.start(), 8 * GB
+    for number in range(1, 200):
+        one = applications(number, {"a": {"memory": has, "resident": has, "heap": 0.5 * has, "kills": 1.0}})
+        decision, memory = policy.decide(one, memory)
+        for size in getattr(decision, "applications", ()):
+            has = size.memory_bytes or has
+    assert has == 20 * GB if is_guarded else has > 1e12
