@@ -18,6 +18,7 @@ from penstock.scheduler.limits import Limits
 POLICIES: dict[str, str] = {
     "autoscaler": "penstock.scheduler.autoscaler:Autoscaler",
     "ds2": "penstock.scheduler.ds2:Ds2",
+    "ds2-fitted": "penstock.scheduler.ds2_fitted:Ds2Fitted",
     "flink-er": "penstock.scheduler.flink_er:FlinkEr",
     "justin": "penstock.scheduler.justin:Justin",
     "memory-choice": "penstock.scheduler.memory_choice:MemoryChoice",

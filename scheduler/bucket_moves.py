@@ -16,17 +16,23 @@ from penstock.scheduler.flow_network import Layer
 
 @dataclass(frozen=True, slots=True)
 class Levelled:
-    """The moves, what the layer could carry after them (a share of need), and buckets that are hot keys."""
+    """The moves, what the layer could carry after them (a share of need), and buckets that are hot keys.
+
+    ``heaviest``: the part of the task's rows that comes for its heaviest bucket, 0 if nobody says.
+    """
 
     moves: tuple[BucketMove, ...]
     whole: float
     hot: tuple[int, ...]
+    heaviest: float = 0.0
 
 
-def levelled(snapshot: ClusterSnapshot, layer: Layer, own: Ints) -> Levelled:
+def levelled(snapshot: ClusterSnapshot, layer: Layer, own: Ints, steady: float = 1.0) -> Levelled:
     """Return moves off overloaded instances to those with most room, by rate the heaviest first, by bytes the least.
 
     ``own``: the rows of the task's buckets; the layer's instances ascend. Without figures of buckets nothing moves.
+    ``steady``: the part of the need that comes, the rest being backlog, in (0, 1]. A bucket is a hot key if its share
+    of what comes is more than any instance can take; one that is too much only until a backlog is gone is not.
     """
     buckets, none = snapshot.buckets, Levelled((), layer.whole, ())
     if buckets.records_in is None or not len(own):
@@ -53,8 +59,8 @@ def levelled(snapshot: ClusterSnapshot, layer: Layer, own: Ints) -> Levelled:
     shares = np.bincount(owner, load, len(layer.instances))
     loaded = shares > 0
     whole = float((layer.capacity[loaded] / shares[loaded]).min())
-    hot = buckets.bucket[own[load > layer.capacity.max()]]
-    return Levelled(moves, whole, tuple(hot.tolist()))
+    hot = buckets.bucket[own[load * steady > layer.capacity.max()]]
+    return Levelled(moves, whole, tuple(hot.tolist()), float(load.max()))
 
 
 def _handed_on(load: list[float], owner: list[int], room: list[float]) -> list[int]:

@@ -1,7 +1,8 @@
 """Flink-ER: hands load out anew where capacity is spare, and adds instances at the minimum cut where it is not.
 
 Flink-ER, 3.2, Algorithm 2, run on the simulated cluster and by ``penstock decide``. Buckets of keyed
-tasks move before instances are added; a bucket that no instance can take is named as a hot key, and never scaled.
+tasks move before instances are added; a bucket whose share of what comes no instance can take is a hot key, named and
+never scaled. Backlog, which passes, makes no key hot.
 """
 
 from collections.abc import Sequence
@@ -86,7 +87,10 @@ class FlinkEr:
         lags = _lags(snapshot)
         if lags is None:
             return NoChange("not measured: end offsets and positions of the sources' partitions"), kept
-        plan, network = _Plan(snapshot, self), _Network(snapshot, limits, needs)
+        steady, _ = _needs(snapshot, np.inf, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            comes = np.nan_to_num(np.where(needs > 0, steady / needs, 1.0), nan=1.0)
+        plan, network = _Plan(snapshot, self, comes), _Network(snapshot, limits, needs)
         for application in np.flatnonzero(lags > self.lag_s).tolist():
             name = snapshot.applications.name[application]
             if snapshot.time_s - acted.get(name, -np.inf) < self.settle_s:
@@ -116,10 +120,11 @@ class FlinkEr:
 
 
 class _Plan:
-    """Adds up what is done to applications, and why."""
+    """Adds up what is done to applications, and why; ``comes`` is the part of each task's need that is no backlog."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr) -> None:
-        self._snapshot, self._policy = snapshot, policy
+    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr, comes: Floats) -> None:
+        self._snapshot, self._policy, self._comes = snapshot, policy, comes
+        self._useful: dict[int, int] = {}
         self._buckets_of = RowGroups(snapshot.buckets.task, len(snapshot.tasks))
         self._left = _free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
@@ -183,10 +188,15 @@ class _Plan:
         for layer in layers:
             if layer.is_free or layer.whole >= 1 or not self._snapshot.tasks.is_keyed[layer.task]:
                 continue
-            found = levelled(self._snapshot, layer, self._buckets_of.rows(layer.task))
+            own = self._buckets_of.rows(layer.task)
+            found = levelled(self._snapshot, layer, own, float(self._comes[layer.task]))
+            if found.heaviest > 0:
+                # With so many instances the heaviest bucket has one for itself, and more bring nothing.
+                self._useful[layer.task] = ceil(1 / found.heaviest - 1e-9)
             hot += [(self._task(layer.task), bucket) for bucket in found.hot]
-            # Moves that do not reach the need are not made: instances are needed anyway, and owners change with them.
-            if found.whole >= 1 - 1e-9:
+            # Moves that do not reach the need are not made where instances are added anyway: owners change with them.
+            is_all = len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
+            if found.whole >= 1 - 1e-9 or (is_all and found.whole > layer.whole * (1 + NOISE)):
                 moves += found.moves
         return moves, hot
 
@@ -200,6 +210,7 @@ class _Plan:
             wanted = ceil(1.0 / each - 1e-9) if self._policy.jump and each > 0 else count + 1
             groups = int(self._snapshot.tasks.key_groups[task])
             wanted = min(wanted, groups) if self._snapshot.tasks.is_keyed[task] else wanted
+            wanted = min(wanted, self._useful.get(task, wanted))
             more = wanted - count if self._left is None else min(wanted - count, self._left)
             if more > 0:
                 self._left = None if self._left is None else self._left - more

@@ -81,14 +81,24 @@ def sticky(old: Owners, old_instances: int, instances: int) -> Owners:
 
 
 def restore_s(change: Redistribution, *, access_s: float, bytes_per_s: float, takers: int) -> float:
-    """Return how long fetching takes when ``takers`` fetch side by side: accesses and bytes shared out evenly.
+    """Return how long fetching takes: until the taker that gains most has it, as takers fetch side by side.
+
+    Where it is not known who takes what (no transfers), ``takers`` share accesses and bytes evenly.
 
     Raises:
         ValueError: nobody fetches, or nothing can be read.
     """
     if takers < 1 or bytes_per_s <= 0:
         raise ValueError("somebody must fetch, at more than 0 bytes/s")
-    return (change.accesses * access_s + change.moved_bytes / bytes_per_s) / takers
+    if not change.transfers:
+        return (change.accesses * access_s + change.moved_bytes / bytes_per_s) / takers
+    is_grouped = change.accesses == len(change.transfers)
+    seconds: dict[int, float] = {}
+    for item in change.transfers:
+        accesses = 1 if is_grouped else len(item.buckets)
+        own_s = accesses * access_s + item.bytes / bytes_per_s
+        seconds[item.taker] = seconds.get(item.taker, 0.0) + own_s
+    return max(seconds.values())
 
 
 def minimal_share(old_instances: int, instances: int) -> float:

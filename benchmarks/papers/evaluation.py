@@ -17,11 +17,12 @@ DRAWS = 200
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure over draws of the parameters: the median, and the 10th and 90th percentile."""
+    """A figure over draws of the parameters: the median, and the 10th and 90th percentile; and how many draws."""
 
     median: float
     p10: float
     p90: float
+    draws: int = field(default=1, compare=False)
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -33,7 +34,7 @@ def spread(values: Sequence[float]) -> Spread:
     if not len(values):
         raise ValueError("a spread needs a draw")
     p10, median, p90 = np.percentile(np.asarray(values, np.float64), (10, 50, 90))
-    return Spread(float(median), float(p10), float(p90))
+    return Spread(float(median), float(p10), float(p90), len(values))
 
 
 def share(flags: Sequence[bool]) -> Spread:
@@ -45,7 +46,7 @@ def share(flags: Sequence[bool]) -> Spread:
     if not len(flags):
         raise ValueError("a share needs a draw")
     part = sum(map(bool, flags)) / len(flags)
-    return Spread(part, part, part)
+    return Spread(part, part, part, len(flags))
 
 
 def draw_seeds(seed: int, draws: int) -> list[int]:
@@ -59,7 +60,8 @@ class Row:
 
     ``paper``: what the paper has, in words. ``goal``: what is asked, in words. ``ours``, ``baseline`` (what it is
     compared with) and ``control`` (where the effect must vanish) in ``unit``; None: there is none. ``met``: whether the
-    median meets the goal and the control is as it must be; None: reported, nothing is asked.
+    median meets the goal and the control is as it must be; None: reported, nothing is asked. ``softened``: in what the
+    goal asks less than the paper has, empty where it does not.
     """
 
     seed: int
@@ -72,6 +74,7 @@ class Row:
     met: bool | None = None
     unit: str = ""
     note: str = ""
+    softened: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON lines."""

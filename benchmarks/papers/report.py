@@ -1,6 +1,7 @@
 """``python -m penstock.benchmarks.papers.report DIR``: one page of what ``penstock papers NAME --out DIR/NAME`` found.
 
-Writes ``benchmarks/results/papers.md``; an evaluation whose folder is not there is left out.
+Writes ``benchmarks/results/papers.md``, and the rows that it shows as ``papers.jsonl`` beside it. An evaluation whose
+folder is not there keeps the rows that it had, which the page then marks as earlier ones.
 """
 
 import argparse
@@ -12,42 +13,97 @@ from typing import Any
 from penstock.benchmarks.papers.command import NAMES, figure_text
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-_TITLES = ("row", "paper", "goal", "ours", "p10 to p90", "baseline", "control", "met")
+_TITLES = ("row", "paper", "goal", "ours", "p10 to p90", "baseline", "control", "draws", "met")
+
+Rows = Sequence[Mapping[str, Any]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the rows, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.papers.report", description=__doc__)
     parser.add_argument("directory", metavar="DIR", type=Path)
-    directory: Path = parser.parse_args(argv).directory
+    parser.add_argument(
+        "--part", metavar="NAME", nargs="*", default=[], choices=NAMES,
+        help="evaluations of which only some rows were run: the others stay, as earlier ones",
+    )  # fmt: skip
+    arguments = parser.parse_args(argv)
+    directory: Path = arguments.directory
     found = {name: directory / name / "rows.jsonl" for name in NAMES}
-    rows = {
-        name: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        for name, path in found.items()
-        if path.exists()
-    }
-    if not rows:
+    fresh = {name: _lines(path) for name, path in found.items() if path.exists()}
+    if not fresh:
         parser.error(f"{directory} has no folder of an evaluation: {', '.join(NAMES)}")
+    kept = RESULTS / "papers.jsonl"
+    before = _by_evaluation(_lines(kept)) if kept.exists() else {}
+    rows = merged(before, fresh, arguments.part)
+    kept.write_text(
+        "".join(json.dumps({"evaluation": name} | dict(row)) + "\n" for name, own in rows.items() for row in own),
+        encoding="utf-8",
+    )
     (RESULTS / "papers.md").write_text(page(rows), encoding="utf-8")
     return 0
 
 
-def page(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return the page: by evaluation, its rows in their order."""
+def merged(before: Mapping[str, Rows], fresh: Mapping[str, Rows], part: Sequence[str]) -> dict[str, Rows]:
+    """Return the rows to be shown by evaluation: those that were run, and those of before that were not.
+
+    ``part``: evaluations of which rows that were not run stay; of others all that were not run go. What stays is
+    marked ``earlier``.
+    """
+    result: dict[str, Rows] = {}
+    for name in NAMES:
+        old = [dict(row) | {"earlier": True} for row in before.get(name, ())]
+        if name not in fresh:
+            result |= {name: old} if old else {}
+            continue
+        new = {row["row"]: dict(row) | {"earlier": False} for row in fresh[name]}
+        kept = [new.pop(row["row"], row) for row in old] if name in part else []
+        result[name] = [*kept, *new.values()]
+    return result
+
+
+def page(rows: Mapping[str, Rows]) -> str:
+    """Return the page: by evaluation, its rows in their order, then what was missed, softened, and is to be known."""
     lines = [
         "# The papers' figures and ours",
         "",
         "Simulated: `penstock papers NAME --out DIR/NAME`, then `python -m penstock.benchmarks.papers.report DIR`. "
-        "Each figure is the median over draws of the parameters with +-30%. The baseline is what it is compared with; "
-        "in the control the effect must vanish. A row without a goal is reported only.",
+        "Each figure is the median over draws of the parameters with +-30%; the column says how many. The baseline is "
+        "what it is compared with; in the control the effect must vanish. A row without a goal is reported only. "
+        "Draws marked *earlier* were run before the last change to the model or the policies, which does not touch "
+        "them. Nothing here was measured on the engine.",
     ]
     for name, own in rows.items():
         asked = [row["met"] for row in own if row["met"] is not None]
-        lines += ["", f"## {name}", "", f"{sum(asked)} of {len(asked)} goals are met.", ""]
+        soft = [row for row in own if row.get("softened")]
+        lines += ["", f"## {name}", "", f"{sum(asked)} of {len(asked)} goals are met; {len(soft)} are softened.", ""]
         lines += [_line(_TITLES), _line(["---"] * len(_TITLES)), *(_line(_cells(row)) for row in own)]
-        missed = [f"- **{row['row']}**: {row['note']}" for row in own if row["met"] is False and row["note"]]
-        lines += ["", "Missed:", "", *missed] if missed else []
+        lines += _said("Missed", "note", [row for row in own if row["met"] is False])
+        lines += _said("Softened: less is asked than the paper has", "softened", soft)
+        lines += _said(
+            "Met or reported, and what is to be known of it", "note", [r for r in own if r["met"] is not False]
+        )
     return "\n".join(lines) + "\n"
+
+
+def _said(title: str, field: str, rows: Rows) -> list[str]:
+    """Return a list of what rows say; rows that say the same share a line."""
+    by_text: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get(field):
+            by_text.setdefault(row[field], []).append(row["row"])
+    lines = [f"- **{'; '.join(names)}**: {text}" for text, names in by_text.items()]
+    return ["", f"{title}:", "", *lines] if lines else []
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _by_evaluation(rows: Iterable[dict[str, Any]]) -> dict[str, Rows]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row.pop("evaluation"), []).append(row)
+    return dict(found)
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -60,6 +116,7 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield "" if ours["p10"] == ours["p90"] else f"{figure_text(ours['p10'])} to {figure_text(ours['p90'])}"
     for other in ("baseline", "control"):
         yield "" if row[other] is None else figure_text(row[other]["median"])
+    yield f"{ours.get('draws', 1)}{', earlier' if row.get('earlier') else ''}"
     yield {None: "", True: "yes", False: "**no**"}[row["met"]]
 
 

@@ -1,15 +1,21 @@
-"""PAPERS.md tells where each equation is, and what holds it: all of it is there."""
+"""PAPERS.md tells where each equation is, what runs it, and what holds it: all of it is there, and so."""
 
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from penstock.benchmarks.papers.command import NAMES
+from penstock.engine.policies import POLICIES
+from tests.house.reached_code import reached
+
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(
-    r"^\| (?P<paper>[^|]+) \| (?P<what>[^|]+) \| `(?P<code>[\w.]+)` \| `(?P<file>[\w/]+\.py)::(?P<test>\w+)` \|$"
+    r"^\| (?P<paper>[^|]+) \| (?P<what>[^|]+) \| `(?P<code>[\w.]+)` \| (?P<by>policies|evaluation|nothing) "
+    r"\| `(?P<file>[\w/]+\.py)::(?P<test>\w+)` \|$"
 )
 
 
@@ -27,3 +33,24 @@ def test_every_row_leads_to_code_and_to_a_test(row: re.Match[str]) -> None:
     assert hasattr(importlib.import_module(module), name)
     tree = ast.parse((ROOT / row["file"]).read_text())
     assert row["test"] in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@cache
+def run_by() -> tuple[frozenset[str], frozenset[str]]:
+    """Return what policies with a name lead to, and what evaluations do."""
+    policies = reached(name.replace(":", ".") for name in POLICIES.values())
+    papers = "penstock.benchmarks.papers"
+    return policies, reached([f"{papers}.command.command", *(f"{papers}.{name}.EVALUATION" for name in NAMES)])
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}: {row['what']}")
+def test_every_row_says_what_runs_its_code(row: re.Match[str]) -> None:
+    policies, evaluations = run_by()
+    runs = "policies" if row["code"] in policies else "evaluation" if row["code"] in evaluations else "nothing"
+    assert row["by"] == runs
+
+
+def test_definitions_are_followed_through_calls_imports_and_modules() -> None:
+    found = reached(["penstock.shedding.qod.PENSTOCK"])
+    assert "penstock.shedding.accuracy.desired" in found and "penstock.shedding.qod_kill.kill_tasks" in found
+    assert "penstock.scheduler.placement.place" not in found

@@ -64,6 +64,20 @@ def test_a_hot_key_is_named_and_never_scaled() -> None:
     assert isinstance(plan, NoChange) and "hot key in bucket 0 of 'count'" in plan.reason
 
 
+def test_a_backlog_makes_no_key_hot_so_that_after_an_outage_a_task_is_scaled() -> None:
+    """What comes fits four times over; the backlog of an outage makes each bucket more than an instance can take."""
+    even = [(bucket % 2, 1 / 8) for bucket in range(8)]
+    job = [Stage("source", [1e6]), Stage("count", [2000.0, 2000.0], free=False, buckets=even)]
+    plan = decide(FlinkEr(), snapshot(1000.0, job, lag=600_000.0, consumed=4000.0))
+    assert isinstance(plan, RescalePlan), plan
+    # The need is 31 times what comes; eight buckets feed no more than eight instances.
+    assert plan.tasks == (TaskSize(1, 8),) and "hot key" not in plan.reason
+    skewed = [(0, 0.8), (1, 0.1), (1, 0.1)]
+    hot = [Stage("source", [1e6]), Stage("count", [700.0, 700.0], free=False, shares=[0.8, 0.2], buckets=skewed)]
+    plan = decide(FlinkEr(), snapshot(1000.0, hot, lag=600_000.0))
+    assert isinstance(plan, NoChange) and "hot key in bucket 0 of 'count'" in plan.reason
+
+
 def test_the_pool_goes_to_the_fullest_first() -> None:
     job = [Stage("source", [1e6]), Stage("a", [500.0]), Stage("b", [450.0])]
     plan = decide(FlinkEr(drain_s=1e12, pool=2), snapshot(1000.0, job))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state.redistribution import (
+    Redistribution,
     file_per_bucket,
     minimal_share,
     modulo,
@@ -45,6 +46,17 @@ def test_a_takers_buckets_of_one_giver_are_one_access() -> None:
     assert redistribute(old, old, np.ones(6)).transfers == ()
     with pytest.raises(ValueError, match="tables of 6 and 5"):
         redistribute(old, new[:5], np.ones(6))
+
+
+def test_fetching_takes_as_long_as_the_taker_that_gains_most() -> None:
+    """From 3 to 4 instances the one new instance fetches all that moves; whoever copies all shares it out."""
+    sizes = np.full(BUCKETS, 1e9 / BUCKETS)
+    start = ranges(BUCKETS, 3)
+    moved = redistribute(start, sticky(start, 3, 4), sizes)
+    figures = {"access_s": 0.0, "bytes_per_s": 1e9, "takers": 4}
+    assert {item.taker for item in moved.transfers} == {3}
+    assert restore_s(moved, **figures) == pytest.approx(moved.moved_bytes / 1e9) == pytest.approx(0.25, rel=0.01)
+    assert restore_s(Redistribution((), 1e9, 1e9, 4), **figures) == pytest.approx(0.25)
 
 
 def test_fewer_accesses_to_the_same_bytes_restore_in_half_the_time() -> None:

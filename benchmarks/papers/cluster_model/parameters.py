@@ -1,4 +1,4 @@
-"""The figures of a simulation, from TOML: each says whether the seed gives it, we measured it, or assume it.
+"""The figures of a simulation, from TOML: each says whether the seed gives it, we measured, assume or configure it.
 
 Whoever builds a scenario reads them by dotted name; `drawn` shakes those that no seed gives. Policies get the same.
 """
@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-ORIGINS = ("seed", "measured", "assumed")
+ORIGINS = ("seed", "measured", "assumed", "configured")
+"""Where a figure is from. What is configured no seed gives: rows try it in each configuration, and it is not drawn."""
 
 Made = TypeVar("Made")
 
@@ -98,7 +99,7 @@ def drawn(parameters: Parameters, seed: int, spread: float = 0.3) -> Parameters:
 
 
 def _shaken(name: str, item: Parameter, seed: int, spread: float) -> Parameter:
-    if item.origin == "seed" or isinstance(item.value, bool | str):
+    if item.origin in ("seed", "configured") or isinstance(item.value, bool | str):
         return item
     random = np.random.default_rng([seed, *name.encode()])
     if isinstance(item.value, list):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from penstock.benchmarks.papers.dissp import federated, one_node, shedder_time
+from penstock.benchmarks.papers.dissp import federated, literal, one_node, shedder_time
 from penstock.benchmarks.papers.dissp.cases import case
 from penstock.benchmarks.papers.dissp.runs import POLICIES, one_process_a_core
 from penstock.benchmarks.papers.dissp.simulation import simulate
@@ -18,6 +18,7 @@ def run(seed: int, draws: int, told: Progress) -> Result:
         rows = [*shedder_time.example_rows(seed), *one_node.rows(seed, seeds, each)]
         curve, batches = one_node.granularity_rows(seed, few, each)
         rows += [*curve, *one_node.delay_rows(seed, few, each), *one_node.chain_rows(seed, few, each)]
+        rows += literal.rows(seed, seeds, each)
         rows += one_node.many_rows(seed, few[:2], each)
         rows += federated.rows(seed, seeds, each)
     rows += shedder_time.time_rows(seed)

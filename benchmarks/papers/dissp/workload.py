@@ -86,7 +86,7 @@ def _send(
     batch_rows: NDArray[np.float64],
     random: np.random.Generator,
 ) -> tuple[tuple[tuple[Batches, ...], ...], NDArray[np.float64]]:
-    """Return what each source sends: once an interval, always at the same point of it, all full batches it has."""
+    """Return what each source sends in an interval: all full batches it has, each at a moment of its own."""
     sources, delta = len(source_query), case.interval_ms
     noise = np.maximum(0.0, random.normal(1.0, case.rate_noise, (sources, case.intervals)))
     rows = rate_rows_s[:, None] * delta / 1000.0 * noise
@@ -98,13 +98,13 @@ def _send(
         number = filled - np.append(np.zeros((sources, 1), np.int64), filled[:, :-1], axis=1)
     else:
         size, number = np.maximum(1.0, np.rint(rows)), np.ones(rows.shape, np.int64)
-    phase = random.uniform(0, delta, sources)
     estimate = rate_rows_s * delta / 1000.0 * case.window_intervals
     estimate *= np.maximum(0.1, random.normal(1.0, case.estimate_noise, sources))
     tuple_sic = source_tuple_sic(np.full(sources, float(case.sources)), estimate)
     source, interval = np.divmod(np.repeat(np.arange(number.size), number.ravel()), case.intervals)
     batches = np.empty((len(source), 6))
-    batches[:, SENT] = interval * delta + phase[source]
+    # A moment of its own for every batch: sources in step would put the same ones last in every interval.
+    batches[:, SENT] = interval * delta + random.uniform(0, delta, len(source))
     batches[:, ARRIVAL] = batches[:, SENT] + case.link_ms
     batches[:, QUERY] = source_query[source]
     batches[:, FRAGMENT] = 0

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from penstock.benchmarks.papers.cluster_model.curves import Curve, Lines, Steps
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics.applications import SINKS, Taxi, cluster_spec, figure, taxi, taxi_part
@@ -13,6 +15,8 @@ JOINS_S = 75.0
 SHED_S, CALM_S, NEAR_S, MOVE_S, AGAIN_S, END_S = 90.0, 150.0, 190.0, 250.0, 350.0, 450.0
 """Instants of Figure 3: load rises (A), falls (B), rises, asks for the first move (C) and for the last (D)."""
 _RAMP_S, _SLOWLY_S = 1.0, 40.0
+FREE = ((0.4, 0.8), (1.05, 1.6), (1.6, 2.4), (2.0, 3.2))
+"""Of what the first machine carries: the loads before, at (A), (C) and (D) where they are drawn."""
 _SETTLES_S = 20.0
 _SHED = 0.97
 _ABOVE = 0.02
@@ -64,6 +68,24 @@ def slow_loads(found: Parameters, of: Taxi) -> Curve:
         points.append((at_s, begin if len(points) == 1 else points[-1][1] * (1 + step)))
         at_s += 40.0
     return Steps(points)
+
+
+def free_loads(of: Taxi, seed: int) -> Curve:
+    """Return rates that no limit of the model sets: levels are drawn, in loads that the first machine carries."""
+    random = np.random.default_rng([seed, 3])
+    low, shed, once, every = (random.uniform(*span) * of.full for span in FREE)
+    levels = ((SHED_S, shed), (CALM_S, low), (MOVE_S, once), (AGAIN_S, max(once, every)))
+    points = [(0.0, low)]
+    for at_s, level in levels:
+        points += [(at_s, points[-1][1]), (at_s + _RAMP_S, level)]
+    return Lines(points)
+
+
+def free_scene(found: Parameters, policy: Policy[Any], seed: int) -> Scene:
+    """Run the scenario under rates that no limit of the model sets."""
+    of = taxi(found)
+    spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, free_loads(of, seed), ("tm1",)))
+    return ran(spec, policy, END_S, seed)
 
 
 def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:

@@ -12,6 +12,7 @@ from penstock.benchmarks.papers.evaluation import Progress, Row, Spread
 from penstock.benchmarks.papers.large_snapshots import SIZES
 
 _CYCLES = 200
+DROPPED = "the paper's figure is no goal of the simulation, which would miss it: the real engine is to meet it"
 _SIMULATED = "simulated: rows are dropped at random, partitions unequal by 20%, maxima as a Kafka client keeps them"
 
 
@@ -48,7 +49,7 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         Row(
             seed, "Figure 3: |cAc - ac| of the sources, mean", "2.4% and 1.8%", "-", found["accuracy"],
             found["asked"], still["accuracy"], note=f"{_SIMULATED}; asked of the real engine only; {old}; "
-            "baseline: the accuracy that was asked for; control: no rise of load",
+            "baseline: the accuracy that was asked for; control: no rise of load", softened=DROPPED,
         ),
         Row(
             seed, "the same, by end offsets", "-", "-", found["exact"], found["asked"],
@@ -57,11 +58,11 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         Row(
             seed, "Figure 5: rate error, mean", "0.4% +- 6.2%", "-", found["mean"], found["consumed mean"],
             still["mean"], note=f"{_SIMULATED}; asked of the real engine only; {old}; "
-            "baseline: the rate consumed; control: no steps",
+            "baseline: the rate consumed; control: no steps", softened=DROPPED,
         ),
         Row(
             seed, "Figure 5: rate error, p90", "2.8%", "-", found["p90"], found["consumed p90"], still["p90"],
-            note="as above",
+            note="as above", softened=DROPPED,
         ),
     ]  # fmt: skip
 

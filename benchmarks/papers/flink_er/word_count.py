@@ -29,13 +29,17 @@ WARM_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is tried: which task is the narrow one, whether load rises, whether one machine has foreign load."""
+    """What is tried: which task is the narrow one, whether load rises, whether one machine has foreign load.
+
+    ``zipf``: exponent of how unequally often key groups come, 0 for all alike.
+    """
 
     narrow: str
     rises: bool = True
     foreign: bool = False
     is_spare: bool = False
     """Whether all tasks have capacity for the load after the step."""
+    zipf: float = 0.0
 
 
 def parameters(seed: int | None) -> Parameters:
@@ -83,7 +87,7 @@ def word_count(found: Parameters, case: Case) -> ClusterSpec:
         tasks=[
             task("lines", lines, 1, machines=("tm0",)),
             task("split", lines, 2, machines=("tm1", "tm2")),
-            task("count", lines * words, 2, is_keyed=True, machines=("tm3", "tm4")),
+            task("count", lines * words, 2, is_keyed=True, zipf=case.zipf, machines=("tm3", "tm4")),
         ],
         sources=[found.make(SourceSpec, "source", task="lines", rate=steps, partition_shares=(0.25,) * 4)],
         edges=[

@@ -8,21 +8,26 @@ import numpy as np
 
 from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Row, Spread, share, spread
 from penstock.benchmarks.papers.justin.queries import parameters
-from penstock.benchmarks.papers.justin.rivals import Dhalion, Fitted, OneMoreUnderBackPressure
+from penstock.benchmarks.papers.justin.rivals import Dhalion, OneMoreUnderBackPressure
 from penstock.benchmarks.papers.justin.word_count import Case, Noise, Steps, steps
 from penstock.model.policy import Policy
 from penstock.scheduler.ds2 import Ds2
+from penstock.scheduler.ds2_fitted import Ds2Fitted
 
 DS2 = Ds2()
-LEARNS = Fitted()
+LEARNS = Ds2Fitted()
 MOST_STEPS = 3
 DRAWS_SHARE = 0.9
 SETTLES = "with <= 3 steps and no oscillation in the 20 windows after"
-AVERAGED = "noise is of each report of an instance, ten in a window, which are averaged (papers.md 12, f)"
-HARSHER = (
-    "papers.md 4.3 says 10% noise, and not of what, how often it is drawn, or whether reports average it: here drawn "
-    "once for a window of an instance, so that a window has three times the headline row's, which DS2 has no band for"
+AVERAGED = (
+    "one reading of 10% noise: of each report of an instance, of which a window has ten. Its mean over a window and up "
+    "to 20 instances is off by 0.7%, which is all that a task's figure has of it"
 )
+MILDEST = "the mildest of three readings of 10% noise; the two others are rows of their own, and missed"
+HARSHER = (
+    "another reading: 10% of what a window has of an instance, three times the first row's, which DS2 has no band for"
+)
+HARSHEST = "a third reading: 10% of a task's figure, 14 times the first row's; all instances of a task are off alike"
 LONG = 120
 """Windows for rivals that go one task, or one instance, at a time."""
 
@@ -49,7 +54,7 @@ def _averaged_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]
     few = seeds[: max(1, len(seeds) // 4)]
     found, learned = _drawn(seeds, "report", DS2, told), _drawn(few, "report", LEARNS, told)
     label, idle = f"DS2: draws {SETTLES}, sigma <= 0.01, 10% noise", _idle(few, "report")
-    result = [_settled_row(seed, label, AVERAGED, found, learned, idle)]
+    result = [replace(_settled_row(seed, label, AVERAGED, found, learned, idle), softened=MILDEST)]
     parts: Mapping[str, Callable[[Steps], bool]] = {
         "with <= 3 steps until the target is first carried": is_quick,
         "without oscillation in the 20 windows after": is_calm,
@@ -65,16 +70,31 @@ def _averaged_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]
 
 def _harsher_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
     """The headline's conditions where nothing averages the noise of a window: of an instance, or of a whole task."""
-    few = seeds[: max(1, len(seeds) // 8)]
     result = []
-    for by, draws, reading in (("instance", seeds, HARSHER), ("task", few, "all instances of a task are off alike")):
-        found, learned, idle = _drawn(draws, by, DS2, told), _drawn(few, by, LEARNS, told), _idle(few, by)
-        row = _settled_row(seed, f"noise of a window of {by}: draws {SETTLES}", reading, found, learned, idle)
-        result.append(row if by == "instance" else replace(row, goal="-", met=None))
+    for by, reading in (("instance", HARSHER), ("task", HARSHEST)):
+        found, learned = _drawn(seeds, by, DS2, told), _drawn(seeds, by, LEARNS, told)
+        few = seeds[: max(1, len(seeds) // 8)]
+        result.append(
+            _settled_row(seed, f"noise of a window of {by}: draws {SETTLES}", reading, found, learned, _idle(few, by))
+        )
+        result.append(_fitted_row(seed, by, reading, learned, found, _idle(few, by, LEARNS)))
         for what, holds in {"with <= 3 steps": is_quick, "without oscillation": is_calm}.items():
             own, beside = share([holds(each) for each in found]), share([holds(each) for each in learned])
             result.append(Row(seed, f"noise of a window of {by}: draws {what}", "-", "-", own, beside))
     return result
+
+
+def _fitted_row(
+    seed: int, by: str, reading: str, own: Sequence[Steps], plain: Sequence[Steps], idle: Sequence[Steps]
+) -> Row:
+    """What ships for a figure that is off by a tenth: `ds2-fitted`, with its dead band."""
+    settles, beside = share([is_settled(each) for each in own]), share([is_settled(each) for each in plain])
+    acts = spread([float(each.whole) for each in idle])
+    return Row(
+        seed, f"noise of a window of {by}, ds2-fitted: draws {SETTLES}", "at most 3 steps", f">= {DRAWS_SHARE:g}",
+        settles, beside, acts, settles.median >= DRAWS_SHARE and acts.median == 0,
+        note=f"{reading}; ours: a fitted curve and a dead band; baseline: DS2",
+    )  # fmt: skip
 
 
 def _settled_row(
@@ -145,9 +165,9 @@ def _drawn(seeds: Sequence[int], by: str, policy: Policy[Any], told: Progress) -
     return result
 
 
-def _idle(seeds: Sequence[int], by: str) -> list[Steps]:
-    """Return what DS2 does where there is nothing to do."""
-    return [steps(parameters(draw), _case(draw, by, ready=True), DS2, draw) for draw in seeds]
+def _idle(seeds: Sequence[int], by: str, policy: Policy[Any] = DS2) -> list[Steps]:
+    """Return what a policy does where there is nothing to do."""
+    return [steps(parameters(draw), _case(draw, by, ready=True), policy, draw) for draw in seeds]
 
 
 def _case(draw: int, by: str, ready: bool = False) -> Case:

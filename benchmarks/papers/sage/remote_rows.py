@@ -60,4 +60,4 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
 def _acted(times_s: Sequence[float], within_s: float = float("inf")) -> Spread:
     limit = np.finfo(np.float64).max if np.isinf(within_s) else within_s
     share = float(np.mean(np.array(times_s) <= limit))
-    return Spread(share, share, share)
+    return Spread(share, share, share, len(times_s))

@@ -11,13 +11,14 @@ from penstock.benchmarks.papers.economics import (
     scenario_1,
     scenario_2,
     scenario_3,
+    scenario_rows,
     tracking,
     tracking_rows,
 )
 from penstock.benchmarks.papers.economics.applications import SINKS, knn_full, parameters, taxi
 from penstock.benchmarks.papers.economics.controllers import PAPER, PENSTOCK
 from penstock.benchmarks.papers.economics.rivals import EqualDrop
-from penstock.benchmarks.papers.evaluation import Progress, Row
+from penstock.benchmarks.papers.evaluation import Progress, Row, draw_seeds
 from penstock.model.plan import ShedPlan
 
 FOUND = parameters(None)
@@ -145,3 +146,18 @@ def test_equal_drop_is_what_the_fullest_machine_carries() -> None:
     plans = [plan for at_s, plan in seen.plans() if of.begin_s + 15 < at_s < of.end_s]
     keeps = [min(plan.source_keep.values()) for plan in plans if isinstance(plan, ShedPlan)]
     assert float(np.median(keeps)) == pytest.approx(0.5, abs=0.05)
+
+
+def test_figure_3_is_tried_beyond_what_the_model_sets() -> None:
+    rows = scenario_rows.wider_rows(0, draw_seeds(0, 1), lambda what, done, whole: None)
+    assert [row.row.split(":")[0] for row in rows] == [
+        "Figure 3, TDSnk1 x1, TDSnk2 x2", "Figure 3, costs x1/3 to x3", "Figure 3, loads drawn",
+    ]  # fmt: skip
+    assert all(row.met is None and "draws" in row.note for row in rows)
+    for draw in draw_seeds(0, 20):
+        entries = parameters(draw).entries
+        assert [entries[f"taxi.sink_{sink}_instances"].value for sink in (1, 2)] == [2, 1], "configured, not drawn"
+        assert entries["taxi.sink_1_instances"].origin == "configured"
+    free = [scenario_1.free_loads(taxi(parameters(None)), draw)(at_s) for draw in (1, 2) for at_s in (0.0, 300.0)]
+    full = taxi(parameters(None)).full
+    assert free[0] < 0.8 * full + 1e-6 and free[1] > 1.6 * full - 1e-6 and free[1] != free[3]
