@@ -11,6 +11,9 @@ from penstock.model.errors import CheckpointError
 SLOW_NS = 30_000_000_000
 """How long a checkpoint may be in one stage before that is said."""
 
+STOP_COMMIT_NS = 5_000_000_000
+"""How long a job that was told to stop waits for sinks to commit: the next start does it if they do not."""
+
 
 class CheckpointNews:
     """The news of one job's checkpoints."""
@@ -64,6 +67,19 @@ class CheckpointNews:
         failed = self._retentions.end(self._clock.monotonic_ns())
         if failed is not None:
             self._warn("OLD CHECKPOINTS GO AGAIN: those that stayed are deleted")
+
+    def commits_too_long(self, stop_ns: int, now_ns: int) -> bool:
+        """Return whether a job that was told to stop at ``stop_ns`` has waited long enough for its sinks to commit."""
+        committing = self._stage is CheckpointState.COMMITTING
+        return committing and now_ns - max(stop_ns, self._since_ns) >= STOP_COMMIT_NS
+
+
+def not_committed(epoch: int) -> CheckpointError:
+    """Return the error that ends a job that was told to stop while its sinks hang."""
+    return CheckpointError(
+        f"the job was told to stop, and its sinks have not committed checkpoint {epoch} within "
+        f"{STOP_COMMIT_NS // 1_000_000_000} s: the checkpoint is complete, and the next start commits it"
+    )
 
 
 def too_many_failed(command: ev.FailJob, committed_epoch: int | None) -> CheckpointError:

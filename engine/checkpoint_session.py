@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from penstock.engine import checkpoint_events as ev
 from penstock.engine.background import Background
 from penstock.engine.build import Build
-from penstock.engine.checkpoint_news import CheckpointNews, too_many_failed
+from penstock.engine.checkpoint_news import CheckpointNews, not_committed, too_many_failed
 from penstock.engine.checkpointing import CheckpointCoordinator, CheckpointStatistics
 from penstock.engine.cuts import InstanceCut
 from penstock.engine.elements import Barrier
@@ -67,11 +67,14 @@ class CheckpointSession:
         """Brings dead letters to safety; called, on the background's thread, before a checkpoint counts on them."""
         self.begun = 0
         """The last checkpoint that was begun, or restored."""
+        self.hangs = False
+        """Whether the job ends although its sinks are still committing: their end is not to be waited for."""
         self._snapshots = snapshots
         self._background = background
         self._clock = clock
         self._failure: SinkFailure | None = None
         self._news = CheckpointNews(clock, warn)
+        self._stop_ns: int | None = None
         self._instances: dict[str, Instance] = {}
         # Of the instances that are up; the attempt is the last one of all.
         self._attempts: dict[str, int] = {}
@@ -136,6 +139,9 @@ class CheckpointSession:
             self.request(savepoint=name)
         now_ns = self._clock.monotonic_ns()
         self._news.look(self.coordinator.state, self.begun, now_ns)
+        if self._stop_ns is not None and not self.hangs and self._news.commits_too_long(self._stop_ns, now_ns):
+            self.hangs = True
+            self._failure = SinkFailure(None, not_committed(self.begun))
         due_ns = self.coordinator.due_ns()
         if due_ns is not None and due_ns <= now_ns:
             self._on(ev.Tick(now_ns))
@@ -146,6 +152,8 @@ class CheckpointSession:
 
     def request(self, *, savepoint: str | None = None, then_stop: bool = False) -> None:
         """Ask for a checkpoint soon."""
+        if then_stop and self._stop_ns is None:
+            self._stop_ns = self._clock.monotonic_ns()
         if then_stop and savepoint is None:
             savepoint = self.stop_savepoint
         if savepoint is not None and self.savepoints.is_saved(savepoint):

@@ -168,6 +168,9 @@ TRANSITIONS: Mapping[JobState, Mapping[type[Event], frozenset[JobState]]] = {
 STOP_TRIES = 3
 """So often a job that was told to stop may fail before it ends without its last checkpoint."""
 
+STOP_DELAY_NS = 500_000_000
+"""The longest wait of such a job before it tries again."""
+
 
 class JobLifeCycle:
     """What becomes of a job. `on` is the only way to change it.
@@ -292,7 +295,7 @@ class JobLifeCycle:
         if delay_ns is None:
             self.state = _S.FAILED
             return [GiveUp(self.error, f"it failed {self._policy.failures} times in a row")]
-        self._restart_ns = now_ns + delay_ns
+        self._restart_ns = now_ns + (min(delay_ns, STOP_DELAY_NS) if self._stopping else delay_ns)
         self.state = _S.RESTARTING
         return []
 

@@ -41,7 +41,7 @@ from penstock.state.durable_files import check_name
 from penstock.state.page_store import PageStores
 from penstock.state.storage_probe import clear_probes, probe
 
-CLOSE_S = 5.0
+CLOSE_S = 2.0
 """How long a job that failed waits for what is still being written: a store that hangs must not hold it up."""
 
 
@@ -265,7 +265,7 @@ class RecoveringJob:
     def _is_due(self) -> bool:
         """Return whether the life cycle waits for something that is there: no checkpoint half done, a time, a stop."""
         if self._take_downs:
-            return self.session.halted()
+            return self.session.halted() or self.session.hangs
         due_ns = self._life.due_ns()
         if due_ns is None:
             return False

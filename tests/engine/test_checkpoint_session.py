@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.engine.build import Build
+from penstock.engine.checkpoint_news import STOP_COMMIT_NS
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.checkpointing import CheckpointCoordinator
 from penstock.engine.cuts import InstanceCut, OperatorCut
@@ -143,6 +144,27 @@ def test_a_bug_in_an_upload_ends_the_attempt_and_other_failures_only_the_checkpo
         else:
             with pytest.raises(BugError, match=text):
                 turns(turning)
+
+
+def test_a_job_told_to_stop_does_not_wait_for_ever_for_sinks_that_hang() -> None:
+    member = Member("only")
+    turning = Turning(member)
+    turning.later(10)
+    member.cut()
+    turns(turning)
+    turns(turning)
+    assert turning.session.coordinator.state.name == "COMMITTING"
+    turning.later(60_000)
+    assert turning.session.take_failure() is None, "nobody wants it to stop"
+    turning.session.request(then_stop=True)
+    turning.later(STOP_COMMIT_NS // MS - 1)
+    assert turning.session.take_failure() is None
+    turning.later(2)
+    failure = turning.session.take_failure()
+    assert failure is not None and failure.sink is None and turning.session.hangs
+    assert "the next start commits it" in str(failure.error)
+    turning.later(10_000)
+    assert turning.session.take_failure() is None, "it is said once"
 
 
 def turns(turning: Turning) -> None:

@@ -2,14 +2,20 @@
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
+import penstock as ps
+from penstock.engine import checkpoint_news, recovering
 from penstock.engine.checkpoint_news import SLOW_NS, CheckpointNews
 from penstock.engine.checkpoint_states import CheckpointState
+from penstock.engine.connectors.memory_sink import MemorySink
+from penstock.job import Job
+from penstock.model.connectors import SinkContext
 from penstock.model.errors import CheckpointError, OptionError, RetryableError, UserError
 from penstock.run_options import make_options
 from penstock.running import Overrides
@@ -84,6 +90,42 @@ def test_a_job_told_to_stop_ends_although_no_checkpoint_can_be_taken(tmp_path: P
     with pytest.raises(CheckpointError, match="3 checkpoints in a row could not be completed"):
         handle.stop()
     assert monotonic() - began < LONG_S
+
+
+class Hanging(MemorySink):
+    """Commits nothing before it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.let_go = threading.Event(), threading.Event()
+
+    def with_checkpoints(self, context: SinkContext | None = None) -> "Hanging":
+        return self
+
+    def recover(self, epoch: int | None, receipts: Sequence[Any]) -> None:
+        """There is nothing to take back."""
+
+    def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
+        self.hangs.set()
+        self.let_go.wait()
+
+
+def test_a_job_told_to_stop_ends_although_a_sink_hangs_in_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_news, "STOP_COMMIT_NS", 50_000_000)
+    monkeypatch.setattr(recovering, "CLOSE_S", 0.05)
+    sink = Hanging()
+    orders = ps.read(Endless(), time="at", job=Job()).name("orders")
+    orders.write(sink).name("hanging")
+    options = {"checkpoint_dir": tmp_path / "checkpoints", "directory": tmp_path / "job"}
+    handle = orders.job.start("items", checkpoint_interval="10ms", **options)
+    try:
+        assert sink.hangs.wait(LONG_S)
+        with pytest.raises(CheckpointError, match="its sinks have not committed checkpoint 1"):
+            handle.stop()
+    finally:
+        sink.let_go.set()
 
 
 def test_a_directory_that_cannot_be_used_is_refused_when_the_job_is_started(tmp_path: Path) -> None:
