@@ -31,6 +31,8 @@ class Attempt(Protocol):
     """One run of a job, from what it was restored from to its end. `stop` and `wake` may be called from any thread."""
 
     drained: bool
+    at_end: bool
+    """Whether all input of the run was read and its windows stay open for a later one."""
 
     def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         """Let all that is up run until ``until`` says so, something raises, or the last checkpoint is committed.

@@ -111,14 +111,16 @@ def build(
     channel: MakeChannel = local_channel,
     paging: Paging | None = None,
     tasks: Collection[TaskId] | None = None,
+    keeps: bool = False,
 ) -> Build:
     """Make operators, channels and instances, and open the operators; go on from ``restored``.
 
     With ``tasks``, whole regions of the graph, nothing is made of the others. With ``paging``, state that lies by keys
-    need not fit in memory. ``wake`` and ``async_calls`` are those of the operators' contexts. Nothing runs yet. When
-    opening fails, what was opened is aborted or closed before the error is raised.
+    need not fit in memory. With ``keeps`` sources leave their streams open at their ends. ``wake`` and ``async_calls``
+    are those of the operators' contexts. Nothing runs yet. When opening fails, what was opened is aborted or closed
+    before the error is raised.
     """
-    builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls, restored, channel, paging)
+    builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls, restored, channel, paging, keeps)
     try:
         return builder.build(graph.tasks if tasks is None else [task for task in graph.tasks if task.id in tasks])
     except BaseException:
@@ -142,7 +144,9 @@ class _Builder:
         restored: Restored | None,
         channel: MakeChannel,
         paging: Paging | None,
+        keeps: bool,
     ) -> None:
+        self._keeps = keeps
         self._paging = paging
         self._restored = restored
         self._channel = channel
@@ -225,6 +229,8 @@ class _Builder:
             idle_timeout_ns=self._options.idle_timeout_ms * 1_000_000,
             positions=positions,
             discovery=discovery_of(spec.source, index, task.parallelism, partitions),
+            keeps=self._keeps,
+            closed=self._restored is not None and node.name in self._restored.closed,
         )
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:

@@ -36,11 +36,13 @@ class Tick:
 class Requested:
     """Somebody wants a checkpoint before the next one is due: under a name as a savepoint, before a stop, or both.
 
-    A request outlives aborted epochs and restarts.
+    A request outlives aborted epochs and restarts. ``at_end``: the stop is for want of input, so that a restart, after
+    which there is input again, takes it back.
     """
 
     savepoint: str | None = None
     then_stop: bool = False
+    at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,10 @@ class CheckpointSession:
             savepoint = None
         self._on(ev.Requested(savepoint, then_stop))
 
+    def stop_at_end(self) -> None:
+        """Take a last checkpoint: there is no more input for this run, but there may be for a later one."""
+        self._on(ev.Requested(then_stop=True, at_end=True))
+
     def drain(self) -> None:
         """Let the inputs end."""
         self._on(ev.DrainRequested())

@@ -62,11 +62,13 @@ class EmbeddedJob:
         checkpoints: CheckpointSession | None = None,
         attempt: int = 1,
         letters: LetterTarget | None = None,
+        keeps: bool = False,
     ) -> None:
         """Build and open everything; nothing runs yet. Tests hand in another clock, and who makes async calls.
 
         The job goes on from ``restored``, and its instances take part in ``checkpoints`` under this attempt.
-        ``letters`` is where dead letters go that have no target of their source's; None: into a file.
+        ``letters`` is where dead letters go that have no target of their source's; None: into a file. One that
+        ``keeps``, which needs checkpoints, leaves windows open when its inputs have ended, and stops at a checkpoint.
 
         Raises:
             PlanError: an operator does not fit its inputs.
@@ -81,6 +83,8 @@ class EmbeddedJob:
         self._graph, self._options, self._async_calls = graph, options, async_calls
         self._paging = _paging(options, directory, checkpoints)
         self._checkpoints = checkpoints
+        self._keeps = keeps
+        self.at_end = False
         self.worker = Worker((), self._clock)
         self._ended_ns: int | None = None
         self._stop: bool | None = None
@@ -198,6 +202,7 @@ class EmbeddedJob:
             restored=restored,
             paging=self._paging,
             tasks=tasks,
+            keeps=self._keeps,
         )
         if restored is not None:
             restored.close()
@@ -206,6 +211,7 @@ class EmbeddedJob:
     def _begin(self, part: Build, restored: Restored | None, attempt: int) -> int:
         """Let instances that were built run from the next step on; return the time."""
         self._routes.attempt = attempt
+        self.at_end = False
         if self._checkpoints is not None:
             self._checkpoints.started(part, attempt, restored)
         self.worker.add(part.instances)
@@ -230,6 +236,7 @@ class EmbeddedJob:
                 drain, self._stop = self._stop, None
                 self._request_stop(drain)
             elif not isinstance(outcome, Ran):
+                self._stop_at_end()
                 times = (until_ns, outcome.until_ns if isinstance(outcome, Waiting) else None)
                 self._wait(min((time_ns for time_ns in times if time_ns is not None), default=None))
             if progress is not None and self._clock.monotonic_ns() - report_ns > 200_000_000:
@@ -250,6 +257,14 @@ class EmbeddedJob:
             for instance in self.worker.instances:
                 self.worker.touch(instance)
         return None
+
+    def _stop_at_end(self) -> None:
+        """Ask for the last checkpoint once no source has anything more for this run."""
+        if self._checkpoints is None or not self._keeps or self.at_end or not self.is_up():
+            return
+        if all(head.exhausted for head in self.build.heads()):
+            self.at_end = True
+            self._checkpoints.stop_at_end()
 
     def _tasks_of(self, instance: Instance) -> frozenset[TaskId]:
         return self.build.tasks_of((instance,))

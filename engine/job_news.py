@@ -8,6 +8,7 @@ from penstock.engine.restart_policy import may_pass
 from penstock.engine.restored import Restored
 from penstock.engine.restored_news import restored_text
 from penstock.engine.restoring import missing_sinks
+from penstock.engine.run_ends import passed_over
 from penstock.model.config import RestartOptions
 from penstock.model.execution_graph import ExecutionGraph
 
@@ -37,6 +38,8 @@ class JobNews:
             self._warn(f"BEGUN: {self._job!r} has no checkpoint to go on from, so it begins at its beginning")
             return
         self._warn(restored_text(self._job, restored, self._clock.wall_us()))
+        for text in passed_over(graph.graph, restored):
+            self._warn(text)
         gone = missing_sinks(graph, restored)
         if gone is not None:
             self._warn(gone)
@@ -58,6 +61,10 @@ class JobNews:
         tries = self._tries.end(self._clock.monotonic_ns())
         lasted = "" if tries is None else f"; it took {tries.lasted_ns / 1e9:.0f} s and {tries.count + 1} tries"
         self._warn(f"RESTARTED: {what} from {where}, after {type(error).__name__}: {error}{lasted}")
+
+    def ended(self, text: str) -> None:
+        """Say what became of windows when all input was read."""
+        self._warn(text)
 
     def not_begun(self) -> None:
         """Say that a stop came before anything ran."""

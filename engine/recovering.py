@@ -14,6 +14,7 @@ from threading import get_ident
 from uuid import uuid4
 
 from penstock.engine import job_states as js
+from penstock.engine import run_ends as ends
 from penstock.engine.attempt import Attempt, MakeAttempt, Progress, Struck
 from penstock.engine.background import Background, BackgroundThread
 from penstock.engine.checkpoint_metrics import RegionRestarts, read_checkpoints
@@ -75,8 +76,9 @@ class RecoveringJob:
         pause: Callable[[float], None] | None = None,
         savepoint_on_stop: str | None = None,
         page_stores: PageStores | None = None,
+        says_end: bool = False,
     ) -> None:
-        """Open the repository and try it out; nothing runs yet.
+        """Open the repository and try it out; nothing runs yet. ``says_end``: say at the end what became of windows.
 
         Raises:
             PlanError: a stateful operator has no name of its own, or a sink cannot take part.
@@ -94,6 +96,7 @@ class RecoveringJob:
         self._make_attempt = make_attempt
         self._background = background or BackgroundThread(f"penstock-checkpoints-{name}", self._wake)
         self._repository = repository
+        self._says_end = says_end
         self._beginnings = Beginnings(repository, restore, warn, page_stores)
         self.session = CheckpointSession(
             CheckpointCoordinator(checkpoints),
@@ -350,7 +353,10 @@ class RecoveringJob:
         assert self._attempt is not None
         self._attempt.finish()
         failpoint("job.ended")
-        self.drained = self._attempt.drained
+        kept = self._attempt.at_end and self._stop is None
+        self.drained = self._attempt.drained or kept
+        if self._says_end and self._stop is None:
+            self._news.ended(ends.KEPT if kept else ends.CLOSED)
         return self._life.on(js.LastCommitted())
 
     def _wake(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.adapted_state import Adapt
+from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.operators.contract import Notes, RowCounters
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_pages import headers, read_bucket
@@ -81,6 +82,9 @@ class Restored:
 
         ``fitting`` says what of it is left behind, and what is laid out anew.
         """
+        self.closed: frozenset[str] = frozenset()
+        """Sources behind which an earlier run closed what is open by event time, so that they may bring no row."""
+        self._afresh = False
         self.manifest = manifest
         self._fitting = fitting
         self._files = files
@@ -107,6 +111,27 @@ class Restored:
         """The name of the savepoint, None for a checkpoint."""
         return self._files.savepoint
 
+    def at_end(self) -> frozenset[str]:
+        """Return the operators that were told that no row follows: their inputs had ended, and their windows closed.
+
+        Operators that keep no time do not mind, and are not among them.
+        """
+        return frozenset(
+            entry.operator for entry in self.manifest.instances if END_OF_TIME_US in entry.unpacked_notes().values()
+        )
+
+    def begin_afresh(self) -> None:
+        """Let operators take in rows again after the end of time: their watermarks begin anew."""
+        self._afresh = True
+
+    def _notes(self, entry: InstanceEntry) -> Notes:
+        return self._opened_again(entry.unpacked_notes())
+
+    def _opened_again(self, notes: Notes) -> Notes:
+        if not self._afresh:
+            return notes
+        return {name: START_OF_TIME_US if value == END_OF_TIME_US else value for name, value in notes.items()}
+
     def operators(self) -> frozenset[str]:
         """Return the names of the operators, sources and sinks that the checkpoint knows."""
         return frozenset(self.manifest.parallelism)
@@ -115,7 +140,7 @@ class Restored:
         """Return what an instance of a paged operator begins with: all of the operator's buckets, to choose from."""
         before = self._instances.get(operator, [])
         sources = tuple(source for entry in before for source in self._sources_of(entry))
-        notes = tuple(entry.unpacked_notes() for entry in before)
+        notes = tuple(self._notes(entry) for entry in before)
         return OperatorStart(notes=notes, counters=self._counters(operator, instance), sources=sources)
 
     def close(self) -> None:
@@ -145,7 +170,7 @@ class Restored:
         else:
             mine = [entry for entry in before if entry.instance == instance]
         parts = [part for entry in mine if (part := self._part(entry)) is not None]
-        notes = tuple(entry.unpacked_notes() for entry in mine)
+        notes = tuple(self._notes(entry) for entry in mine)
         return OperatorStart(StoreImage(parts, chosen), notes, self._counters(operator, instance))
 
     def check_parallelism(self, operator: str, parallelism: int) -> None:
@@ -195,7 +220,7 @@ class Restored:
         load = cache(lambda: self._part(entry))
         for first, end in entry.key_groups:
             span = span_of_groups(first, end, self.manifest.key_groups)
-            yield BucketSource(span, size, entry.unpacked_notes(), load)
+            yield BucketSource(span, size, self._notes(entry), load)
 
     def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
         directory = self._directory / f"{len(self._opened)}"
@@ -206,7 +231,7 @@ class Restored:
         self._opened.append(pages)
         for header in headers(pages):
             load = partial(self._bucket_part, entry.operator, pages, header.low)
-            yield BucketSource(header.span, header.image_bytes, header.notes, load)
+            yield BucketSource(header.span, header.image_bytes, self._opened_again(header.notes), load)
 
     def _bucket_part(self, operator: str, pages: PageStore, low: int) -> Part | None:
         part = read_bucket(pages, low).part

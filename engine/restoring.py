@@ -14,7 +14,7 @@ from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
-from penstock.model.job_graph import SinkSpec
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_values import Loaded
 from penstock.state.durable_files import DurableFiles
@@ -28,13 +28,15 @@ class RestoreFrom:
     """Where a job begins: ``latest`` its newest complete checkpoint if there is one, a savepoint by name, or nothing.
 
     ``allowed`` says which state it may leave behind, or go on with although its operator has changed,
-    ``accept_duplicates`` lets its sinks go on although they have published what came after the checkpoint.
+    ``accept_duplicates`` lets its sinks go on although they have published what came after the checkpoint. ``afresh``
+    lets watermarks begin anew if the run before had closed its windows.
     """
 
     latest: bool = True
     savepoint: str | None = None
     allowed: Allowed = NOTHING_ALLOWED
     accept_duplicates: bool = False
+    afresh: bool = False
 
 
 LATEST = RestoreFrom()
@@ -56,6 +58,8 @@ class Beginnings:
         self._restore = restore
         self._warn = warn
         self._passed_over: int | None = None
+        self._last_before: int | None = None
+        self._said_afresh = False
 
     def choose(self, graph: ExecutionGraph, key_groups: int, directory: Path) -> Restored | None:
         """Return the checkpoint to go on from now, verified, None: from nothing; page stores open below ``directory``.
@@ -66,13 +70,14 @@ class Beginnings:
         """
         if self._passed_over is None:
             self._repository.sweep()
+            self._last_before = max(self._repository.epochs(), default=0)
         loaded = self._choose()
         if loaded is None:
             return None
         warning = loaded.warning()
         if warning is not None:
             self._warn(warning)
-        return begin_from(
+        restored = begin_from(
             loaded,
             self._repository,
             graph,
@@ -82,6 +87,23 @@ class Beginnings:
             notice=self._warn,
             page_stores=self._page_stores,
         )
+        # What this run has closed itself, it only repeats.
+        if restored.epoch <= (self._last_before or 0):
+            self._open_again(restored, _sources_of(graph.graph, restored.at_end()))
+        return restored
+
+    def _open_again(self, restored: Restored, sources: frozenset[str]) -> None:
+        """Say that, or let, sources go on behind which a run before has closed the windows."""
+        if not sources or not self._restore.afresh:
+            restored.closed = sources
+            return
+        restored.begin_afresh()
+        if not self._said_afresh:
+            self._said_afresh = True
+            self._warn(
+                "FRESH WATERMARK: the run before closed all windows at its end, so this one begins with watermarks of "
+                "its own; a window that was closed gets a second result if rows come for it."
+            )
 
     def _choose(self) -> Loaded | None:
         """A job told to begin elsewhere passes over the checkpoints of earlier ones."""
@@ -96,6 +118,18 @@ class Beginnings:
         if last > self._passed_over:
             self._warn("CHECKPOINTS SKIPPED: all since the start are damaged; the job begins where it was told to.")
         return None if self._restore.savepoint is None else self._repository.savepoint(self._restore.savepoint)
+
+
+def _sources_of(graph: JobGraph, operators: Collection[str]) -> frozenset[str]:
+    """Return the names of the sources whose rows come to some of these operators."""
+    ahead = [node for node in graph.operators.values() if node.name in operators]
+    met: dict[str, OperatorNode] = {}
+    while ahead:
+        node = ahead.pop()
+        if node.name not in met:
+            met[node.name] = node
+            ahead += [graph[edge.operator] for edge in node.inputs]
+    return frozenset(name for name, node in met.items() if isinstance(node.spec, SourceSpec))
 
 
 def begin_from(

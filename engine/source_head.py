@@ -24,10 +24,16 @@ from penstock.engine.elements import (
 from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters, chunks
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.source_discovery import SourceDiscovery
-from penstock.engine.source_positions import EndedReader, PartitionPosition, merged_us, read_positions
+from penstock.engine.source_positions import (
+    EndedReader,
+    PartitionPosition,
+    closed_before,
+    merged_us,
+    read_positions,
+)
 from penstock.engine.watermark import WatermarkMerge
 from penstock.model.connectors import NOTHING, Read, Reader, Source
-from penstock.model.errors import RetryableError
+from penstock.model.errors import RetryableError, UserError
 from penstock.model.schema import TimeColumn
 
 SMALL_FRACTION = 8
@@ -44,7 +50,8 @@ RETRIES = 10
 class Partition:
     """One partition and how far it was read.
 
-    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows.
+    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows. One ``is_live`` that
+    brought rows in this run.
     """
 
     name: str
@@ -57,6 +64,7 @@ class Partition:
     nothing_since_ns: int | None = None
     retry_ns: int = 0
     failures: int = 0
+    is_live: bool = False
 
 
 @dataclass(slots=True)
@@ -87,10 +95,14 @@ class SourceHead:
         idle_timeout_ns: int,
         positions: Mapping[str, Any] | None = None,
         discovery: SourceDiscovery | None = None,
+        keeps: bool = False,
+        closed: bool = False,
     ) -> None:
         """Open a reader per partition, at its position if `positions` of this or of other instances gave one.
 
-        With ``discovery`` partitions may follow, and their want is no end.
+        With ``discovery`` partitions may follow, and their want is no end. One that ``keeps`` does not end its stream
+        either: it is `exhausted`, and its watermark stays for a later run. ``closed``: a run before closed what is
+        behind this source, so that no row may come.
 
         The watermark goes on from where it was, and is said again by the first poll, as channels are new.
         """
@@ -105,6 +117,8 @@ class SourceHead:
         self._linger_ns = linger_ns
         self._idle_timeout_ns = idle_timeout_ns
         self._discovery = discovery
+        self._keeps = keeps
+        self._is_closed = closed
         known = read_positions(name, partitions, positions)
         self._partitions: list[Partition] = []
         self._closed = False
@@ -116,11 +130,15 @@ class SourceHead:
             raise
         self._merge = WatermarkMerge(len(self._partitions))
         self._merge.time_us = merged_us(known.values())
+        if self._merge.time_us == END_OF_TIME_US and not all(item.ended for item in self._partitions):
+            self._merge.time_us = START_OF_TIME_US
         self._says_again = self._merge.time_us not in (START_OF_TIME_US, END_OF_TIME_US)
         self._gathered = Gathered()
         self._said_idle = False
         self._stopping: EndOfStream | None = None
         self.ended = False
+        self.exhausted = False
+        """Whether a source that keeps its watermark has read all there is for this run."""
 
     @property
     def progress_us(self) -> int:
@@ -158,6 +176,8 @@ class SourceHead:
             return None
         if self._stopping is not None:
             return 0
+        if self.exhausted:
+            return None
         times = [item.retry_ns for item in self._partitions if not item.ended]
         if self._discovery is not None:
             times.append(self._discovery.due_ns)
@@ -194,7 +214,12 @@ class SourceHead:
         if ready:
             yield from self._read(min(ready, key=lambda item: item.latest_us), now_ns)
         if self._discovery is None and all(item.ended for item in self._partitions):
-            yield from self._finish(EndOfStream())
+            if not self._keeps:
+                yield from self._finish(EndOfStream())
+            elif not self.exhausted:
+                self.exhausted = True
+                yield from self._flush(now_ns, force=True)
+                yield from self._watermark(now_ns)
 
     def leave(self) -> Iterator[Element]:
         """Let the rows that have waited long enough go, without reading."""
@@ -215,7 +240,7 @@ class SourceHead:
         if known is None:
             return Partition(name, self._source.open(name, None), Normaliser(self._source.schema, time))
         normaliser = Normaliser(self._source.schema, time, known.rows)
-        if known.ended:
+        if known.ended and not self._source.partitions_grow:
             return Partition(name, EndedReader(known.at), normaliser, known.latest_us, ended=True)
         return Partition(name, self._source.open(name, known.at), normaliser, known.latest_us)
 
@@ -254,6 +279,9 @@ class SourceHead:
         rows = 0
         if read.rows is not None and read.rows.num_rows:
             rows = read.rows.num_rows
+            if self._is_closed:
+                raise UserError(closed_before(self.name))
+            partition.is_live = True
             self.counters.rows_in += rows
             good, rejected = partition.normaliser.normalise(read.rows)
             if rejected:
@@ -320,11 +348,16 @@ class SourceHead:
             return
         advanced, self._says_again = self._says_again, False
         for index, item in enumerate(self._partitions):
-            if item.ended:
+            if item.ended and not self._keeps:
                 advanced |= self._merge.advance(index, END_OF_TIME_US)
                 continue
             if item.latest_us != START_OF_TIME_US:
                 advanced |= self._merge.advance(index, item.latest_us - self._delay_us)
+            if item.ended:
+                # What a partition may go on with in a later run is held for, if it brought rows in this one.
+                if not (item.is_live and self._source.partitions_grow):
+                    advanced |= self._merge.set_idle(index)
+                continue
             silent_ns = 0 if item.nothing_since_ns is None else now_ns - item.nothing_since_ns
             if silent_ns >= self._idle_timeout_ns and not self._source.bounded:
                 item.idle = True

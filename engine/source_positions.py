@@ -65,6 +65,16 @@ def merged_us(known: Iterable[PartitionPosition]) -> int:
     return min((item.watermark_us for item in known), default=START_OF_TIME_US)
 
 
+def closed_before(source: str) -> str:
+    """Return why rows of a source cannot be taken in, and what to do."""
+    return (
+        f"source {source!r} has new rows, but the run before closed all windows when its input ended, so they would be "
+        "late: let every run begin with a fresh watermark (at_end='close', --at-end close; windows that were closed "
+        "get a second result if rows come for them), or start anew, without the checkpoint (restore='none'), and let "
+        "runs keep their windows open (at_end='keep')"
+    )
+
+
 def restored_partitions(source: Source, parallelism: int, positions: Mapping[str, Any]) -> list[str]:
     """Return the partitions to deal out: those that the job began with, at whatever parallelism, and those come since.
 
@@ -72,4 +82,6 @@ def restored_partitions(source: Source, parallelism: int, positions: Mapping[str
     """
     if not positions:
         return list(source.partitions(parallelism))
-    return [*positions, *source.partitions_since(list(positions))]
+    # Whether they are positions at all, those who open the partitions check.
+    at = {name: known.get("at") for name, known in positions.items() if isinstance(known, Mapping)}
+    return [*positions, *source.partitions_after(at)]

@@ -93,6 +93,12 @@ class Source(ABC):
     bounded: bool = True
     """Whether the source ends by itself."""
 
+    grows: bool = False
+    """Whether a bounded source may have more for a later run, so that its end is only that of the run."""
+
+    partitions_grow: bool = False
+    """Whether a partition that ended may have more for a later run; otherwise it is not opened again."""
+
     aligned: bool = True
     """Whether reading waits for the job's other sources that are behind in event time."""
 
@@ -130,6 +136,28 @@ class Source(ABC):
         answer from outside; these begin at their beginning. The default has none.
         """
         return ()
+
+    def partitions_after(self, positions: Mapping[str, Any]) -> Sequence[str]:
+        """Name the partitions that came since a run stopped at ``positions``, by partition.
+
+        Raises:
+            UserError: what was read is no longer as it was, or cannot be told from what is new.
+        """
+        return self.partitions_since(list(positions))
+
+    def up_to(self, positions: Mapping[str, Any]) -> "Source":
+        """Return a source of the partitions that a run which stopped at ``positions`` knew. The default is itself."""
+        return self
+
+    def begin_run(self) -> None:
+        """A run of a job begins: bounds that are looked up, as files or the ends of topics, are looked up anew.
+
+        They hold until the next call, whatever is restarted in between. The default has none.
+        """
+
+    def first_run_only(self) -> str | None:
+        """Return what of it only a run without a checkpoint follows, in the user's words; None: nothing."""
+        return None
 
     def committed(self, job: str, positions: Mapping[str, Any]) -> None:
         """A checkpoint of ``job`` with these positions, by partition, is complete: others may be told.

@@ -158,6 +158,7 @@ class Chaos:
                 f"--checkpoint-dir={folder / 'checkpoints'}",
                 f"--checkpoint-interval={options.checkpoint_interval}",
                 "--restore=latest",
+                "--at-end=close",
             ],
             ",".join(map(str, (*_WATCHED, *settings))),
         )

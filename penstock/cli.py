@@ -190,6 +190,12 @@ def run(
         str | None,
         typer.Option(metavar="WHERE", help="Answer who sends the token of file:PATH or env:NAME.", show_default=False),
     ] = None,
+    at_end: Annotated[
+        str | None,
+        typer.Option(
+            metavar="keep|close", help="Open windows when all input was read: for the next run?", show_default=False
+        ),
+    ] = None,
     sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -222,6 +228,7 @@ def run(
             metrics_port=metrics_port,
             metrics_host=metrics_host,
             metrics_token=metrics_token,
+            at_end=at_end,
         )
         runner = Runner(overrides, as_json=as_json)
         run_program(file, arguments or [], runner)

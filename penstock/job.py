@@ -19,6 +19,7 @@ from penstock.engine.embedded import EmbeddedJob, Progress
 from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.planner import plan
 from penstock.engine.recovering import RecoveringJob, StartInterrupted
+from penstock.engine.run_ends import begin_run, keeps_open, says_end
 from penstock.engine.schemas import output_schemas
 from penstock.failpoint_settings import arm_from
 from penstock.interrupts import interrupts
@@ -216,6 +217,8 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
     """
     arm_from(os.environ)
     tell_of_compiling()
+    keeps = keeps_open(job.graph, options.at_end, checkpoints=options.checkpoints.directory is not None)
+    begin_run(job.graph)
     if options.checkpoints.directory is None:
         if options.savepoint_on_stop is not None:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")
@@ -229,10 +232,11 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         options.checkpoints,
         options.restarts,
         version=installed_version(),
-        restore=options.restore,
+        restore=replace(options.restore, afresh=options.at_end == "close"),
         savepoint_on_stop=options.savepoint_on_stop,
         warn=lambda text: print(text, file=sys.stderr),
-        make_attempt=partial(EmbeddedJob, letters=options.dead_letters),
+        make_attempt=partial(EmbeddedJob, letters=options.dead_letters, keeps=keeps),
+        says_end=says_end(job.graph, options.at_end),
     )
 
 

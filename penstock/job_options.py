@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TypedDict
 
+from penstock.engine.run_ends import AtEnd
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration
 
@@ -67,6 +68,10 @@ class JobOptions(TypedDict, total=False):
 
     restore: str | None
     """Where the job begins: ``"latest"`` (default), ``"none"`` or the name of a savepoint."""
+
+    at_end: AtEnd
+    """When all input was read: ``"keep"`` leaves open windows to the next run, ``"close"`` closes them; default
+    ``"keep"`` if there are checkpoints and a source may grow, as a topic or a directory does."""
 
     drop_state: bool | str | Collection[str]
     """Operators whose state may go if they have changed or are gone; True: of all that are gone."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.engine.fitting import Allowed
 from penstock.engine.restoring import RestoreFrom
+from penstock.engine.run_ends import AtEnd, check_at_end
 from penstock.job_options import JobOptions
 from penstock.metrics_token import check_reference
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
@@ -42,6 +43,8 @@ class RunOptions:
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
     (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
     ``dead_letters`` is where they go instead of the directory.
+    ``at_end``: what becomes of open windows when all inputs have ended (None: kept if there are checkpoints and a
+    source may grow).
     """
 
     name: str
@@ -56,6 +59,7 @@ class RunOptions:
     metrics_host: str = LOOPBACK[0]
     metrics_token: str | None = None
     dead_letters: LetterTarget | None = None
+    at_end: AtEnd | None = None
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
@@ -113,6 +117,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
             accept_duplicates=bool(options.get("accept_duplicates", False)),
         ),
         dead_letters=letter_target(options.get("dead_letters")),
+        at_end=check_at_end(options.get("at_end")),
         **{key: options[key] for key in _AS_THEY_ARE if key in options},
     )
 

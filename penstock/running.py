@@ -13,6 +13,7 @@ from penstock.engine.embedded import Progress
 from penstock.engine.ledger import OperatorLine
 from penstock.engine.metrics import JobMetrics
 from penstock.engine.recovering import StartInterrupted
+from penstock.engine.run_ends import check_at_end
 from penstock.interrupts import interrupts
 from penstock.job import Handle, Job, RunningJob, make_ready, not_begun
 from penstock.model.durations import to_microseconds
@@ -51,6 +52,7 @@ class Overrides:
     metrics_port: int | None = None
     metrics_host: str | None = None
     metrics_token: str | None = None
+    at_end: str | None = None
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -105,6 +107,7 @@ class Overrides:
             metrics_host=self.metrics_host or options.metrics_host,
             metrics_token=self.metrics_token or options.metrics_token,
             dead_letters=dead_letters,
+            at_end=check_at_end(self.at_end) or options.at_end,
         )
 
 

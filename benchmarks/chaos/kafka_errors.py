@@ -256,6 +256,7 @@ def _read(settings: KafkaSettings) -> set[bytes]:
         RowMaker(RawValues(SCHEMA.field(0)), None, {}, ("value",)),
         KafkaPosition(0),
         lambda count, size: fetcher.queues.take(queue, count, size),
+        end=None,
         reachable=lambda: fetcher.reachable,
         close=lambda: fetcher.detach(queue),
     )

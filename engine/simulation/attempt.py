@@ -55,6 +55,7 @@ class SimulatedAttempt:
         """Place and build everything; nothing runs yet."""
         self.name = name
         self.drained = True
+        self.at_end = False
         self._world = world
         self._clock = clock
         self._graph = graph

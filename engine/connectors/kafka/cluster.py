@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.engine.connectors.kafka.ends import is_over
 from penstock.engine.connectors.kafka.queues import PartitionQueue
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
 from penstock.engine.connectors.kafka.rows import RowMaker
@@ -37,7 +38,7 @@ DEFAULT_GROUP = "penstock"
 class Cluster:
     """The running side of a source. Methods may be called from any thread.
 
-    Starts and ends stay as they were first seen, over restarts too, until every reader has come to its end.
+    Starts and ends belong to a run of the job: they stay as they were first seen, over its restarts too, until `begin`.
     """
 
     def __init__(
@@ -57,12 +58,19 @@ class Cluster:
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._late: set[str] = set()
-        self._unfinished = False
 
     @property
     def start(self) -> Place:
         """Where a job without a checkpoint begins to read."""
         return self._start
+
+    def begin(self) -> None:
+        """Let starts and ends be asked for anew: another run of the job begins. Those of readers at work stay."""
+        with self._lock:
+            if not self._open:
+                self._starts.clear()
+                self._ends.clear()
+                self._late.clear()
 
     def partitions(self) -> list[str]:
         """Name the partitions of all topics.
@@ -77,11 +85,16 @@ class Cluster:
             return [name for topic in listing.values() for name in topic.names()]
 
     def partitions_since(self, known: Sequence[str]) -> list[str]:
-        """Name partitions that are not ``known``; these begin at their first message."""
+        """Name partitions that are not ``known``; these begin at their first message.
+
+        A bounded run has those that were there when its ends were looked up, and gets no others.
+        """
         with self._lock:
             listing = self._look() if self._watch is None else self._listing
             names = set(known)
             new = [name for topic in listing.values() for name in topic.names() if name not in names]
+            if self._ends:
+                new = [name for name in new if name in self._ends]
             self._late.update(new)
             return new
 
@@ -89,7 +102,7 @@ class Cluster:
         """Start to fetch a partition.
 
         Raises:
-            UserError: the topic is gone, or another one has its name.
+            UserError: the topic is gone, or another one has its name, or its messages up to the position are not there.
             RetryableError: the cluster does not answer.
         """
         topic, number = split_name(partition)
@@ -103,6 +116,9 @@ class Cluster:
             if wrong is not None:
                 raise wrong
             at = self._first(partition, listing[topic]) if position is None else position
+            end = self._end_of(partition)
+            if position is not None and end is not None:
+                self._check_reached(partition, position)
             fetcher = self._fetcher(topic, number)
             queue = fetcher.attach(topic, number, at.offset)
             reader: KafkaReader
@@ -115,6 +131,7 @@ class Cluster:
                 maker.fresh(),
                 at,
                 lambda count, size: fetcher.queues.take(queue, count, size),
+                end=end,
                 reachable=lambda: fetcher.reachable,
                 close=close,
                 written=lambda: queue.written,
@@ -139,14 +156,39 @@ class Cluster:
     def _first(self, partition: str, topic: Topic) -> KafkaPosition:
         """Return where a partition begins; all of them are asked for at once."""
         if partition not in self._starts:
-            asked = [name for item in self._listing.values() for name in item.names() if name not in self._starts]
+            asked = [name for name in self._names() if name not in self._starts]
             late = [name for name in asked if name in self._late]
             early = [name for name in asked if name not in self._late]
             self._starts |= resolve(self._start, early, self._offsets, EARLIEST)
             self._starts |= resolve(Place(name=EARLIEST), late, self._offsets, EARLIEST)
-            if self._end is not None:
-                self._ends |= resolve(self._end, asked, self._offsets, LATEST)
-        return KafkaPosition(self._starts[partition], 0, topic.id, self._ends.get(partition))
+        return KafkaPosition(self._starts[partition], 0, topic.id)
+
+    def _end_of(self, partition: str) -> int | None:
+        """Return where this run ends in a partition; all of them are asked for at once."""
+        if self._end is not None and partition not in self._ends:
+            asked = [name for name in self._names() if name not in self._ends]
+            self._ends |= resolve(self._end, asked, self._offsets, LATEST)
+        return self._ends.get(partition)
+
+    def _check_reached(self, partition: str, position: KafkaPosition) -> None:
+        """Refuse a position behind all that was ever written: a run that ends before it would read nothing for ever.
+
+        Reading on notices that by itself; only partitions that seem to be over are asked about.
+        """
+        if not is_over(position.offset, self._ends[partition]):
+            return
+        # What a transaction holds back counts: an earlier run may have read it.
+        place = {partition: Place(name=LATEST)}
+        written = look_up(self._client(), self._settings, place, uncommitted=True)[partition]
+        if position.offset > written:
+            raise UserError(
+                f"partition {partition!r} ends at offset {written}, but the job has read up to {position.offset}: the "
+                "topic was cut off or created again since, so offsets of the old one mean nothing in it; start the job "
+                "anew, without its checkpoint (restore='none', --restore none)"
+            )
+
+    def _names(self) -> list[str]:
+        return [name for topic in self._listing.values() for name in topic.names()]
 
     def _offsets(self, places: Mapping[str, Place]) -> Mapping[str, int]:
         return look_up(self._client(), self._settings, places) if places else {}
@@ -190,14 +232,8 @@ class Cluster:
     def _closed(self, reader: KafkaReader) -> None:
         with self._lock:
             self._open.discard(reader)
-            self._unfinished |= not reader.over
             if self._open:
                 return
-            if not self._unfinished:
-                self._starts.clear()
-                self._ends.clear()
-                self._late.clear()
-            self._unfinished = False
             watch, self._watch = self._watch, None
             self._admin = None
             self._fetchers.clear()

@@ -217,12 +217,13 @@ class Fetcher:
         if high is not None and offset > high:
             return UserError(
                 f"partition {queue.name!r} ends at offset {high}, but reading is to go on at {offset}: the topic was "
-                "cut off or created again since; start the job anew, without its checkpoint"
+                "cut off or created again since; start the job anew, without its checkpoint (restore='none')"
             )
         least = "" if low is None else f" (the first one there is {low})"
         return UserError(
             f"offset {offset} of partition {queue.name!r} is no longer there{least}: the topic's retention took away "
-            "what was not read yet; keep messages longer, or start the job anew, or at start='earliest'"
+            "what was not read yet; keep messages longer, and start the job anew, without its checkpoint "
+            "(restore='none'), from start='earliest'"
         )
 
     def _on_error(self, error: KafkaError) -> None:

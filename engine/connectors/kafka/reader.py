@@ -21,7 +21,8 @@ MOST_BYTES = 12 << 20
 class KafkaPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The next message's offset, of which ``rows`` rows were read.
 
-    ``topic_id`` tells the topic from a later one of the same name, ``end`` is where a bounded read is over.
+    ``topic_id`` tells the topic from a later one of the same name. ``end`` comes in old checkpoints only, where it was
+    the bound of the run that took them; a later run has its own.
     """
 
     offset: int
@@ -53,16 +54,18 @@ class KafkaReader(Reader):
         position: KafkaPosition,
         take: Take,
         *,
+        end: int | None,
         reachable: Callable[[], bool],
         close: Callable[[], None],
         written: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Read from a position on what ``take`` gives; ``close`` is called once.
+        """Read from a position on what ``take`` gives, up to ``end`` (None: for ever); ``close`` is called once.
 
         ``written`` is the offset that the partition's next message will get, as far as was heard.
         """
         self._maker = maker
         self._position = position
+        self._end = end
         self._take = take
         self._reachable = reachable
         self._close = close
@@ -74,7 +77,7 @@ class KafkaReader(Reader):
     @property
     def over(self) -> bool:
         """Whether the partition is read to its end."""
-        return is_over(self._position.offset, self._position.end)
+        return is_over(self._position.offset, self._end)
 
     def read(self, max_rows: int) -> Read:
         """Return rows of the messages that are there."""
@@ -110,9 +113,9 @@ class KafkaReader(Reader):
             taken = self._take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
             self._reached = taken.reached
             if taken.messages is not None:
-                messages = before(taken.messages, self._position.end)
+                messages = before(taken.messages, self._end)
                 if len(messages) < len(taken.messages):
-                    self._reached = self._position.end
+                    self._reached = self._end
                 self._messages = messages if len(messages) else None
             if self._messages is None:
                 if self._reached is not None:
@@ -156,5 +159,4 @@ class KafkaReader(Reader):
         )
 
     def _move(self, offset: int, rows: int = 0) -> None:
-        known = self._position
-        self._position = KafkaPosition(offset, rows, known.topic_id, known.end)
+        self._position = KafkaPosition(offset, rows, self._position.topic_id)

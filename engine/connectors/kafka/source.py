@@ -43,6 +43,9 @@ class KafkaSource(Source):
     becomes a raw record with all that Kafka told of it. Nothing is read by a consumer group.
     """
 
+    grows = True
+    partitions_grow = True
+
     def __init__(
         self,
         topics: str | Sequence[str],
@@ -84,6 +87,7 @@ class KafkaSource(Source):
             tuple(columns),
             keep_tombstones=tombstones == "keep" or "tombstone" in told,
         )
+        self._start = start
         place = parse_place("start", start, wanted, (EARLIEST, LATEST))
         end = parse_end(until, wanted)
         self.bounded = end is not None
@@ -113,7 +117,15 @@ class KafkaSource(Source):
 
     def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
         """Name partitions that topics got since, and those of topics that a pattern matches now."""
-        return [] if self.bounded else self._cluster.partitions_since(known)
+        return self._cluster.partitions_since(known)
+
+    def begin_run(self) -> None:
+        """Look up anew where the run starts and ends."""
+        self._cluster.begin()
+
+    def first_run_only(self) -> str | None:
+        """Name ``start``, unless that is where a job begins anyway."""
+        return None if self._cluster.start == Place(name=EARLIEST) else f"start={self._start!r}"
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Start to fetch a partition, from its start or from where it was.

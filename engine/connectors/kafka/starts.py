@@ -69,18 +69,21 @@ def resolve(place: Place, partitions: Sequence[str], look_up: LookUp, otherwise:
     return {name: known[name] if name in known else found[name] for name in partitions}
 
 
-def look_up(admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place]) -> dict[str, int]:
+def look_up(
+    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place], *, uncommitted: bool = False
+) -> dict[str, int]:
     """Ask the cluster for the offsets of names and times; a time that nothing was written after is the end.
 
-    The end is that of what transactions have committed, if only that is read.
+    The end is that of what transactions have committed, if only that is read and ``uncommitted`` is not asked for.
 
     Raises:
         UserError: the cluster refuses, or a partition is not there.
         RetryableError: it does not answer.
     """
-    found = _listed(admin, settings, places)
+    committed_only = settings.committed_only and not uncommitted
+    found = _listed(admin, settings, places, committed_only)
     beyond = {name: Place(name=LATEST) for name, offset in found.items() if offset < 0}
-    return {**found, **_listed(admin, settings, beyond)}
+    return {**found, **_listed(admin, settings, beyond, committed_only)}
 
 
 def _offsets(option: str, given: Mapping[Any, int], topics: Topics) -> dict[str, int]:
@@ -108,14 +111,16 @@ def _spec(place: Place) -> Any:
     return specs.latest() if place.name == LATEST else specs.earliest()
 
 
-def _listed(admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place]) -> dict[str, int]:
+def _listed(
+    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place], committed_only: bool
+) -> dict[str, int]:
     if not places:
         return {}
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
     from penstock.engine.connectors.kafka.clients import CONTACT_S, answer_of, error_of, failure
 
-    level = IsolationLevel.READ_COMMITTED if settings.committed_only else IsolationLevel.READ_UNCOMMITTED
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*split_name(name)): _spec(place) for name, place in places.items()}
     answers = admin.list_offsets(asked, isolation_level=level, request_timeout=CONTACT_S)
     found: dict[str, int] = {}

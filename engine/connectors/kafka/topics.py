@@ -152,7 +152,8 @@ def changed(topic: str, known: str | None, listing: Listing, settings: KafkaSett
     if known is not None and now.id is not None and known != now.id:
         return UserError(
             f"topic {topic!r} at {settings.bootstrap} was deleted and created again (its id was {known}, it is "
-            f"{now.id}), so offsets of the old one mean nothing in it: start the job anew, without its checkpoint"
+            f"{now.id}), so offsets of the old one mean nothing in it: start the job anew, without its checkpoint "
+            "(restore='none', --restore none)"
         )
     return None
 

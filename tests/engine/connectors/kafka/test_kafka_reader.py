@@ -60,7 +60,13 @@ class Lines(ValueDecoder):
         return self
 
 
-def reader_of(maker: RowMaker, parts: list[Messages], position: KafkaPosition, reachable: bool = True) -> KafkaReader:
+def reader_of(
+    maker: RowMaker,
+    parts: list[Messages],
+    position: KafkaPosition,
+    reachable: bool = True,
+    end: int | None = None,
+) -> KafkaReader:
     """Read parts one after another; at the end of the last one the partition is at its end."""
 
     def take(count: int, size: int) -> Taken:
@@ -72,7 +78,7 @@ def reader_of(maker: RowMaker, parts: list[Messages], position: KafkaPosition, r
         part, parts[0] = parts[0].slice(0, count), parts[0].slice(count, len(parts[0]))
         return Taken(part)
 
-    return KafkaReader(maker, position, take, reachable=lambda: reachable, close=lambda: None)
+    return KafkaReader(maker, position, take, end=end, reachable=lambda: reachable, close=lambda: None)
 
 
 VALUES = st.sampled_from([None, b"", b"1", b"2 3", b"4 5 6 7", b"x", b"8 x"])
@@ -82,7 +88,7 @@ VALUES = st.sampled_from([None, b"", b"1", b"2 3", b"4 5 6 7", b"x", b"8 x"])
 def test_every_message_is_read_once_over_a_restart_anywhere(values: list[bytes | None], rows: int, stop: int) -> None:
     maker = RowMaker(Lines(), None, {"at": "offset"}, ("id", "at"))
     everything = messages(values)
-    position = KafkaPosition(0, end=2 * len(values) - 1)
+    position, end = KafkaPosition(0), 2 * len(values) - 1
     seen: list[tuple[int, int]] = []
     dead: list[int | None] = []
     skipped = reads = 0
@@ -90,7 +96,7 @@ def test_every_message_is_read_once_over_a_restart_anywhere(values: list[bytes |
     while not ended:
         start = int(np.searchsorted(everything.offsets, position.offset))
         left = everything.slice(start, len(everything))
-        reader = reader_of(maker, [left] if len(left) else [], position)
+        reader = reader_of(maker, [left] if len(left) else [], position, end=end)
         while not ended and reads != stop:
             read = reader.read(rows)
             assert read.rows is None or read.rows.num_rows <= rows
@@ -124,17 +130,17 @@ def test_a_reader_without_news_says_whether_a_broker_answers() -> None:
     maker = RowMaker(JsonValues(ID), None, {}, ("id",))
     assert reader_of(maker, [], KafkaPosition(0), reachable=False).read(1).out_of_reach
     assert not reader_of(maker, [], KafkaPosition(0)).read(1).out_of_reach
-    assert reader_of(maker, [], KafkaPosition(5, end=5)).read(1).ended
+    assert reader_of(maker, [], KafkaPosition(5), end=5).read(1).ended
 
 
 def test_messages_at_the_end_are_left_out() -> None:
     maker = RowMaker(Lines(), None, {}, ("id",))
-    reader = reader_of(maker, [messages([b"1", b"2", b"3"])], KafkaPosition(0, end=3))
+    reader = reader_of(maker, [messages([b"1", b"2", b"3"])], KafkaPosition(0), end=3)
     read = reader.read(10)
     assert read.rows is not None
     assert read.rows.column("id").to_pylist() == [1, 2]
     assert read.ended
-    assert reader.position() == {"offset": 3, "end": 3}
+    assert reader.position() == {"offset": 3}
 
 
 def test_keys_metadata_and_tombstones_stay_together() -> None:
