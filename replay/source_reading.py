@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.checkpoint_reader import Checkpoint
 from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.engine.source_positions import read_positions
+from penstock.model.connectors import Source
 from penstock.model.errors import UserError
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import OperatorNode, SourceSpec
@@ -86,7 +88,16 @@ class SourceReading:
         if isinstance(source, KafkaSource):
             return self._topics(node.name, source)
         self._note(SourceRange(node.name))
-        return scan(self._session, source.schema, pieces_of(source, self._tasks))
+        return scan(self._session, source.schema, pieces_of(self._known(node.name, source), self._tasks))
+
+    def _known(self, name: str, source: Source) -> Source:
+        """Return what of a source the job knew at the checkpoint: files may have come since."""
+        if self.checkpoint is None:
+            return source
+        known = {item.operator: item.positions for item in self.checkpoint.operators()}.get(name)
+        if not known:
+            return source
+        return source.up_to({key: item.at for key, item in read_positions(name, list(known), known).items()})
 
     def _topics(self, name: str, source: KafkaSource) -> DataFrame:
         if self._stop is None:

@@ -8,8 +8,8 @@ import pyarrow.csv
 
 from penstock.engine.connectors.csv_decode import CsvDecoder, read_header
 from penstock.engine.connectors.file_chunks import first_block
+from penstock.engine.connectors.file_listing import FileListing
 from penstock.engine.connectors.line_source import LineSource
-from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.text_values import infer_type
 from penstock.model.errors import OptionError, SchemaError
 
@@ -38,12 +38,12 @@ class CsvSource(LineSource):
             raise OptionError(f"delimiter of CSV {str(path)!r} must be one character, not {delimiter!r}")
         if schema is None and not header:
             raise OptionError(f"CSV {str(path)!r} without a header needs schema=... to name its columns")
-        files = find_files(path, SUFFIXES, "CSV")
-        super().__init__(files, schema if schema is not None else _infer(files, str(path), delimiter))
+        listing = FileListing(path, SUFFIXES, "CSV")
+        super().__init__(listing, schema if schema is not None else _infer(listing.files, str(path), delimiter))
         self._path = path
         self._delimiter = delimiter
         self._names = None if header else self._schema.names
-        self.decoder().start_file(self._files[0])
+        self.decoder().start_file(listing.files[0])
 
     def describe(self) -> str:
         """Name the path."""

@@ -16,10 +16,15 @@ _HEAD_BYTES = 1 << 12
 _TAIL_BYTES = 1 << 16
 
 
-class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+_MOST_NAMES = 400
+"""Of files that are read together; with 256 partitions a checkpoint names 100,000 files at the most."""
+
+
+class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A file, what tells it from another of that name, and its place among the source's files when the job began.
 
-    ``first`` is the number of its partition's first file, ``names`` a digest of the names of all, "" if it is alone.
+    ``first`` is the number of its partition's first file, ``names`` a digest of the names of all, "" if it is alone;
+    ``files`` are all, unless it is alone or they are too many.
     """
 
     file: str
@@ -27,6 +32,7 @@ class FileMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
     first: int
     names: str
+    files: tuple[str, ...] = ()
 
 
 def mark(partition: FilePartition, path: Path) -> FileMark:
@@ -35,7 +41,9 @@ def mark(partition: FilePartition, path: Path) -> FileMark:
     Raises:
         UserError: the file cannot be read.
     """
-    return FileMark(str(path), *_fingerprint(path), partition.first, _names(partition))
+    together = len(partition.files)
+    files = tuple(str(item) for item in partition.files) if 1 < together <= _MOST_NAMES else ()
+    return FileMark(str(path), *_fingerprint(path), partition.first, names_digest(partition), files)
 
 
 def restored_partition(files: Sequence[Path], name: str, known: FileMark) -> FilePartition:
@@ -57,11 +65,13 @@ def restored_partition(files: Sequence[Path], name: str, known: FileMark) -> Fil
     if not known.names:
         # Which pieces belong to a share depends on the number that the file had.
         return FilePartition([path], known.first, *share_of(name, known.file))
+    if known.files:
+        return FilePartition([Path(item) for item in known.files], known.first, *share_of(name, known.files[0]))
     try:
         partition = file_partition(files, name)
     except BugError:
         partition = None
-    if partition is None or _names(partition) != known.names or partition.first != known.first:
+    if partition is None or names_digest(partition) != known.names or partition.first != known.first:
         raise UserError(
             f"the files that are read together with {known.file!r} are others than when reading stopped there (more "
             "than 256 files are not a partition each): bring back the old files, or start the job anew"
@@ -83,7 +93,8 @@ def _fingerprint(path: Path) -> tuple[int, str]:
     return length, digest.hexdigest()
 
 
-def _names(partition: FilePartition) -> str:
+def names_digest(partition: FilePartition) -> str:
+    """Return a digest of the names of a partition's files, "" of one alone."""
     if len(partition.files) == 1:
         return ""
     names = "\0".join(str(path) for path in partition.files)

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.json
 
 from penstock.engine.connectors.file_chunks import first_block
+from penstock.engine.connectors.file_listing import FileListing
 from penstock.engine.connectors.json_decode import JsonDecoder
 from penstock.engine.connectors.line_source import LineSource
-from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.text_values import infer_type
 from penstock.model.errors import SchemaError
 
@@ -34,8 +34,8 @@ class JsonLinesSource(LineSource):
             UserError: there is no such file.
             SchemaError: a type cannot be read from JSON, or nothing can be inferred.
         """
-        files = find_files(path, SUFFIXES, "JSON")
-        super().__init__(files, schema if schema is not None else _infer(files, str(path)))
+        listing = FileListing(path, SUFFIXES, "JSON")
+        super().__init__(listing, schema if schema is not None else _infer(listing.files, str(path)))
         self._path = path
         self.decoder()
 

@@ -4,15 +4,13 @@ The CSV and JSON lines sources build on it.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from penstock.engine.connectors.file_positions import restored_partition
+from penstock.engine.connectors.file_listing import FileListing
 from penstock.engine.connectors.line_reader import LineDecoder, LinePosition, LineReader
-from penstock.engine.connectors.partitions import file_partition, file_partitions, file_partitions_since
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 
@@ -23,9 +21,10 @@ if TYPE_CHECKING:
 class LineSource(Source):
     """Records of files, one per line. Lines that do not fit become raw records."""
 
-    def __init__(self, files: Sequence[Path], schema: pa.Schema) -> None:
-        """Take the files, in order, and the fields to read."""
-        self._files = files
+    def __init__(self, listing: FileListing, schema: pa.Schema) -> None:
+        """Take the files and the fields to read."""
+        self._listing = listing
+        self.grows = listing.grows
         self._schema = schema
         self._time: str | None = None
 
@@ -40,19 +39,27 @@ class LineSource(Source):
 
     def partitions(self, parallelism: int) -> Sequence[str]:
         """Name one partition per file, or shares of their chunks if there are fewer than ``parallelism``."""
-        return file_partitions(self._files, parallelism)
+        return self._listing.partitions(parallelism)
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        if position is None:
-            return LineReader(file_partition(self._files, partition), self.decoder(), self._time, None)
-        known = read_position(self, position, LinePosition)
-        files = restored_partition(self._files, partition, known.mark)
+        known = None if position is None else read_position(self, position, LinePosition)
+        files = self._listing.partition(partition, None if known is None else known.mark)
         return LineReader(files, self.decoder(), self._time, known)
 
-    def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
+    def partitions_after(self, positions: Mapping[str, Any]) -> Sequence[str]:
         """Name one partition per new file."""
-        return file_partitions_since(self._files, known)
+        return self._listing.partitions_after(self, positions)
+
+    def up_to(self, positions: Mapping[str, Any]) -> Self:
+        """Return a source of the files that were known."""
+        copy = self._changed(self._schema, self._time)
+        copy._listing = self._listing.up_to(self, positions)
+        return copy
+
+    def begin_run(self) -> None:
+        """List the files anew."""
+        self._listing.begin_run()
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> Self:
         """Convert only these columns; predicates are of no help here."""

@@ -4,7 +4,7 @@ Built by the DSL's readers.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.connectors.capsule import normal_schema
-from penstock.engine.connectors.file_positions import restored_partition
+from penstock.engine.connectors.file_listing import FileListing
 from penstock.engine.connectors.parquet_reader import ParquetPosition, ParquetReader
-from penstock.engine.connectors.partitions import file_partition, file_partitions, file_partitions_since
-from penstock.engine.connectors.paths import find_files
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 from penstock.model.errors import SchemaError, UserError
@@ -42,10 +40,12 @@ class ParquetSource(Source):
             SchemaError: the first file lacks a column.
         """
         self._path = path
-        self._files = find_files(path, SUFFIXES, "Parquet")
-        present = normal_schema(_read_schema(self._files[0]))
+        self._listing = FileListing(path, SUFFIXES, "Parquet")
+        self.grows = self._listing.grows
+        first = self._listing.files[0]
+        present = normal_schema(_read_schema(first))
         self._schema = present if schema is None else normal_schema(schema)
-        _check_columns(self._files[0], present, self._schema)
+        _check_columns(first, present, self._schema)
         self._full = self._schema
         self._predicate: Expr | None = None
         self._time: str | None = None
@@ -57,21 +57,26 @@ class ParquetSource(Source):
 
     def partitions(self, parallelism: int) -> Sequence[str]:
         """Name one partition per file, or shares of their row groups if there are fewer than ``parallelism``."""
-        return file_partitions(self._files, parallelism)
+        return self._listing.partitions(parallelism)
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
         time = None if self._time is None else self._full.field(self._time)
-        if position is None:
-            known, files = None, file_partition(self._files, partition)
-        else:
-            known = read_position(self, position, ParquetPosition)
-            files = restored_partition(self._files, partition, known.mark)
+        known = None if position is None else read_position(self, position, ParquetPosition)
+        files = self._listing.partition(partition, None if known is None else known.mark)
         return ParquetReader(files, self._schema, self._full, self._predicate, time, known)
 
-    def partitions_since(self, known: Sequence[str]) -> Sequence[str]:
+    def partitions_after(self, positions: Mapping[str, Any]) -> Sequence[str]:
         """Name one partition per new file."""
-        return file_partitions_since(self._files, known)
+        return self._listing.partitions_after(self, positions)
+
+    def up_to(self, positions: Mapping[str, Any]) -> "ParquetSource":
+        """Return a source of the files that were known."""
+        return self._changed(_listing=self._listing.up_to(self, positions))
+
+    def begin_run(self) -> None:
+        """List the files anew."""
+        self._listing.begin_run()
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
         """Read only these columns, and no row groups whose statistics rule the predicate out."""

@@ -3,7 +3,7 @@
 Every file is a partition, so that files whose times overlap are read side by side, each with its own watermark.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from penstock.model.errors import BugError
 
 MAX_FILE_PARTITIONS = 256
 """From how many files on neighbours share a partition, which keeps few of them open. Stored positions depend on it."""
+
+_ALONE = " 0/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ def file_partition(files: Sequence[Path], name: str) -> FilePartition:
     """Return the partition that `file_partitions` named."""
     starts = _starts(len(files))
     runs = {str(files[start]): number for number, start in enumerate(starts)}
+    alone = name.removesuffix(_ALONE)
+    if alone != name and name not in runs:
+        found = [number for number, path in enumerate(files) if str(path) == alone]
+        if found:
+            return FilePartition([files[found[0]]], found[0])
     share, shares = 0, 1
     if name not in runs:
         name, _, part = name.rpartition(" ")
@@ -56,12 +63,10 @@ def file_partition(files: Sequence[Path], name: str) -> FilePartition:
     return FilePartition(files[start:end], start, share, shares)
 
 
-def file_partitions_since(files: Sequence[Path], known: Sequence[str]) -> list[str]:
-    """Name a partition per file that no partition of ``known`` begins with; none of more than 256 files."""
-    if len(files) > MAX_FILE_PARTITIONS:
-        return []
-    names = {*known, *(name.rpartition(" ")[0] for name in known)}
-    return [str(path) for path in files if str(path) not in names]
+def new_file_partitions(files: Sequence[Path], known: Collection[str]) -> list[str]:
+    """Name a partition per file that is not ``known``; among more than 256 files its name says that it is alone."""
+    ending = "" if len(files) <= MAX_FILE_PARTITIONS else _ALONE
+    return [f"{path}{ending}" for path in files if str(path) not in known]
 
 
 def share_of(name: str, file: str) -> tuple[int, int]:

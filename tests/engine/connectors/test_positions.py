@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.connectors import file_chunks, partitions
+from penstock.engine.connectors import file_chunks, file_positions, partitions
 from penstock.engine.connectors.csv_files import CsvSource
 from penstock.engine.connectors.iterable import IterableSource
 from penstock.engine.connectors.json_lines import JsonLinesSource
@@ -205,9 +205,9 @@ def test_files_that_came_since_are_partitions_of_their_own(
     for name in ("a", "c"):
         write(tmp_path / "in" / f"{name}.{kind}", 50, ord(name) * 100)
     new = FILE_SOURCES[kind](tmp_path / "in", SCHEMA)
-    since = new.partitions_since(list(positions))
+    since = new.partitions_after(positions)
     assert [Path(name).stem for name in since] == ["a", "c"]
-    assert old.partitions_since(list(positions)) == []
+    assert old.partitions_after(positions) == []
     for partition in [*positions, *since]:
         reader = new.open(partition, positions.get(partition))
         while not (read := reader.read(9)).ended:
@@ -217,15 +217,40 @@ def test_files_that_came_since_are_partitions_of_their_own(
     assert sorted(numbers) == sorted(undisturbed(new, 1).column("n"))
 
 
-def test_files_that_came_among_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_came_among_many_are_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "MAX_FILE_PARTITIONS", 2)
     for number in range(6):
         write(tmp_path / "in" / f"{number}.json", 5)
     positions = begun(JsonLinesSource(tmp_path / "in", SCHEMA))
+    # One before, one among and one behind what is read together.
+    for number in ("00", "25", "7"):
+        write(tmp_path / "in" / f"{number}.json", 5)
+    new = JsonLinesSource(tmp_path / "in", SCHEMA)
+    since = new.partitions_after(positions)
+    assert [Path(name.removesuffix(" 0/1")).stem for name in since] == ["00", "25", "7"]
+    numbers: list[int] = []
+    for partition in [*positions, *since]:
+        reader = new.open(partition, positions.get(partition))
+        while not (read := reader.read(9)).ended:
+            numbers += read.rows.column("n").to_pylist() if read.rows else []
+        positions[partition] = reader.position()
+        reader.close()
+    assert len(numbers) == len(undisturbed(new, 1).rows) - 2 * 3
+    assert new.partitions_after(positions) == []
+
+
+def test_files_that_came_among_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "MAX_FILE_PARTITIONS", 2)
+    monkeypatch.setattr(file_positions, "_MOST_NAMES", 2)
+    for number in range(6):
+        write(tmp_path / "in" / f"{number}.json", 5)
+    positions = begun(JsonLinesSource(tmp_path / "in", SCHEMA))
     assert len(positions) == 2
+    assert JsonLinesSource(tmp_path / "in", SCHEMA).partitions_after(positions) == []
     write(tmp_path / "in" / "7.json", 5)
     new = JsonLinesSource(tmp_path / "in", SCHEMA)
-    assert new.partitions_since(list(positions)) == []
+    with pytest.raises(UserError, match="which are new cannot be told"):
+        new.partitions_after(positions)
     same_files, other_files = positions
     new.open(same_files, positions[same_files]).close()
     with pytest.raises(UserError, match="more than 256 files are not a partition each"):
