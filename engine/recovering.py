@@ -351,12 +351,13 @@ class RecoveringJob:
     def _finish(self) -> Sequence[js.Command]:
         """Close everything. There is nothing to go back to any more, so an error is raised as it is."""
         assert self._attempt is not None
+        metrics = self._attempt.metrics()
         self._attempt.finish()
         failpoint("job.ended")
         kept = self._attempt.at_end and self._stop is None
         self.drained = self._attempt.drained or kept
         if self._says_end and self._stop is None:
-            self._news.ended(ends.KEPT if kept else ends.CLOSED)
+            self._news.ended(ends.kept(metrics) if kept else ends.CLOSED)
         return self._life.on(js.LastCommitted())
 
     def _wake(self) -> None:

@@ -4,8 +4,10 @@ A bound belongs to a run, a position to the checkpoint. Decided when a job is ma
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
+from penstock.engine.metrics import JobMetrics
 from penstock.engine.restored import Restored
 from penstock.model.connectors import Source
 from penstock.model.errors import OptionError
@@ -14,10 +16,8 @@ from penstock.model.job_graph import JobGraph, SourceSpec
 AtEnd = Literal["keep", "close"]
 """``keep`` leaves windows open for a later run, ``close`` closes them: their results are final."""
 
-KEPT = (
-    "KEPT: all input of this run was read; state and open windows are in the checkpoint, and the next run goes on "
-    "there (at_end='close' would close the windows)."
-)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 CLOSED = (
     "CLOSED: all input of this run was read and every window closed; rows of a later run cannot join them "
     "(at_end='keep' would keep them open)."
@@ -77,6 +77,28 @@ def passed_over(graph: JobGraph, restored: Restored) -> Iterator[str]:
                 f"NOT FOLLOWED: {option} of source {name!r} is where a first run begins; this one goes on from the "
                 f"checkpoint of epoch {restored.epoch} (restore='none' starts anew)."
             )
+
+
+def kept(metrics: JobMetrics) -> str:
+    """Say that windows stay open, and from which time on."""
+    times = [
+        f"{source.source!r} is at {_text(source.watermark_us)}, windows that end later are open"
+        for source in metrics.sources
+        if source.watermark_us is not None
+    ]
+    where = f" ({'; '.join(times)})" if times else ""
+    return (
+        f"KEPT: all input of this run was read; its state is in the checkpoint{where}, and the next run goes on there "
+        "(at_end='close' would close windows for good)."
+    )
+
+
+def _text(time_us: int) -> str:
+    """Return a time as ISO 8601 text; one that no calendar has as microseconds."""
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return f"{time_us} us"
 
 
 def _sources(graph: JobGraph) -> Iterator[tuple[str, Source]]:

@@ -61,8 +61,9 @@ def read_kafka(
     are null.
 
     ``start`` is where a job without a checkpoint begins: ``earliest``, ``latest``, a time, or offsets such as
-    ``{"bids/0": 17}``. ``until`` makes the stream bounded: ``latest`` (what is there at the start), a time, or the
-    offsets that are no longer read. Partitions that come later are found every ``discovery`` (None: never) and read
+    ``{"bids/0": 17}``. ``until`` makes the stream bounded: ``latest`` (what is there when the run begins), a time, or
+    the offsets that are no longer read. It belongs to the run: the next one goes on from the checkpoint up to its own.
+    Partitions that come later are found every ``discovery`` (None: never) and read
     from their first message on. Rows of transactions are read once they are committed. For the other options see
     `read`; ``time`` may name a column of ``metadata``, as in ``metadata={"timestamp": "at"}, time="at"``.
 
