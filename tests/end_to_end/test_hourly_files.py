@@ -154,6 +154,26 @@ def test_a_run_that_dies_is_made_good_by_the_next(tmp_path: Path, parallelism: i
     assert windows_of(out) == expected_windows(feed.rows)
 
 
+def test_a_failure_at_the_end_of_a_run_loses_nothing_of_it(tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.hour(files=3)
+    failures = [ConnectionError("away"), ConnectionError("again")]
+
+    def fail(name: str) -> None:
+        if name == "instance.barrier.passed" and failures:
+            raise failures.pop()
+
+    arm(fail)
+    try:
+        metrics = run(feed.folder, tmp_path / "out", restarts=5, restart_delay="1ms")
+    finally:
+        arm(None)
+    assert not failures
+    assert metrics.checkpoints is not None
+    assert metrics.checkpoints.restarts == 2
+    assert totals_of(tmp_path / "out") == expected_totals(feed.rows)
+
+
 class Death(BaseException):
     """The process is no more."""
 
