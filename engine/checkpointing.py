@@ -98,8 +98,7 @@ class CheckpointCoordinator:
         self._sources: frozenset[str] = frozenset()
         self._ended: dict[str, InstanceEnded] = {}
         self._requests: deque[str | None] = deque()
-        self._stop = False
-        self._stop_at_end = False
+        self._stop = self._stop_at_end = False
         self._drain = False
         self._in_flight: _InFlight | None = None
         # Epoch in flight, or the last that was; the greatest ever begun; the last committed. 0: none.
@@ -268,8 +267,7 @@ class CheckpointCoordinator:
         self._reached = max(self._reached, (self._last_epoch, AFTER_ALL_STAGES))
         self._next_ns = event.now_ns + self._options.interval_ms * 1_000_000
         self._not_before_ns = event.now_ns
-        if self._stop_at_end:
-            self._stop = self._stop_at_end = False
+        self._stop &= not self._stop_at_end
         self.state = _S.READY
         commands: list[Command] = []
         if restored > self._committed_epoch:
@@ -294,8 +292,7 @@ class CheckpointCoordinator:
 
     def _request(self, event: Requested) -> None:
         if event.then_stop:
-            self._stop_at_end = event.at_end and (self._stop_at_end or not self._stop)
-            self._stop = True
+            self._stop_at_end, self._stop = event.at_end and (self._stop_at_end or not self._stop), True
         named = event.savepoint is not None or not event.then_stop
         if named and event.savepoint not in self._requests:
             self._requests.append(event.savepoint)

@@ -193,7 +193,9 @@ def run(
     at_end: Annotated[
         str | None,
         typer.Option(
-            metavar="keep|close", help="Open windows when all input was read: for the next run?", show_default=False
+            metavar="WHAT",
+            help="Open windows when all input was read: keep (for the next run) or close.",
+            show_default=False,
         ),
     ] = None,
     sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,

@@ -328,19 +328,3 @@ def test_in_any_order_of_events_nothing_is_published_or_committed_too_early(acti
         act(world, action, choice)
     world.finish_fairly()
     assert world.stop is not None
-
-
-def test_a_stop_for_want_of_input_is_taken_back_by_a_restart() -> None:
-    coordinator = started()
-    play(coordinator, Requested(then_stop=True, at_end=True))
-    assert play(coordinator, Tick(1 * MS)) == [InjectBarrier(1, SOURCE, last=True)]
-    play(coordinator, InstanceFailed("sink[0]", 1, "broke"), Started(5 * MS, 2, BOTH, SOURCE))
-    assert play(coordinator, Tick(15 * MS)) == [InjectBarrier(2, SOURCE, last=False)]
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_a_stop_that_was_asked_for_outlives_one_for_want_of_input(first: bool) -> None:
-    coordinator = started()
-    play(coordinator, Requested(then_stop=True, at_end=first), Requested(then_stop=True, at_end=not first))
-    play(coordinator, InstanceFailed("sink[0]", 1, "broke"), Started(5 * MS, 2, BOTH, SOURCE))
-    assert play(coordinator, Tick(15 * MS)) == [InjectBarrier(1, SOURCE, last=True)]
