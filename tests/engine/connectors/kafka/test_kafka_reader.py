@@ -235,8 +235,9 @@ def test_what_waits_is_counted_up_to_what_is_written_or_the_end(
 ) -> None:
     found = KafkaReader(
         None,  # type: ignore[arg-type]
-        KafkaPosition(7, end=end),
+        KafkaPosition(7),
         lambda count, size: Taken(None, None),
+        end=end,
         reachable=lambda: True,
         close=lambda: None,
         written=lambda: written,
