@@ -95,10 +95,10 @@ class KafkaReader(Reader):
 
     def behind(self) -> int | None:
         """Return how many offsets lie between the position and what is written, or the end of a bounded read."""
-        written, position = self._written(), self._position
+        written = self._written()
         if written is None:
             return None
-        return max(0, (written if position.end is None else min(written, position.end)) - position.offset)
+        return max(0, (written if self._end is None else min(written, self._end)) - self._position.offset)
 
     def close(self) -> None:
         """Fetch no more."""
