@@ -19,6 +19,8 @@ PenstockError
 └── BugError               an invariant of Penstock broke: please report it
 """
 
+from penstock.model.notebook_errors import Sentence
+
 PIPE_CLOSED = 141
 """128 and the number of SIGPIPE: what shells say of a program whose output nobody reads any more."""
 
@@ -27,7 +29,7 @@ class PenstockError(Exception):
     """The base of everything Penstock raises on purpose."""
 
 
-class UserError(PenstockError):
+class UserError(PenstockError, Sentence):
     """The pipeline, an option or the input is wrong; the message says what to change."""
 
 
@@ -67,7 +69,7 @@ class NumericOverflowError(UserError):
     """A number left the range of its type; Penstock never wraps."""
 
 
-class RetryableError(PenstockError):
+class RetryableError(PenstockError, Sentence):
     """The outside world failed in a way that may pass."""
 
 
@@ -79,7 +81,7 @@ class StateIoError(RetryableError):
     """The disk below keyed state failed or is full; the store is lost, its last checkpoint is not."""
 
 
-class FatalError(PenstockError):
+class FatalError(PenstockError, Sentence):
     """The job cannot go on."""
 
 
