@@ -5,7 +5,6 @@ waiting, so that what is taken is decoded while more is fetched.
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,6 +14,7 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from numpy.typing import NDArray
 
+from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka import clients
 from penstock.engine.connectors.kafka.messages import columns_of, stamps_of
 from penstock.engine.connectors.kafka.queues import PartitionQueue, Queues
@@ -33,7 +33,7 @@ WAIT_S = 0.05
 PROBE_S = 0.5
 """How long a broker that was gone is asked whether it is back."""
 
-NOTE_S = 0.5
+NOTE_NS = 500_000_000
 """How often it is noted how much there is of each partition."""
 
 _FIRST_GUESS_BYTES = 1 << 16
@@ -67,7 +67,8 @@ class Fetcher:
         self._stopped = False
         self._reachable = True
         self._outage = clients.outage(settings)
-        self._noted_s = 0.0
+        self._clock = SystemClock()
+        self._note_ns = 0
         self._consumer: Consumer = clients.make_consumer(settings, client_id, group, self._on_error)
         self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
 
@@ -136,10 +137,10 @@ class Fetcher:
 
     def _note_written(self) -> None:
         """Note how much there is of each partition, as the consumer has heard it with its fetches; asks no broker."""
-        now_s = time.monotonic()
-        if now_s - self._noted_s < NOTE_S:
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < self._note_ns:
             return
-        self._noted_s = now_s
+        self._note_ns = now_ns + NOTE_NS
         for queue in self.queues.all():
             offsets = self._consumer.get_watermark_offsets(TopicPartition(queue.topic, queue.partition), cached=True)
             if offsets is not None and offsets[1] >= 0:
