@@ -17,8 +17,15 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import guarded
 from penstock.scheduler.limits import Limits
 
-_INFINITE = float("inf")
-EVALUATED = Limits(step_factor=_INFINITE, slower=_INFINITE, most_cores=_INFINITE, most_memory_bytes=_INFINITE)
+_INFINITE, _COUNTLESS = float("inf"), 2**40
+EVALUATED = Limits(
+    step_factor=_INFINITE,
+    most_parallelism=_COUNTLESS,
+    most_instances=_COUNTLESS,
+    most_cores=_INFINITE,
+    most_memory_bytes=_INFINITE,
+    slower=_INFINITE,
+)
 """Limits of a policy that is evaluated: how far it goes, and what it puts down to a service, is what is measured."""
 
 
