@@ -44,7 +44,7 @@ def test_a_snapshot_has_every_column_and_survives_its_journey() -> None:
     assert from_bytes(to_bytes(snapshot)).as_dict() == snapshot.as_dict()
     plain = snapshot.as_dict()
     for group, columns in plain.items():
-        if isinstance(columns, dict) and group not in ("buffers", "affinities"):
+        if isinstance(columns, dict) and group not in ("buffers", "affinities", "refusals"):
             missing = [name for name, values in columns.items() if values is None]
             assert not missing, (group, missing)
     assert snapshot.tasks.is_source.tolist() == [True, False, False]
