@@ -6,10 +6,11 @@
 import asyncio
 import logging
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
+
+from penstock.model.source_location import user_traceback
 
 STOP_S = 1.0
 """How long a stop waits for coroutines that are being cancelled; those that go on are left behind."""
@@ -126,12 +127,12 @@ class IoThread:
         result = error = None
         try:
             result = await self._function(*arguments)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as failure:
             if self._stopping or ticket not in self._tasks:
                 raise
-            error = traceback.format_exc(limit=-3)
-        except Exception:
-            error = traceback.format_exc(limit=-3)
+            error = user_traceback(failure)
+        except Exception as failure:
+            error = user_traceback(failure)
         except BaseException as raised:
             self._fatal = raised
         if self._tasks.pop(ticket, None) is not None:

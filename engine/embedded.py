@@ -3,13 +3,15 @@
 A thin shell: it owns the waiting, the stop and the end; all work happens in the `Worker` it turns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from penstock.engine.async_calls import IoThread, MakeCalls
 from penstock.engine.attempt import Progress, Struck
+from penstock.engine.bad_records import BadRecords
 from penstock.engine.build import Build, StateFactory, build
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.clock import SystemClock
@@ -30,7 +32,7 @@ from penstock.engine.worker import Done, Outcome, Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.ids import TaskId
+from penstock.model.ids import OperatorId, TaskId
 from penstock.state.image import StoreImage
 from penstock.state.memory_store import MemoryStore
 from penstock.state.rocksdb_store import RocksDbStores
@@ -63,12 +65,14 @@ class EmbeddedJob:
         attempt: int = 1,
         letters: LetterTarget | None = None,
         keeps: bool = False,
+        bad_records: BadRecords | None = None,
     ) -> None:
         """Build and open everything; nothing runs yet. Tests hand in another clock, and who makes async calls.
 
         The job goes on from ``restored``, and its instances take part in ``checkpoints`` under this attempt.
         ``letters`` is where dead letters go that have no target of their source's; None: into a file. One that
         ``keeps``, which needs checkpoints, leaves windows open when its inputs have ended, and stops at a checkpoint.
+        ``bad_records`` are those of the whole run, over all attempts; None: any number is borne.
 
         Raises:
             PlanError: an operator does not fit its inputs.
@@ -80,6 +84,8 @@ class EmbeddedJob:
         self._clock = clock or SystemClock()
         self._routes = LetterRoutes(name, graph.graph, letters)
         self._dead_letters = dead_letters or DeadLetterWriter.for_graph(graph.graph, directory, self._routes)
+        self._bad_records = bad_records or BadRecords()
+        self._dead_letters.on_first = self._bad_records.met
         self._graph, self._options, self._async_calls = graph, options, async_calls
         self._paging = _paging(options, directory, checkpoints)
         self._checkpoints = checkpoints
@@ -88,6 +94,7 @@ class EmbeddedJob:
         self.worker = Worker((), self._clock)
         self._ended_ns: int | None = None
         self._stop: bool | None = None
+        self._stopping = False
         # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self.drained = True
@@ -137,6 +144,7 @@ class EmbeddedJob:
         """Abort the instances of these tasks (None: all); what goes wrong with that is a note to the error."""
         gone = [item for item in self.worker.instances if tasks is None or not tasks.isdisjoint(self._tasks_of(item))]
         self.worker.remove(gone)
+        self._bad_records.ended(self.build, self._operators_of(gone))
         releases = [item.head.close for item in gone if item.head is not None]
         releases += [node.operator.abort for item in gone for node in item.nodes]
         if tasks is None:
@@ -181,7 +189,8 @@ class EmbeddedJob:
         now_ns, wall_us = self._clock.monotonic_ns(), self._clock.wall_us()
         if self._ended_ns is not None:
             now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
-        return read_metrics(self.name, self.build, self._started_ns, now_ns, wall_us, stepped_ns)
+        found = read_metrics(self.name, self.build, self._started_ns, now_ns, wall_us, stepped_ns)
+        return replace(found, bad_records=self._bad_records.lines(self.build))
 
     def _open_routes(self) -> None:
         if self._checkpoints is not None:
@@ -214,6 +223,7 @@ class EmbeddedJob:
         self.at_end = False
         if self._checkpoints is not None:
             self._checkpoints.started(part, attempt, restored)
+        self._bad_records.began(part)
         self.worker.add(part.instances)
         now_ns = self._clock.monotonic_ns()
         for instance in part.instances:
@@ -224,8 +234,9 @@ class EmbeddedJob:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self.worker.step()
-            if self._dead_letters.failure is not None:
-                return Struck(self._dead_letters.failure, None)
+            failure = self._dead_letters.failure or self._bad_records.verdict(self.build, stopping=self._stopping)
+            if failure is not None:
+                return Struck(failure, None)
             if self._checkpoints is not None:
                 struck = self._checkpointed(self._checkpoints, outcome)
                 if struck is not None or self._checkpoints.stopped is not None:
@@ -269,6 +280,10 @@ class EmbeddedJob:
     def _tasks_of(self, instance: Instance) -> frozenset[TaskId]:
         return self.build.tasks_of((instance,))
 
+    def _operators_of(self, instances: Collection[Instance]) -> frozenset[OperatorId]:
+        tasks = self.build.tasks_of(instances)
+        return frozenset(operator for task in self._graph.tasks if task.id in tasks for operator in task.operators)
+
     def wake(self) -> None:
         """Let the loop look again; from any thread, once it runs."""
         self.worker.wake()
@@ -284,6 +299,7 @@ class EmbeddedJob:
             self._wakened.get(timeout=seconds)
 
     def _request_stop(self, drain: bool) -> None:
+        self._stopping = True
         if self._checkpoints is not None:
             if drain:
                 self._checkpoints.drain()

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.engine.accounting import TimeSpent
+from penstock.engine.bad_records import BadRecordsLine
 from penstock.engine.build import Build
 from penstock.engine.checkpoint_metrics import CheckpointMetrics
 from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
@@ -66,7 +67,8 @@ class StateMetrics:
 class JobMetrics:
     """A job at one moment; ``elapsed_ns`` since it started, or restarted, ``source_rows`` read by all
     sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none. ``loop_age_ns`` is how long
-    ago the loop began its last step; None: it does not run.
+    ago the loop began its last step; None: it does not run. ``bad_records`` are those since the job was started, over
+    restarts, by operator.
     """
 
     name: str
@@ -79,10 +81,13 @@ class JobMetrics:
     states: tuple[StateMetrics, ...] = ()
     checkpoints: CheckpointMetrics | None = None
     loop_age_ns: int | None = None
+    bad_records: tuple[BadRecordsLine, ...] = ()
 
     def __repr__(self) -> str:
         seconds = self.elapsed_ns / 1e9
-        return f"<JobMetrics {self.name}: {self.source_rows:,} source rows in {seconds:.2f} s; as_dict() has the rest>"
+        bad = "".join(f"; {line.sentence()}" for line in self.bad_records)
+        did = f"{self.source_rows:,} source rows in {seconds:.2f} s{bad}"
+        return f"<JobMetrics {self.name}: {did}; as_dict() has the rest>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON."""

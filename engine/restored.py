@@ -26,6 +26,7 @@ from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest
 from penstock.state.image import EMPTY, Chosen, Part, StoreImage
 from penstock.state.page_store import PageStore, PageStores
+from penstock.state.private_files import make_private_folder
 from penstock.state.store import Positions
 
 Owners = NDArray[np.int32]
@@ -224,7 +225,7 @@ class Restored:
 
     def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
         directory = self._directory / f"{len(self._opened)}"
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
         for file in entry.files:
             self._files.fetch(file, directory / file.name)
         pages = self._page_stores.restore(directory)

@@ -15,6 +15,7 @@ from penstock.model.failpoints import failpoint
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import FileEntry, InstanceEntry, Manifest, SinkEntry, SourceEntry, pack_notes
 from penstock.state.operator_meaning import OperatorMeaning
+from penstock.state.private_files import make_private_folder
 
 Receipts = Mapping[str, Sequence[Any]]
 """What the writers of each sink prepared and no checkpoint has committed yet, by the sink's name."""
@@ -95,7 +96,7 @@ class Snapshots:
     def _add_pages(self, epoch: int, cut: OperatorCut, pages: PagesCut) -> tuple[FileEntry, ...]:
         directory = self._directory / f"epoch-{epoch}-{cut.instance}-{blake2b(cut.operator.encode()).hexdigest()[:16]}"
         shutil.rmtree(directory, ignore_errors=True)
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory.parent)
         try:
             return tuple(self._repository.add_file(epoch, path.name, path) for path in pages.write(directory))
         finally:

@@ -8,6 +8,7 @@ PenstockError
 │   ├── OptionError        an option has no such name or an impossible value
 │   ├── BadRecordError     a record could not be read or processed, and on_error="fail"
 │   ├── OutputClosedError  whoever read what is printed has gone; uncaught, it ends the program quietly
+│   ├── DeadLetterLimitError  more records were bad than max_dead_letters allows
 │   └── NumericOverflowError  a number left the range of its type
 ├── RetryableError         the outside world failed; trying again may help
 │   ├── WorkerLostError    whatever ran a part of the job is gone
@@ -63,6 +64,10 @@ class OutputClosedError(UserError, SystemExit):
         """Say what could not be written."""
         super().__init__(message)
         self.code = PIPE_CLOSED
+
+
+class DeadLetterLimitError(UserError):
+    """More records could not be read or processed than ``max_dead_letters`` allows."""
 
 
 class NumericOverflowError(UserError):

@@ -168,6 +168,14 @@ def run(
         str | None,
         typer.Option(metavar="URL", help="Where they go: kafka://HOST:PORT/TOPIC.", show_default=False),
     ] = None,
+    max_dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Bad records of an operator before the job fails: 100, 5% or any.",
+            show_default=False,
+        ),
+    ] = None,
     savepoint_on_stop: Annotated[
         str | None,
         typer.Option(
@@ -225,6 +233,7 @@ def run(
             accept_changed=tuple(accept_changed or ()),
             accept_duplicates=accept_duplicates,
             dead_letters=dead_letters,
+            max_dead_letters=max_dead_letters,
             sinks_into=sinks_into,
             savepoint_on_stop=savepoint_on_stop,
             metrics_port=metrics_port,

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol, Unpack
 
 from penstock.endpoints import Endpoint, open_endpoint
+from penstock.engine.bad_records import BadRecords
 from penstock.engine.embedded import EmbeddedJob, Progress
 from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.planner import plan
@@ -205,8 +206,15 @@ def located(error: PlanError, where: str) -> PlanError:
 def embed(job: Job, options: RunOptions, **shell: Any) -> EmbeddedJob:
     """Plan a job for one run in this process; ``shell`` is what tests hand to `EmbeddedJob`."""
     planned = job.plan(options.parallelism)
-    letters = options.dead_letters
-    return EmbeddedJob(options.name, planned, options.loop, options.job_directory, letters=letters, **shell)
+    return EmbeddedJob(
+        options.name,
+        planned,
+        options.loop,
+        options.job_directory,
+        letters=options.dead_letters,
+        bad_records=_bad_records(options),
+        **shell,
+    )
 
 
 def make_ready(job: Job, options: RunOptions) -> RunningJob:
@@ -234,10 +242,20 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         version=installed_version(),
         restore=replace(options.restore, afresh=options.at_end == "close"),
         savepoint_on_stop=options.savepoint_on_stop,
-        warn=lambda text: print(text, file=sys.stderr),
-        make_attempt=partial(EmbeddedJob, letters=options.dead_letters, keeps=keeps),
+        warn=_warn,
+        make_attempt=partial(
+            EmbeddedJob, letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options)
+        ),
         says_end=says_end(job.graph, options.at_end),
     )
+
+
+def _bad_records(options: RunOptions) -> BadRecords:
+    return BadRecords(options.max_dead_letters, _warn)
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:

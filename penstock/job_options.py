@@ -85,6 +85,10 @@ class JobOptions(TypedDict, total=False):
     dead_letters: str | LetterTarget | None
     """Where dead letters go instead of the directory: ``kafka://HOST:PORT/TOPIC`` or a `dead_letter_topic`."""
 
+    max_dead_letters: int | float | str | None
+    """How many bad records of an operator are borne: a count, a share such as ``"5%"``, or ``"any"``; default: not
+    all of the first 1,000, or of a shorter input."""
+
     savepoint_on_stop: str | None
     """When the job is stopped, keep its last checkpoint as this savepoint."""
 

@@ -3,12 +3,14 @@
 import html
 import io
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine.bad_records import BadRecordsLine
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.embedded import EmbeddedJob
@@ -28,11 +30,14 @@ _CELL_WIDTH = 60
 class Preview:
     """Some rows of a stream. It shows itself as a table; any library that reads Arrow takes it as it is."""
 
-    def __init__(self, table: pa.Table, whole: bool, updating: bool) -> None:
-        """Hold the rows; ``whole`` says that the stream had no more."""
+    def __init__(
+        self, table: pa.Table, whole: bool, updating: bool, bad_records: Sequence[BadRecordsLine] = ()
+    ) -> None:
+        """Hold the rows; ``whole`` says that the stream had no more, ``bad_records`` what could not be processed."""
         self._table = table
         self._whole = whole
         self._updating = updating
+        self._bad_records = tuple(bad_records)
 
     def table(self) -> pa.Table:
         """Return the rows."""
@@ -56,7 +61,7 @@ class Preview:
         columns = [Column(field.name, figures=_is_figure(field.type)) for field in self._table.schema]
         text = io.StringIO()
         print_table(columns, self._cells(), stream=text)
-        return "\n".join([*(line.rstrip() for line in text.getvalue().strip("\n").splitlines()), self._note()])
+        return "\n".join([*(line.rstrip() for line in text.getvalue().strip("\n").splitlines()), *self._notes()])
 
     def _repr_html_(self) -> str:
         """Return the rows as an HTML table, for notebooks."""
@@ -68,10 +73,14 @@ class Preview:
         )
         lines = "".join(f"<tr>{_html_cells(styles, cells)}</tr>" for cells in self._cells())
         table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-        return f"<div style='overflow-x:auto'>{table}</div><p>{self._note()}</p>"
+        notes = "".join(f"<p>{html.escape(note, quote=False)}</p>" for note in self._notes())
+        return f"<div style='overflow-x:auto'>{table}</div>{notes}"
 
     def _cells(self) -> list[list[str]]:
         return [[_text(value) for value in row.values()] for row in self.rows()]
+
+    def _notes(self) -> list[str]:
+        return [self._note(), *(line.count() for line in self._bad_records)]
 
     def _note(self) -> str:
         count = len(self)
@@ -99,7 +108,8 @@ def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: f
             embedded.run()
         finally:
             timer.cancel()
-    return Preview(sink.table().slice(0, rows), not sink.stopped and sink.count <= rows, updating)
+    whole = not sink.stopped and sink.count <= rows
+    return Preview(sink.table().slice(0, rows), whole, updating, embedded.metrics().bad_records)
 
 
 class _FirstRows(MemorySink):

@@ -70,7 +70,7 @@ class Rates:
 
 
 def progress_text(metrics: JobMetrics, rows_per_s: float) -> str:
-    """Return the line's text: rows read, rows per second, watermark, state, time."""
+    """Return the line's text: rows read, rows per second, watermark, state, time, late and bad records."""
     parts = [
         f"{count_text(metrics.source_rows)} rows read",
         rate_text(rows_per_s),
@@ -78,10 +78,9 @@ def progress_text(metrics: JobMetrics, rows_per_s: float) -> str:
         f"state {bytes_text(metrics.state_bytes)}",
         seconds_text(metrics.elapsed_ns / 1e9),
     ]
-    bad = metrics.ledger.late, metrics.ledger.dead_lettered
-    parts += [
-        f"{count_text(number)} {what}" for number, what in zip(bad, ("late", "dead letters"), strict=True) if number
-    ]
+    if metrics.ledger.late:
+        parts.append(f"{count_text(metrics.ledger.late)} late")
+    parts += [line.sentence() for line in metrics.bad_records]
     return "  ".join(parts)
 
 

@@ -14,6 +14,7 @@ from penstock.engine.run_ends import AtEnd, check_at_end
 from penstock.job_options import JobOptions
 from penstock.metrics_token import check_reference
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
+from penstock.model.dead_letter_limit import DEFAULT_LIMIT, DeadLetterLimit, dead_letter_limit
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import OptionError, PlanError
@@ -42,9 +43,9 @@ class RunOptions:
 
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
     (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
-    ``dead_letters`` is where they go instead of the directory.
-    ``at_end``: what becomes of open windows when all inputs have ended (None: kept if there are checkpoints and a
-    source may grow).
+    ``dead_letters`` is where they go instead of the directory, ``max_dead_letters`` how many bad records of an operator
+    are borne. ``at_end``: what becomes of open windows when all inputs have ended (None: kept if there are checkpoints
+    and a source may grow).
     """
 
     name: str
@@ -60,6 +61,7 @@ class RunOptions:
     metrics_token: str | None = None
     dead_letters: LetterTarget | None = None
     at_end: AtEnd | None = None
+    max_dead_letters: DeadLetterLimit = DEFAULT_LIMIT
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
@@ -118,6 +120,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         ),
         dead_letters=letter_target(options.get("dead_letters")),
         at_end=check_at_end(options.get("at_end")),
+        max_dead_letters=dead_letter_limit(options.get("max_dead_letters", DEFAULT_LIMIT)),
         **{key: options[key] for key in _AS_THEY_ARE if key in options},
     )
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from penstock.endpoints import Endpoint, open_endpoint
-from penstock.engine.connectors.dead_letter import FILE_NAME
+from penstock.engine.bad_records import BadRecordsLine
 from penstock.engine.connectors.print_sink import PrintSink
 from penstock.engine.embedded import Progress
 from penstock.engine.ledger import OperatorLine
@@ -16,6 +16,7 @@ from penstock.engine.recovering import StartInterrupted
 from penstock.engine.run_ends import check_at_end
 from penstock.interrupts import interrupts
 from penstock.job import Handle, Job, RunningJob, make_ready, not_begun
+from penstock.model.dead_letter_limit import dead_letter_limit
 from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
 from penstock.progress import showing, watched
@@ -47,6 +48,7 @@ class Overrides:
     accept_changed: tuple[str, ...] = ()
     accept_duplicates: bool = False
     dead_letters: str | None = None
+    max_dead_letters: str | None = None
     sinks_into: str | None = None
     savepoint_on_stop: str | None = None
     metrics_port: int | None = None
@@ -78,6 +80,9 @@ class Overrides:
         metrics_port = options.metrics_port if self.metrics_port is None else self.metrics_port
         directory = options.directory
         dead_letters = options.dead_letters if self.dead_letters is None else letter_target(self.dead_letters)
+        limit = options.max_dead_letters
+        if self.max_dead_letters is not None:
+            limit = dead_letter_limit(self.max_dead_letters)
         if self.sinks_into is not None:
             savepoint_on_stop, metrics_port = self.savepoint_on_stop, self.metrics_port
             directory = Path(self.sinks_into) / "job"
@@ -108,6 +113,7 @@ class Overrides:
             metrics_token=self.metrics_token or options.metrics_token,
             dead_letters=dead_letters,
             at_end=check_at_end(self.at_end) or options.at_end,
+            max_dead_letters=limit,
         )
 
 
@@ -125,6 +131,7 @@ class Summary:
     rows_per_s: float
     state_bytes: int
     operators: tuple[OperatorLine, ...]
+    bad_records: tuple[BadRecordsLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ class Runner:
                 embedded = self._embed(job, options)
             except StartInterrupted:
                 metrics = not_begun(options)
-                self._print(summarise(job, metrics, stopped=True), options)
+                self._print(summarise(job, metrics, stopped=True))
                 return metrics
             endpoint.show(embedded.metrics)
             signals.guard(embedded)
@@ -211,20 +218,15 @@ class Runner:
 
     def _report(self, job: Job, options: RunOptions, embedded: RunningJob) -> JobMetrics:
         metrics = embedded.metrics()
-        self._print(summarise(job, metrics, stopped=not embedded.drained), options)
+        self._print(summarise(job, metrics, stopped=not embedded.drained))
         return metrics
 
-    def _print(self, summary: Summary, options: RunOptions) -> None:
+    def _print(self, summary: Summary) -> None:
         if self._as_json:
             print(json.dumps(asdict(summary)), flush=True)
             return
         sys.stdout.flush()
-        letters = options.job_directory / FILE_NAME
-        if options.dead_letters is not None:
-            where: object = options.dead_letters.describe()
-        else:
-            where = letters if letters.exists() else None
-        print_summary(summary, f"dead letters: {where}" if summary.dead_lettered and where is not None else None)
+        print_summary(summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +270,12 @@ def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> Summary:
         rows_per_s=round(metrics.source_rows / max(seconds, 1e-9), 1),
         state_bytes=metrics.state_bytes,
         operators=metrics.ledger.operators,
+        bad_records=metrics.bad_records,
     )
 
 
-def print_summary(summary: Summary, note: str | None = None) -> None:
-    """Print the table that ends a run, to stderr."""
+def print_summary(summary: Summary) -> None:
+    """Print the table that ends a run, to stderr, and what there is to say of bad records."""
     names = ("rows in", "rows out", "late", "dead letters", "time", "rows/s")
     columns = [
         Column("job", figures=False),
@@ -289,4 +292,6 @@ def print_summary(summary: Summary, note: str | None = None) -> None:
         seconds_text(summary.seconds),
         rate_text(summary.rows_per_s),
     ]
-    print_table(columns, [row], note=note)
+    print_table(columns, [row])
+    for line in summary.bad_records:
+        print(line.sentence(), file=sys.stderr)

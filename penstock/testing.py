@@ -14,7 +14,6 @@ loop as everywhere, until nothing is left to do. So a test is exact and takes mi
 import asyncio
 import json
 import shutil
-import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -41,6 +40,7 @@ from penstock.model.errors import OptionError, PlanError
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import Fields, to_arrow_schema
+from penstock.model.source_location import user_traceback
 from penstock.pushed_rows import PushedSource
 from penstock.readers import read
 from penstock.run_options import RunOptions
@@ -322,8 +322,8 @@ class _AtOnce:
         for ticket, arguments in calls:
             try:
                 self._answers.append((ticket, asyncio.run(self._function(*arguments)), None))
-            except Exception:
-                self._answers.append((ticket, None, traceback.format_exc(limit=-3)))
+            except Exception as failure:
+                self._answers.append((ticket, None, user_traceback(failure)))
 
     def cancel(self, tickets: Sequence[int]) -> None:
         pass

@@ -33,6 +33,7 @@ from penstock.state.page_store import (
     PageStoreStatistics,
     check_memory,
 )
+from penstock.state.private_files import make_private_folder
 
 # rocksdict holds the GIL while it writes a batch: 1 MB is about a millisecond.
 _WRITE_BATCH_BYTES = 1 << 20
@@ -53,7 +54,7 @@ class RocksDbStores(PageStores):
         if (directory / "CURRENT").exists():
             raise BugError(f"a new page store was to be made in {directory}, which holds one already.")
         with _explained("make a store", directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_private_folder(directory)
         return RocksDbStore(directory, memory_bytes, new=True)
 
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "RocksDbStore":
@@ -137,7 +138,7 @@ class RocksDbStore(PageStore):
         self.flush()
         failpoint("pages.snapshot.flushed")
         with _explained(f"make a snapshot in {directory}", self._directory):
-            directory.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(directory.parent)
             Checkpoint(self._db).create_checkpoint(str(directory))
             names = sorted(path.name for path in directory.iterdir())
         failpoint("pages.snapshot.done")

@@ -5,7 +5,7 @@ operator whose dead letters are read as a stream has a `DeadLetterOutput` in bet
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,11 +15,17 @@ from penstock.engine.connectors.letter_routes import LetterRoutes, split_error
 from penstock.engine.connectors.row_text import encode_lines, encode_rows
 from penstock.model.config import check_on_error
 from penstock.model.connectors import RawRecord
-from penstock.model.dead_letters import LETTER_FIELDS
+from penstock.model.dead_letters import DEAD_LETTER, LETTER_FIELDS
 from penstock.model.errors import BadRecordError, PenstockError
 from penstock.model.job_graph import JobGraph
+from penstock.model.source_location import innermost_user_line
+from penstock.state.private_files import append_private, make_private_folder
 
 FILE_NAME = "dead_letters.jsonl"
+
+OnBadRecord = Callable[[str, str, str, str, str | None, bool], None]
+"""Takes an operator's bad record: operator, error, the user's line, position, the place of its letters if they are
+kept, and whether a stream reads them."""
 
 _SHOWN = 200
 
@@ -38,8 +44,11 @@ class DeadLetterWriter:
         *,
         default: str = "dead_letter",
         routes: LetterRoutes | None = None,
+        lines: Mapping[str, str] | None = None,
+        read: Collection[str] = (),
     ) -> None:
-        """``policies`` are by operator name.
+        """``policies`` are by operator name. ``lines``: where the user wrote each operator. ``read``: those whose
+        dead letters are read as a stream.
 
         Raises:
             OptionError: there is no such policy.
@@ -49,15 +58,21 @@ class DeadLetterWriter:
         self._default = check_on_error(default, "the job")
         self._file: BinaryIO | None = None
         self._routes = routes
+        self._lines = dict(lines or {})
+        self._read = frozenset(read)
         self.counts: dict[str, int] = {}
         """Records rejected so far, by operator."""
+        self.on_first: OnBadRecord | None = None
+        """Told of the first bad record of each operator."""
 
     @classmethod
     def for_graph(cls, graph: JobGraph, directory: Path, routes: LetterRoutes | None = None) -> "DeadLetterWriter":
         """Take the policies from the operators' specs."""
         specs = {node.name: getattr(node.spec, "on_error", None) for node in graph.operators.values()}
         policies = {name: policy for name, policy in specs.items() if policy is not None}
-        return cls(directory, policies, routes=routes)
+        lines = {node.name: node.where for node in graph.operators.values()}
+        read = [node.name for node in graph.operators.values() if graph.is_read(node.id, DEAD_LETTER)]
+        return cls(directory, policies, routes=routes, lines=lines, read=read)
 
     @property
     def path(self) -> Path:
@@ -143,18 +158,38 @@ class DeadLetterWriter:
 
     def _wanted(self, operator: str, records: int, first: Callable[[], RawRecord]) -> bool:
         """Count records and return whether their letters are to be kept."""
-        self.counts[operator] = self.counts.get(operator, 0) + records
+        before = self.counts.get(operator, 0)
+        self.counts[operator] = before + records
         policy = self._policies.get(operator, self._default)
         if policy == "fail":
-            raise BadRecordError(_sentence(operator, first()))
+            record = first()
+            raise BadRecordError(_sentence(operator, record, self._line(operator, record)))
+        if not before and self.on_first is not None:
+            record = first()
+            error, _ = split_error(record.error)
+            place = self._place(operator) if policy == "dead_letter" else None
+            line = self._line(operator, record)
+            self.on_first(operator, error, line, record.position, place, operator in self._read)
         return policy == "dead_letter"
+
+    def _line(self, operator: str, record: RawRecord) -> str:
+        """Return the user's line that raised, that of the operator if none did."""
+        return innermost_user_line(record.error) or self._lines.get(operator, "")
+
+    def _place(self, operator: str) -> str:
+        """Return where an operator's letters are kept."""
+        if operator in self._read:
+            return f"its output {DEAD_LETTER!r}"
+        place = None if self._routes is None else self._routes.place(operator)
+        return str(self._path) if place is None else place
 
     def _write(self, operator: str, letters: pa.RecordBatch | None) -> None:
         if letters is None or (self._routes is not None and self._routes.leads(operator)):
             return
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("ab")
+            # Letters hold what the user's records hold.
+            make_private_folder(self._path.parent)
+            self._file = append_private(self._path)
         self._file.write(encode_lines(letters))
         self._file.flush()
 
@@ -186,12 +221,13 @@ def _first_row(rows: pa.RecordBatch, errors: Sequence[str]) -> RawRecord:
     return RawRecord(encode_rows(rows.slice(0, 1))[0], "", errors[0])
 
 
-def _sentence(operator: str, record: RawRecord) -> str:
+def _sentence(operator: str, record: RawRecord, line: str) -> str:
     where = f" at {record.position}" if record.position else ""
+    raised = f"at {line}; " if line else ""
     text = record.raw[:_SHOWN].decode("utf-8", "backslashreplace")
     shown = text if len(record.raw) <= _SHOWN else f"{text}..."
     error, _ = split_error(record.error)
     return (
         f"{operator!r} met a bad record{where}: {error}; the record is {shown}; "
-        "correct the input, or choose on_error='dead_letter' or 'skip'"
+        f"{raised}correct the input, or choose on_error='dead_letter' or 'skip'"
     )

@@ -46,6 +46,11 @@ class LetterRoutes:
         for target in wanted - self._writers.keys():
             self._writers[target] = target.open(self._job)
 
+    def place(self, operator: str) -> str | None:
+        """Say where the letters of an operator go, None if they have no target."""
+        target = self._targets.get(operator, self._target)
+        return None if target is None else target.describe()
+
     def leads(self, operator: str) -> bool:
         """Return whether the letters of an operator have a target."""
         return operator in self._targets or self._target is not None

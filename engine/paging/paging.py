@@ -11,6 +11,7 @@ from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.write_behind import WriteBehind
 from penstock.state.page_store import PageStore, PageStores
+from penstock.state.private_files import make_private_folder
 
 
 class Paging:
@@ -33,7 +34,7 @@ class Paging:
             # Names may hold anything; files are found by nobody but this store.
             folder = blake2b(name.encode(), digest_size=8).hexdigest()
             directory = self._directory / f"{folder}-{instance}"
-            directory.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(directory.parent)
             # An instance that was restarted leaves the files of the one before behind.
             shutil.rmtree(directory, ignore_errors=True)
             pages = self._stores.create(directory, memory_bytes)

@@ -1,11 +1,11 @@
 """Coroutine calls of a simulated run: made at once on the loop's own thread, answered when virtual time has passed."""
 
 import asyncio
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.engine.async_calls import Answer, Asked
+from penstock.model.source_location import user_traceback
 
 
 class CallsAtOnce:
@@ -22,8 +22,8 @@ class CallsAtOnce:
         for ticket, arguments in calls:
             try:
                 self._answers.append((ticket, asyncio.run(self._function(*arguments)), None))
-            except Exception:
-                self._answers.append((ticket, None, traceback.format_exc(limit=-3)))
+            except Exception as raised:
+                self._answers.append((ticket, None, user_traceback(raised)))
         self._wake()
 
     def cancel(self, tickets: Sequence[int]) -> None:

@@ -12,6 +12,7 @@ from penstock.engine.simulation.dice import Dice
 from penstock.engine.simulation.history import History
 from penstock.model.errors import RetryableError
 from penstock.state.durable_files import CHUNK_BYTES, Content, DurableFiles, chunks_of
+from penstock.state.private_files import make_private_folder
 
 FULL, TORN, FLIPPED, MISREAD = "full", "torn", "flipped", "misread"
 KINDS = (FULL, TORN, FLIPPED, MISREAD)
@@ -88,7 +89,7 @@ class PageFiles(DurableFiles):
         data = b"".join(chunks_of(content))
         left = self._faults.write(data)
         target = self._folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(target.parent)
         target.write_bytes(left)
         return len(data)
 

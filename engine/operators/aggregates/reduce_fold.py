@@ -1,7 +1,6 @@
 """The user's function of a reduce, called row by row, and the rows it has made so far, in state."""
 
 import dataclasses
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from penstock.engine.operators.contract import OperatorContext
 from penstock.engine.operators.functions.python_rows import python_rows
 from penstock.model.errors import SchemaError
+from penstock.model.source_location import user_traceback
 from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Positions, Slots, StateStore
 
 Row = dict[str, Any]
@@ -61,8 +61,8 @@ class Folder:
                 continue
             try:
                 result = function(before.copy(), row)
-            except Exception:
-                failed[index] = traceback.format_exc(limit=-3)
+            except Exception as failure:
+                failed[index] = user_traceback(failure)
                 continue
             if type(result) is not dict:
                 result = _as_row(result)

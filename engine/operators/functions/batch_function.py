@@ -1,6 +1,5 @@
 """User functions on whole batches: anything with the Arrow PyCapsule interface goes in and comes out."""
 
-import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
@@ -15,6 +14,7 @@ from penstock.model.errors import BadRecordError, PlanError, SchemaError
 from penstock.model.job_graph import BatchFunctionSpec
 from penstock.model.modes import BatchFormat
 from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.source_location import user_traceback
 
 FORMATS = get_args(BatchFormat)
 """What a batch function may ask for."""
@@ -40,8 +40,8 @@ class BatchFunction(Operator):
         try:
             rows = _to_rows(self._function(self._convert(batch.rows)), self._fields)
             _check_times(rows, self._time)
-        except Exception:
-            text = traceback.format_exc(limit=-3)
+        except Exception as raised:
+            text = user_traceback(raised)
             counters.dead_lettered += batch.rows.num_rows
             self.context.dead_letters.reject(self.context.name, batch.rows, [text] * batch.rows.num_rows)
             return

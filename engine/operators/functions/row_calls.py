@@ -1,8 +1,9 @@
 """Calls a user's function once per row at the speed of Python's own loops, and notes the rows for which it raised."""
 
-import traceback
 from collections.abc import Iterator
 from typing import Any
+
+from penstock.model.source_location import user_traceback
 
 Failures = dict[int, str]
 """The traceback, or reason, of every row that failed, by its number."""
@@ -24,7 +25,7 @@ def take_results(calls: Iterator[Any], count: int) -> tuple[list[Any], Failures]
             results.extend(calls)
             if len(results) < count:
                 raise RuntimeError("the function raised StopIteration")
-        except Exception:
-            failures[len(results)] = traceback.format_exc(limit=-3)
+        except Exception as failure:
+            failures[len(results)] = user_traceback(failure)
             results.append(FAILED)
     return results, failures

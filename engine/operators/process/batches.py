@@ -1,7 +1,6 @@
 """Calls a vectorised process function: each key's rows up to its next timer, then that timer, many keys at a time."""
 
 import datetime
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from penstock.engine.operators.process.schema import ProcessPlan
 from penstock.engine.operators.process.state import ProcessState
 from penstock.engine.operators.process.timers import Calendar, TimerTable
 from penstock.model.process import BatchProcess, BatchTimers, FiredTimers, States
+from penstock.model.source_location import user_traceback
 
 Ints = NDArray[np.int64]
 
@@ -162,8 +162,8 @@ class BatchRunner(Runner):
             result = batch_results(call(), self._plan.output.fields, self._plan.output.time)
         except NOT_THE_ROWS:
             raise
-        except Exception:
-            piece.failures.append(fail(traceback.format_exc(limit=-3)))
+        except Exception as raised:
+            piece.failures.append(fail(user_traceback(raised)))
             return
         for handle in self._handles:
             handle.commit()

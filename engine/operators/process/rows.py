@@ -1,7 +1,6 @@
 """Calls a row-wise process function: rows and timers of a piece in their order, each call undone if it fails."""
 
 import datetime
-import traceback
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
 from itertools import chain, repeat
@@ -19,6 +18,7 @@ from penstock.engine.operators.process.schema import ProcessPlan
 from penstock.engine.operators.process.state import ProcessState
 from penstock.engine.operators.process.timers import Calendar, RowTimers, TimerTable
 from penstock.model.process import Process, States, Timer, Timers
+from penstock.model.source_location import user_traceback
 
 TIMER_COLUMN = "timer"
 """The column of a timer's dead letter that holds its time."""
@@ -171,10 +171,10 @@ class RowRunner(Runner):
                     add(result)
             except NOT_THE_ROWS:
                 raise
-            except Exception:
+            except Exception as raised:
                 cursor.undo()
                 del produced[mark:]
-                piece.failures.append(Failure(piece.rows.slice(index, 1), traceback.format_exc(limit=-3), False))
+                piece.failures.append(Failure(piece.rows.slice(index, 1), user_traceback(raised), False))
             else:
                 if journal:
                     journal.clear()
@@ -209,11 +209,11 @@ class RowRunner(Runner):
             self._results.add(self._on_timer(timer, self._context))
         except NOT_THE_ROWS:
             raise
-        except Exception:
+        except Exception as raised:
             self._cursor.undo()
             del produced[mark:]
             row = timer_rows(self._plan, [column.slice(self._cursor.at, 1) for column in piece.key_columns], [time_us])
-            piece.failures.append(Failure(row, traceback.format_exc(limit=-3), True))
+            piece.failures.append(Failure(row, user_traceback(raised), True))
         else:
             self._cursor.journal.clear()
 
