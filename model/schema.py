@@ -8,7 +8,7 @@ import datetime
 import decimal
 import difflib
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -99,6 +99,65 @@ def to_arrow_schema(fields: Fields) -> pa.Schema:
     if hasattr(fields, "__arrow_c_schema__"):
         return to_arrow_schema(pa.schema(fields))
     raise SchemaError(f"a schema is a dataclass, a mapping of names to types or a pyarrow.Schema, not {fields!r}")
+
+
+FieldPath: TypeAlias = tuple[str, ...]
+"""A field's name behind those of the structs around it; the values of a list have the name ``""``."""
+
+
+def required_paths(fields: Fields) -> frozenset[FieldPath]:
+    """Return the fields that must have a value, also those within structs and lists, of anything with `Fields`.
+
+    Python annotations are required unless they allow None; Arrow fields if they are not nullable. Arrow types and their
+    names in a mapping say nothing of nulls, so these fields are not.
+    """
+    return frozenset(_required(fields))
+
+
+def _required(fields: Fields) -> Iterator[FieldPath]:
+    if isinstance(fields, Mapping):
+        kinds = dict(fields)
+    elif isinstance(fields, type) and dataclasses.is_dataclass(fields):
+        hints = typing.get_type_hints(fields)
+        kinds = {item.name: hints[item.name] for item in dataclasses.fields(fields)}
+    else:
+        schema = fields if isinstance(fields, pa.Schema) else pa.schema(fields)
+        for field in schema:
+            yield from _required_in_arrow(field, ())
+        return
+    for name, kind in kinds.items():
+        yield from _required_in_hint(kind, (name,))
+
+
+def _required_in_hint(kind: Any, path: FieldPath) -> Iterator[FieldPath]:
+    arguments = typing.get_args(kind)
+    if type(None) in arguments:
+        inner = [argument for argument in arguments if argument is not type(None)]
+        kind = inner[0] if len(inner) == 1 else None
+    elif not isinstance(kind, pa.DataType | str):
+        yield path
+    if isinstance(kind, pa.DataType):
+        yield from _below_arrow(kind, path)
+    elif typing.get_origin(kind) is list:
+        yield from _required_in_hint(typing.get_args(kind)[0], (*path, ""))
+    elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        yield from ((*path, *below) for below in _required(kind))
+
+
+def _required_in_arrow(field: pa.Field, path: FieldPath) -> Iterator[FieldPath]:
+    if not field.nullable:
+        yield (*path, field.name)
+    yield from _below_arrow(field.type, (*path, field.name))
+
+
+def _below_arrow(kind: pa.DataType, path: FieldPath) -> Iterator[FieldPath]:
+    if pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            yield from _required_in_arrow(kind.field(index), path)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if not kind.value_field.nullable:
+            yield (*path, "")
+        yield from _below_arrow(kind.value_type, (*path, ""))
 
 
 def normal_field(field: pa.Field) -> pa.Field:

@@ -33,6 +33,7 @@ def read_kafka(
     format: MessageFormat | ValueDecoder = "json",
     message: type[Any] | None = None,
     registry: RegistryOption = None,
+    strict: bool = False,
     key: Key = None,
     metadata: Mapping[str, str] | None = None,
     tombstones: Tombstones = "skip",
@@ -53,6 +54,9 @@ def read_kafka(
     file with it), ``protobuf`` (``message`` is a generated class) or ``arrow`` (IPC streams, any number of rows each).
     ``registry`` is the URL of a schema registry, or the settings of its client; messages then name the schema they
     were written with, and without ``schema`` the newest of ``TOPIC-value`` is read.
+
+    A JSON message without a field that the schema requires is a bad record: ``int`` is required, ``int | None`` is not,
+    an Arrow field if it is not nullable. Others are passed over; with ``strict`` a message that has one is bad, too.
 
     ``key="name"`` gives the key as a column of bytes, and ``key={"name": str}`` as text or a number. ``metadata`` gives
     more columns, ``{"offset": "kafka_offset"}``; there are ``topic, partition, offset, timestamp, timestamp_type, key,
@@ -77,7 +81,7 @@ def read_kafka(
     if isinstance(format, ValueDecoder):
         value = format
     else:
-        value = decoder(format, schema, topics=topics, message=message, registry=registry)
+        value = decoder(format, schema, topics=topics, message=message, registry=registry, strict=strict)
     settings = KafkaSettings(kafka)
     source = KafkaSource(
         topics,

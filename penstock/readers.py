@@ -21,7 +21,7 @@ from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, SchemaError
 from penstock.model.job_graph import SourceSpec
 from penstock.model.modes import OnError
-from penstock.model.schema import Fields, TimeColumn, check_names, to_arrow_schema
+from penstock.model.schema import Fields, TimeColumn, check_names, required_paths, to_arrow_schema
 from penstock.model.source_location import user_location
 from penstock.stream import Stream
 
@@ -103,13 +103,19 @@ def read_json(
     path: Path_,
     *,
     schema: Fields | None = None,
+    strict: bool = False,
     time: str | None = None,
     watermark: Duration = 0,
     on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
-    """Read JSON lines: a file, a directory or a glob; types from ``schema`` or from the beginning of the file."""
-    source = JsonLinesSource(path, schema=_schema(schema))
+    """Read JSON lines: a file, a directory or a glob; types from ``schema`` or from the beginning of the file.
+
+    A line without a field that the schema requires is a bad record: ``int`` is required, ``int | None`` is not, an
+    Arrow field if it is not nullable. Other fields are passed over; with ``strict`` a line that has one is bad, too.
+    """
+    required = () if schema is None else required_paths(schema)
+    source = JsonLinesSource(path, _schema(schema), required, strict=strict)
     return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.formats.registry import Registry
+from penstock.model.schema import FieldPath
 
 
 def teach() -> None:
@@ -20,12 +21,13 @@ def teach() -> None:
     copyreg.pickle(Registry, _reduced_registry)
 
 
-def _json(schema: pa.Schema, wanted: Sequence[str]) -> JsonValues:
-    return JsonValues(schema).restrict(wanted) if len(wanted) < len(schema) else JsonValues(schema)
+def _json(schema: pa.Schema, wanted: Sequence[str], required: frozenset[FieldPath], strict: bool) -> JsonValues:
+    decoder = JsonValues(schema, required, strict=strict)
+    return decoder.restrict(wanted) if len(wanted) < len(schema) else decoder
 
 
 def _reduced_json(decoder: JsonValues) -> tuple[Any, ...]:
-    return _json, (decoder.declared, decoder.schema.names)
+    return _json, (decoder.declared, decoder.schema.names, decoder.required, decoder.strict)
 
 
 def _reduced_registry(registry: Registry) -> tuple[Any, ...]:

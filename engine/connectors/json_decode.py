@@ -6,7 +6,7 @@ if every line begins with ``{`` and ends with ``}``, there are at least as many 
 
 import decimal
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,10 @@ import pyarrow.json
 
 from penstock.engine.connectors.bisect_rows import convert_rows
 from penstock.engine.connectors.line_reader import LineDecoder
+from penstock.engine.connectors.required_fields import RequiredFields, missing_sentence
 from penstock.engine.connectors.text_values import from_wire, to_column, wire_field
+from penstock.engine.kernels.json_numbers import may_hold_no_number
+from penstock.model.schema import FieldPath
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -26,19 +29,34 @@ _OPEN, _CLOSE, _RETURN, _LINE_END = b"{}\r\n"
 
 
 class JsonDecoder(LineDecoder):
-    """Decodes objects into the fields of a schema. A missing field is null, others are passed over.
+    """Decodes objects into the fields of a schema. A missing field is null unless it is required.
 
-    Of a name that appears twice the last value counts. NaN and Infinity are taken for doubles, as Python writes them.
+    Fields that are not in the schema are passed over; with ``strict`` no object has any. Of a name that appears twice
+    the last value counts. NaN and Infinity are not JSON.
     """
 
     blank = b" \t\r"
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Raise `SchemaError` for types that JSON cannot hold."""
+    def __init__(
+        self,
+        schema: pa.Schema,
+        required: Collection[FieldPath] = (),
+        *,
+        strict: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        """Look at all fields of a schema, and return those that are ``columns`` (None: all).
+
+        Raises:
+            SchemaError: JSON cannot hold a type.
+        """
         self._schema = schema
+        self._columns = schema.names if columns is None else list(columns)
+        self._required = RequiredFields(required)
+        self._strict = strict
         self._epoch: frozenset[str] = frozenset()
         self._options = self._parse_options()
-        self._record = _record_type("Record", list(schema), top=True)
+        self._record = _record_type("Record", list(schema), top=True, strict=strict)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._record)
         self._times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
 
@@ -49,6 +67,10 @@ class JsonDecoder(LineDecoder):
 
     def decode_block(self, block: bytes) -> pa.RecordBatch | None:
         """Decode a block with pyarrow."""
+        rows = self._decode_block(block)
+        return None if rows is None or self._required.missing(rows) else rows.select(self._columns)
+
+    def _decode_block(self, block: bytes) -> pa.RecordBatch | None:
         framed = _one_object_a_line(block)
         if framed is None:
             return None
@@ -60,8 +82,10 @@ class JsonDecoder(LineDecoder):
     def decode_framed(self, block: bytes, lines: int) -> pa.RecordBatch | None:
         """Decode lines of which each begins with ``{`` and ends with ``}``, as `decode_block` does.
 
-        A line may end with a carriage return.
+        A line may end with a carriage return. Required fields are not looked at, and no column is left out.
         """
+        if may_hold_no_number(np.frombuffer(block, np.uint8)):
+            return None
         if not block.isascii():
             try:
                 block.decode()
@@ -86,13 +110,19 @@ class JsonDecoder(LineDecoder):
                 places.append(index)
         rows, unconverted = convert_rows(records, self._to_rows, self._schema)
         errors.extend((places[index], reason) for index, reason in unconverted)
-        return rows, sorted(errors)
+        missing = self._required.missing(rows)
+        if missing:
+            left = np.delete(np.array(places, np.int64), [index for index, _ in unconverted])
+            for row, name in missing.items():
+                errors.append((int(left[row]), missing_sentence(name, lines[left[row]])))
+            rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), list(missing))))
+        return rows.select(self._columns), sorted(errors)
 
     def _decode_line(self, line: bytes) -> dict[str, Any] | pa.RecordBatch | str:
         """Return a record, or the reason why the line is none."""
         # pyarrow takes some lines that msgspec does not, and reads a double -0 as it stands: the answer must not
         # depend on the lines around.
-        rows = self.decode_block(line) if b"-0" in line else None
+        rows = self._decode_block(line) if b"-0" in line else None
         if rows is not None:
             return rows
         try:
@@ -103,7 +133,7 @@ class JsonDecoder(LineDecoder):
             reason = "JSON is nested too deeply"
         except (ValueError, OverflowError) as error:
             reason = str(error)
-        rows = self.decode_block(line)
+        rows = self._decode_block(line)
         return reason if rows is None or rows.num_rows != 1 else rows
 
     def _to_rows(self, records: Sequence[dict[str, Any] | pa.RecordBatch]) -> pa.RecordBatch:
@@ -153,7 +183,8 @@ class JsonDecoder(LineDecoder):
 
     def _parse_options(self) -> Any:
         wire = pa.schema([wire_field(field, field.name in self._epoch) for field in self._schema])
-        return pa.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
+        others = "error" if self._strict else "ignore"
+        return pa.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior=others)
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array:
@@ -189,18 +220,18 @@ def _count_objects(block: bytes) -> int | None:
     return int(ends.size) if (text[last] == _CLOSE).all() else None
 
 
-def _record_type(name: str, fields: Sequence[pa.Field], top: bool) -> Any:
+def _record_type(name: str, fields: Sequence[pa.Field], top: bool, strict: bool) -> Any:
     """Return the msgspec type of an object with these fields, all of them optional."""
     names: Mapping[str, str] = {f"f{index}": field.name for index, field in enumerate(fields)}
-    members = [(f"f{index}", _value_type(field.type, top) | None, None) for index, field in enumerate(fields)]
-    return msgspec.defstruct(name, members, rename=dict(names))
+    members = [(f"f{index}", _value_type(field.type, strict, top) | None, None) for index, field in enumerate(fields)]
+    return msgspec.defstruct(name, members, rename=dict(names), forbid_unknown_fields=strict)
 
 
-def _value_type(kind: pa.DataType, top: bool = False) -> Any:
+def _value_type(kind: pa.DataType, strict: bool, top: bool = False) -> Any:
     if pa.types.is_struct(kind):
-        return _record_type("Struct", [kind.field(index) for index in range(kind.num_fields)], top=False)
+        return _record_type("Struct", [kind.field(index) for index in range(kind.num_fields)], False, strict)
     if pa.types.is_list(kind):
-        return list[_value_type(kind.value_type) | None]  # type: ignore[misc]
+        return list[_value_type(kind.value_type, strict) | None]  # type: ignore[misc]
     if pa.types.is_timestamp(kind) and top:
         return _INT64 | str
     simple: list[tuple[Callable[[pa.DataType], bool], Any]] = [

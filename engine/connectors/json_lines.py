@@ -1,6 +1,6 @@
 """JSON lines as a source: one object per line, in files of any size. Built by the DSL's readers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from penstock.engine.connectors.file_chunks import first_block
 from penstock.engine.connectors.file_listing import FileListing
 from penstock.engine.connectors.json_decode import JsonDecoder
 from penstock.engine.connectors.line_source import LineSource
+from penstock.engine.connectors.required_fields import RequiredFields
 from penstock.engine.connectors.text_values import infer_type
 from penstock.model.errors import SchemaError
+from penstock.model.schema import FieldPath
 
 SUFFIXES = (".json", ".jsonl", ".ndjson")
 
@@ -21,14 +23,25 @@ SUFFIXES = (".json", ".jsonl", ".ndjson")
 class JsonLinesSource(LineSource):
     """Objects of a file, a directory or a glob, one per line.
 
-    Fields that are missing are null, fields that are not in the schema are passed over. Times are ISO 8601 text or
+    Fields that are missing are null unless they are required, fields that are not in the schema are passed over unless
+    it is strict. Times are ISO 8601 text or
     epoch milliseconds. Lines that are no such object become raw records; blank lines count for nothing.
     Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
     more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
     """
 
-    def __init__(self, path: str | Path, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        schema: pa.Schema | None = None,
+        required: Collection[FieldPath] = (),
+        *,
+        strict: bool = False,
+    ) -> None:
         """Look up the files; without a schema, infer it from the first megabyte.
+
+        Lines without a value for one of the ``required`` fields are bad, with ``strict`` also those with a field that
+        the schema does not have; otherwise only the columns that are read are looked at.
 
         Raises:
             UserError: there is no such file.
@@ -37,6 +50,7 @@ class JsonLinesSource(LineSource):
         listing = FileListing(path, SUFFIXES, "JSON")
         super().__init__(listing, schema if schema is not None else _infer(listing.files, str(path)))
         self._path = path
+        self._declared, self._required, self._strict = self._schema, RequiredFields(required), strict
         self.decoder()
 
     def describe(self) -> str:
@@ -45,7 +59,10 @@ class JsonLinesSource(LineSource):
 
     def decoder(self) -> JsonDecoder:
         """Make a decoder."""
-        return JsonDecoder(self._schema)
+        names = self._schema.names
+        if self._strict:
+            return JsonDecoder(self._declared, self._required.paths, strict=True, columns=names)
+        return JsonDecoder(self._schema, self._required.of(names).paths)
 
 
 def _infer(files: Sequence[Path], path: str) -> pa.Schema:

@@ -87,6 +87,9 @@ def test_objects_become_rows(tmp_path: Path) -> None:
         b'{"a":9223372036854775808}',
         b'{"a":1180591620717411303424}',
         b'{"a":NaN}',
+        b'{"f":NaN}',
+        b'{"f":-Infinity}',
+        b'{"other":[1, Inf]}',
         b'{"s":5}',
         b'{"s":"\xff"}',
         b'{"s":"\\ud800"}',
@@ -113,7 +116,7 @@ def test_a_bad_line_costs_itself(tmp_path: Path, line: bytes) -> None:
     ("line", "name", "value"),
     [
         (b'{"a":1,"a":7}', "a", 7),
-        (b'{"f":NaN,"a":7}', "a", 7),
+        (b'{"s":"[NaN, -Infinity]","a":7}', "a", 7),
         (b'{"a":7,"deep":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "a", 7),
         (b'  {"a":7}\t\r', "a", 7),
         (b'{"\\u0061":7}', "a", 7),

@@ -5,7 +5,7 @@ to be one line of it: the count of rows then stays that of messages, and offsets
 the source and, for its encoder, by the sink.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 
 import msgspec
@@ -24,8 +24,10 @@ from penstock.engine.connectors.kafka.formats.contract import (
 )
 from penstock.engine.connectors.kafka.formats.json_shape import wanted_of
 from penstock.engine.connectors.kafka.formats.json_shapes import ShapedJson
+from penstock.engine.connectors.required_fields import RequiredFields, missing_sentence
 from penstock.engine.connectors.row_text import json_texts
 from penstock.model.errors import SchemaError
+from penstock.model.schema import FieldPath
 
 BLOCK_BYTES = 4 << 20
 """Messages are joined to blocks of about this size: larger ones leave the cache, and pyarrow copies them."""
@@ -43,15 +45,21 @@ Ints = NDArray[np.int64]
 class JsonValues(ValueDecoder):
     """Objects, decoded into the fields of a schema: `JsonDecoder` says how. Layout over several lines is allowed."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Raise `SchemaError` for types that JSON cannot hold, or if there is no field."""
+    def __init__(self, schema: pa.Schema, required: Collection[FieldPath] = (), *, strict: bool = False) -> None:
+        """Refuse messages without a ``required`` field, with ``strict`` also those with a field not in the schema.
+
+        Raises:
+            SchemaError: JSON cannot hold a type, or there is no field.
+        """
         if not len(schema):
             raise SchemaError("a schema for JSON messages needs at least one field")
         self._schema = schema
         self._wanted = schema
-        self._decoder = JsonDecoder(schema)
+        self.strict = strict
+        self._required = RequiredFields(required)
+        self._decoder = JsonDecoder(schema, strict=strict)
         fields = wanted_of(schema)
-        self._shaped = None if fields is None else ShapedJson(schema, fields, self._row)
+        self._shaped = None if fields is None else ShapedJson(schema, fields, self._row, strict=strict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -62,6 +70,11 @@ class JsonValues(ValueDecoder):
     def declared(self) -> pa.Schema:
         """The declared fields, or of a restricted decoder those that it looks at."""
         return self._schema
+
+    @property
+    def required(self) -> frozenset[FieldPath]:
+        """The fields that must have a value, of those that it looks at."""
+        return self._required.paths
 
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode by blocks of about `BLOCK_BYTES`."""
@@ -74,12 +87,24 @@ class JsonValues(ValueDecoder):
             return one_each(pa.RecordBatch.from_pylist([], schema=self._wanted))
         rows = pa.concat_batches([block.rows for block in decoded]) if len(decoded) > 1 else decoded[0].rows
         row_of = np.concatenate([block.row_of for block in decoded])
-        return Decoded(rows.select(self._wanted.names), row_of, [error for block in decoded for error in block.errors])
+        errors = [error for block in decoded for error in block.errors]
+        missing = self._required.missing(rows)
+        if missing:
+            places = {int(row_of[row]): name for row, name in missing.items()}
+            errors += [(place, missing_sentence(name, values[place])) for place, name in places.items()]
+            kept = np.delete(np.arange(rows.num_rows), list(missing))
+            rows, row_of = rows.take(pa.array(kept)), row_of[kept]
+        return Decoded(rows.select(self._wanted.names), row_of, sorted(errors) if missing else errors)
 
     def restrict(self, columns: Sequence[str]) -> "JsonValues":
-        """Decode only these; one field is read in any case, to tell which messages are objects."""
+        """Decode only these, but look at all fields if it is strict.
+
+        One field is read in any case, to tell which messages are objects.
+        """
         wanted = pa.schema([self._schema.field(name) for name in columns])
-        restricted = JsonValues(wanted if len(wanted) else pa.schema([self._schema.field(0)]))
+        read = self._schema if self.strict else wanted if len(wanted) else pa.schema([self._schema.field(0)])
+        required = self._required if self.strict else self._required.of(columns)
+        restricted = JsonValues(read, required.paths, strict=self.strict)
         restricted._wanted = wanted
         return restricted
 

@@ -79,10 +79,13 @@ def groups_of(wanted: Wanted) -> Iterator[Group]:
             yield from groups_of(item.fields)
 
 
-def shape_of(message: bytes, wanted: Wanted) -> Shape | None:
-    """Return the shape of a message; None if it is no plain object on one line with each name once."""
+def shape_of(message: bytes, wanted: Wanted, *, strict: bool = False) -> Shape | None:
+    """Return the shape of a message; None if it is no plain object on one line with each name once.
+
+    With ``strict`` a message has none if it has a name that is not wanted.
+    """
     try:
-        learner = _Learner(message.decode())
+        learner = _Learner(message.decode(), strict)
         learner.read(wanted)
     except (_NoShapeError, ValueError, RecursionError):
         return None
@@ -96,7 +99,8 @@ class _NoShapeError(Exception):
 class _Learner:
     """Walks along a message and notes its slots."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, strict: bool) -> None:
+        self._strict = strict
         self.slots: list[Slot] = []
         self.groups: set[int] = set()
         self._text = text
@@ -121,6 +125,8 @@ class _Learner:
             if name in seen:
                 raise _NoShapeError
             seen.add(name)
+            if self._strict and name not in wanted:
+                raise _NoShapeError
             self._take(":")
             self._gap()
             self._value(wanted.get(name))

@@ -103,8 +103,9 @@ class _Taken:
 class ShapedJson:
     """Decodes messages that have a shape into rows of a schema. Used by one thread."""
 
-    def __init__(self, schema: pa.Schema, wanted: Wanted, confirm: Confirm) -> None:
-        """Know no shape yet; ``wanted`` is what the schema wants."""
+    def __init__(self, schema: pa.Schema, wanted: Wanted, confirm: Confirm, *, strict: bool = False) -> None:
+        """Know no shape yet; ``wanted`` is what the schema wants, with ``strict`` all that messages may have."""
+        self._strict = strict
         self._schema = schema
         self._wanted = wanted
         self._confirm = confirm
@@ -167,7 +168,7 @@ class ShapedJson:
 
     def _learn(self, message: bytes) -> bool:
         """Learn the shape of a message; return whether it is new and the general decoder reads the message alike."""
-        shape = json_shape.shape_of(message, self._wanted)
+        shape = json_shape.shape_of(message, self._wanted, strict=self._strict)
         if shape is None or shape in self._known.shapes:
             return False
         before, self._known = self._known, _Known().with_shape(shape)

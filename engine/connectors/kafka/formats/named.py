@@ -13,7 +13,7 @@ from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.model.errors import OptionError, SchemaError
 from penstock.model.modes import MessageFormat
-from penstock.model.schema import to_arrow_schema
+from penstock.model.schema import required_paths, to_arrow_schema
 
 FORMATS: Sequence[str] = get_args(MessageFormat)
 """What there is to read and to write."""
@@ -29,11 +29,12 @@ def decoder(
     topics: str | Sequence[str] = (),
     message: Any = None,
     registry: RegistryOption = None,
+    strict: bool = False,
 ) -> ValueDecoder:
     """Make the decoder of a format.
 
     ``schema`` is that of the rows, or an Avro schema; without one, that of the one topic's subject in the registry is
-    read. ``message`` is a class for Protobuf.
+    read. ``message`` is a class for Protobuf. ``strict`` refuses JSON with fields that the schema does not have.
 
     Raises:
         OptionError: there is no such format, it does not take an option, or needs a library that is missing.
@@ -41,6 +42,8 @@ def decoder(
         RetryableError: the schema is to come from a registry that does not answer.
     """
     check_format(name, schema, message, registry)
+    if strict and name != "json":
+        raise OptionError(f"strict= is for format='json', not for {name!r}")
     if name == "avro":
         return _avro(schema, topics, open_registry(registry))
     if name == "protobuf":
@@ -58,7 +61,7 @@ def decoder(
         what = "JSON messages do not tell their" if name == "json" else "Arrow messages each tell their own"
         raise SchemaError(f"{what} fields: give schema=..., a dataclass or a mapping")
     if name == "json":
-        return JsonValues(fields)
+        return JsonValues(fields, required_paths(schema), strict=strict)
     from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowValues
 
     return ArrowValues(fields)

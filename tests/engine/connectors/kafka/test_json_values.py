@@ -97,7 +97,7 @@ def test_ten_thousand_mutated_messages_are_rows_or_errors(monkeypatch: pytest.Mo
         if message == bid(number):
             assert what["auction"] == number
         if isinstance(what, dict):
-            assert is_object(message) or b"NaN" in message or b"Infinity" in message, message
+            assert is_object(message), message
         if rng.random() < 0.1:
             again = rows_by_message(alone.decode([message]), 1)[0]
             assert isinstance(again, str) == isinstance(what, str), message
@@ -116,7 +116,10 @@ NASTIES: Sequence[tuple[bytes, bool]] = (
     (b'{"auction":9223372036854775807}', True),
     (b'{"auction":1.5}', False),
     (b'{"auction":"1"}', False),
-    (b'{"price":NaN}', True),
+    (b'{"price":NaN}', False),
+    (b'{"price":-Infinity}', False),
+    (b'{"other":[1, Inf]}', False),
+    (b'{"channel":"x: NaN, Infinity"}', True),
     (b'{"price":1e999}', False),
     (b'{"channel":"\\ud800"}', False),
     (b'{"channel":"\xff"}', False),
