@@ -231,6 +231,7 @@ class _Builder:
             discovery=discovery_of(spec.source, index, task.parallelism, partitions),
             keeps=self._keeps,
             closed=self._restored is not None and node.name in self._restored.closed,
+            max_ahead_us=spec.max_ahead_us,
         )
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:

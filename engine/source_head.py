@@ -97,12 +97,14 @@ class SourceHead:
         discovery: SourceDiscovery | None = None,
         keeps: bool = False,
         closed: bool = False,
+        max_ahead_us: int | None = None,
     ) -> None:
         """Open a reader per partition, at its position if `positions` of this or of other instances gave one.
 
         With ``discovery`` partitions may follow, and their want is no end. One that ``keeps`` does not end its stream
         either: it is `exhausted`, and its watermark stays for a later run. ``closed``: a run before closed what is
-        behind this source, so that no row may come.
+        behind this source, so that no row may come. Rows that are more than ``max_ahead_us`` ahead of the clock are
+        bad, and say nothing of the watermark.
 
         The watermark goes on from where it was, and is said again by the first poll, as channels are new.
         """
@@ -111,6 +113,7 @@ class SourceHead:
         self._source = source
         self._time = time
         self._delay_us = delay_us
+        self._max_ahead_us = max_ahead_us
         self._clock = clock
         self._dead_letters = dead_letters
         self._batch_rows = batch_rows
@@ -283,7 +286,7 @@ class SourceHead:
                 raise UserError(closed_before(self.name))
             partition.is_live = True
             self.counters.rows_in += rows
-            good, rejected = partition.normaliser.normalise(read.rows)
+            good, rejected = partition.normaliser.normalise(read.rows, self._latest_us())
             if rejected:
                 self.counters.dead_lettered += len(rejected)
                 self._dead_letters.reject_raw(self.name, rejected)
@@ -303,7 +306,9 @@ class SourceHead:
             self.counters.rows_in += read.skipped
             self.counters.filtered += read.skipped
             if read.skipped_time_us is not None:
-                partition.latest_us = max(partition.latest_us, read.skipped_time_us)
+                latest_us = self._latest_us()
+                skipped_us = read.skipped_time_us if latest_us is None else min(read.skipped_time_us, latest_us)
+                partition.latest_us = max(partition.latest_us, skipped_us)
         if read.watermark_us is not None:
             partition.latest_us = max(partition.latest_us, read.watermark_us + self._delay_us)
         nothing = not (rows or read.rejected or read.skipped or read.ended or read.watermark_us is not None)
@@ -321,6 +326,10 @@ class SourceHead:
         yield from self._flush(now_ns, force=quiet)
         if not self._gathered.rows:
             yield from self._watermark(now_ns)
+
+    def _latest_us(self) -> int | None:
+        """Return the greatest event time that a row may have now, None if any."""
+        return None if self._max_ahead_us is None else self._clock.wall_us() + self._max_ahead_us
 
     def _gather(self, rows: pa.RecordBatch, now_ns: int) -> None:
         if not self._gathered.rows:

@@ -30,13 +30,15 @@ LATE = "late"
 class SourceSpec:
     """Read rows; the event time column is declared here together with the watermark delay.
 
-    ``dead_letters`` is where records go that cannot be read; None: where those of the job go.
+    ``dead_letters`` is where records go that cannot be read; None: where those of the job go. Rows whose event time is
+    more than ``max_ahead_us`` ahead of the clock are bad (None: none are).
     """
 
     source: Source
     watermark_delay_us: int = 0
     on_error: str = "dead_letter"
     dead_letters: LetterTarget | None = None
+    max_ahead_us: int | None = None
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class JobOptions(TypedDict, total=False):
     """Where dead letters go instead of the directory: ``kafka://HOST:PORT/TOPIC`` or a `dead_letter_topic`."""
 
     max_dead_letters: int | float | str | None
-    """Bad records of an operator that are borne: a count, a share such as ``"5%"``, ``"any"``; default: fewer than all."""
+    """Bad records of an operator that are borne: a count, a share such as ``"5%"``, ``"any"``; default: not all."""
 
     savepoint_on_stop: str | None
     """When the job is stopped, keep its last checkpoint as this savepoint."""

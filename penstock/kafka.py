@@ -42,6 +42,7 @@ def read_kafka(
     discovery: Duration | None = "30s",
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     dead_letter_topic: str | None = None,
     job: Job | None = None,
@@ -95,7 +96,15 @@ def read_kafka(
         discovery_us=None if discovery is None else to_microseconds(discovery, "discovery"),
     )
     letters = None if dead_letter_topic is None else _letters_of(source, dead_letter_topic, settings)
-    return read(source, time=time, watermark=watermark, on_error=on_error, dead_letters=letters, job=job)
+    return read(
+        source,
+        time=time,
+        watermark=watermark,
+        max_ahead=max_ahead,
+        on_error=on_error,
+        dead_letters=letters,
+        job=job,
+    )
 
 
 def dead_letter_topic(topic: str, *, kafka: Mapping[str, Any] | str) -> LetterTarget:

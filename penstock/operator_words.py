@@ -126,7 +126,8 @@ def _source(node: OperatorNode, spec: SourceSpec) -> Words:
         details.append(("pushed down", expression_text(predicate)))
     if schema.time is not None:
         delay = format_microseconds(spec.watermark_delay_us) if spec.watermark_delay_us else "0s"
-        details.append(("event time", f"{schema.time.name}, watermark {delay} behind"))
+        ahead = "" if spec.max_ahead_us is None else f", at most {format_microseconds(spec.max_ahead_us)} ahead"
+        details.append(("event time", f"{schema.time.name}, watermark {delay} behind{ahead}"))
     return Words(f"read {spec.source.describe()}", (*details, *_on_error(spec.on_error), *_letters(spec.dead_letters)))
 
 

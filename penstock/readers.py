@@ -33,6 +33,7 @@ def read(
     *,
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     dead_letters: LetterTarget | None = None,
     job: Job | None = None,
@@ -40,9 +41,10 @@ def read(
     """Read from any source.
 
     ``time`` names the timestamp column that is the event time, ``watermark`` how late behind the newest row another
-    one may come. ``on_error`` says what becomes of bad records: ``dead_letter``, ``skip`` (both counted) or ``fail``;
-    dead letters can be had as a stream by ``side_output("dead_letter")``, and ``dead_letters`` is a
-    `dead_letter_topic` that takes them.
+    one may come. A row whose event time is more than ``max_ahead`` ahead of the clock is a bad record, so that one with
+    a wrong date does not make all others late (None: any time is taken). ``on_error`` says what becomes of bad records:
+    ``dead_letter``, ``skip`` (both counted) or ``fail``; dead letters can be had as a stream by
+    ``side_output("dead_letter")``, and ``dead_letters`` is a `dead_letter_topic` that takes them.
 
     Raises:
         SchemaError: there is no such column, or it is no timestamp.
@@ -59,15 +61,18 @@ def read(
             )
         column = TimeColumn(time)
         source = source.with_time(time)
+    elif max_ahead is not None:
+        raise OptionError(f"max_ahead= of {source.describe()} at {user_location()} is about event times: give time=...")
     job = job or default_job()
     delay_us = to_microseconds(watermark, "watermark")
+    ahead_us = None if max_ahead is None else to_microseconds(max_ahead, "max_ahead")
     policy = check_on_error(on_error, source.describe())
     if dead_letters is not None and policy != "dead_letter":
         raise OptionError(
             f"{source.describe()} is to send dead letters to {dead_letters.describe()}, which needs "
             f"on_error='dead_letter', not {policy!r}"
         )
-    spec = SourceSpec(source, delay_us, policy, dead_letters)
+    spec = SourceSpec(source, delay_us, policy, dead_letters, ahead_us)
     return Stream(job, job.add(spec, kind="source", time=column))
 
 
@@ -77,12 +82,13 @@ def read_parquet(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read a Parquet file, a directory of them or a glob, in order of name. See `read` for the options."""
     source = ParquetSource(path, schema=_schema(schema))
-    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
 
 
 def read_csv(
@@ -91,12 +97,13 @@ def read_csv(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read CSV with a header: a file, a directory or a glob; types from ``schema`` or from the file's beginning."""
     source = CsvSource(path, schema=_schema(schema))
-    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
 
 
 def read_json(
@@ -106,6 +113,7 @@ def read_json(
     strict: bool = False,
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
@@ -116,7 +124,7 @@ def read_json(
     """
     required = () if schema is None else required_paths(schema)
     source = JsonLinesSource(path, _schema(schema), required, strict=strict)
-    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
 
 
 def read_memory(
@@ -125,12 +133,13 @@ def read_memory(
     schema: Fields | None = None,
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
     """Read anything with the Arrow PyCapsule interface (pyarrow, polars, pandas, DuckDB) or a list of dicts."""
     source = MemorySource(data, schema=_schema(schema))
-    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
 
 
 def read_iterable(
@@ -140,6 +149,7 @@ def read_iterable(
     bounded: bool = True,
     time: str | None = None,
     watermark: Duration = 0,
+    max_ahead: Duration | None = None,
     on_error: OnError = "dead_letter",
     job: Job | None = None,
 ) -> Stream:
@@ -153,7 +163,7 @@ def read_iterable(
     a function makes a new one that starts over.
     """
     source = IterableSource(items, schema=to_arrow_schema(schema), bounded=bounded)
-    return read(source, time=time, watermark=watermark, on_error=on_error, job=job)
+    return read(source, time=time, watermark=watermark, max_ahead=max_ahead, on_error=on_error, job=job)
 
 
 def read_nexmark(kind: str, config: NexmarkConfig, *, watermark: Duration = "4s", job: Job | None = None) -> Stream:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT
 from penstock.engine.optimiser import narrowed, reachable
@@ -190,4 +191,8 @@ def _source(node: OperatorNode, rows: DataFrame) -> DataFrame:
     rows = rows.select(*map(quoted, schema.fields.names))
     if schema.time is None:
         return rows
-    return rows.filter(f"{times_sql(schema)} BETWEEN {LEAST_TIME_US}L AND {GREATEST_TIME_US}L")
+    greatest_us = GREATEST_TIME_US
+    if isinstance(node.spec, SourceSpec) and node.spec.max_ahead_us is not None:
+        # When the stream read a row is not known; a time that is ahead of this clock was ahead of its clock, too.
+        greatest_us = min(greatest_us, SystemClock().wall_us() + node.spec.max_ahead_us)
+    return rows.filter(f"{times_sql(schema)} BETWEEN {LEAST_TIME_US}L AND {greatest_us}L")

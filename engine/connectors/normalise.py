@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.layouts import plain_layout
 from penstock.engine.connectors.row_text import encode_rows
-from penstock.engine.connectors.time_range import raw_times, time_error, unusable_times
+from penstock.engine.connectors.time_range import ahead_error, raw_times, time_error, times_after, unusable_times
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import SchemaError
 from penstock.model.schema import normal_field
@@ -27,8 +27,10 @@ class Normaliser:
         self.rows = rows
         """Rows seen, by which those without a usable event time are numbered."""
 
-    def normalise(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[RawRecord]]:
+    def normalise(self, rows: pa.RecordBatch, latest_us: int | None = None) -> tuple[pa.RecordBatch, list[RawRecord]]:
         """Return the rows in normal types, and those without a usable event time as JSON text.
+
+        No event time may be after ``latest_us``, if that is given.
 
         Raises:
             SchemaError: the rows do not have the columns of the source's schema, or other types.
@@ -38,10 +40,14 @@ class Normaliser:
         self.rows += rows.num_rows
         if self._time is None or not rows.num_rows:
             return rows, []
-        bad = unusable_times(rows.column(self._time))
-        if bad is None:
+        times = rows.column(self._time)
+        bad = unusable_times(times)
+        ahead = None if latest_us is None else times_after(times, latest_us)
+        if bad is None and ahead is None:
             return rows, []
-        return _without(rows, bad, self._time, first_row)
+        none = np.zeros(rows.num_rows, np.bool_)
+        bad, ahead = none if bad is None else bad, none if ahead is None else ahead
+        return _without(rows, bad, ahead & ~bad, self._time, first_row)
 
 
 def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
@@ -59,16 +65,20 @@ def to_schema(rows: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
 
 
 def _without(
-    rows: pa.RecordBatch, bad: NDArray[np.bool_], time: str, first_row: int
+    rows: pa.RecordBatch, bad: NDArray[np.bool_], ahead: NDArray[np.bool_], time: str, first_row: int
 ) -> tuple[pa.RecordBatch, list[RawRecord]]:
-    places = np.flatnonzero(bad)
+    """Take out the rows whose time is ``bad`` and those that are ``ahead``, none of them both."""
+    out = bad | ahead
+    places = np.flatnonzero(out)
     rejected = rows.take(pa.array(places))
     missing = rejected.column(time).is_null().to_pylist()
     records = [
-        RawRecord(raw, f"row {first_row + int(place) + 1}", time_error(time, is_null))
-        for raw, place, is_null in zip(encode_rows(rejected), places, missing, strict=True)
+        RawRecord(
+            raw, f"row {first_row + int(place) + 1}", ahead_error(time) if ahead[place] else time_error(time, null)
+        )
+        for raw, place, null in zip(encode_rows(rejected), places, missing, strict=True)
     ]
-    return rows.filter(pa.array(~bad)), records
+    return rows.filter(pa.array(~out)), records
 
 
 def _column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:

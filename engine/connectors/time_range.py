@@ -26,6 +26,20 @@ def unusable_times(times: pa.Array) -> NDArray[np.bool_] | None:
     return missing if beyond is None else missing | beyond
 
 
+def times_after(times: pa.Array, latest_us: int) -> NDArray[np.bool_] | None:
+    """Return which values of a timestamp column are after a time in microseconds; None if no value is."""
+    raw = raw_times(times.fill_null(0) if times.null_count else times)
+    limit = latest_us * 1_000 if times.type.unit == "ns" else latest_us // MICROSECONDS[times.type.unit]
+    if raw.size == 0 or raw.max() <= limit:
+        return None
+    return np.asarray(raw > limit)
+
+
+def ahead_error(column: str) -> str:
+    """Say why a row from the future is bad."""
+    return f"event time column {column!r} is further ahead of the clock than max_ahead allows"
+
+
 def time_error(column: str, is_null: bool) -> str:
     """Say why a row's event time cannot be used."""
     return f"event time column {column!r} is {'null' if is_null else 'outside the years 1 to 9999'}"
