@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.engine.bad_records import BadRecordsLine
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.memory_sink import MemorySink
+from penstock.engine.connectors.table_rows import table_rows
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.planner import plan
 from penstock.job import Job
@@ -45,8 +46,7 @@ class Preview:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows as dicts."""
-        rows: list[dict[str, Any]] = self._table.to_pylist()
-        return rows
+        return table_rows(self._table)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

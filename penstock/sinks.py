@@ -12,6 +12,7 @@ from penstock.engine.connectors.black_hole import BlackHoleSink
 from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, ParquetSink
 from penstock.engine.connectors.memory_sink import MemorySink
 from penstock.engine.connectors.print_sink import PrintSink
+from penstock.engine.connectors.table_rows import table_rows
 from penstock.job import Job
 from penstock.kafka_sinks import kafka_sink
 from penstock.model.config import check_count
@@ -86,8 +87,7 @@ class Result(SinkHandle):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows received so far as dicts."""
-        rows: list[dict[str, Any]] = self.table().to_pylist()
-        return rows
+        return table_rows(self.table())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.table().__arrow_c_stream__(requested_schema)

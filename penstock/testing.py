@@ -26,6 +26,7 @@ import pyarrow as pa
 from penstock.engine.async_calls import Answer, Asked
 from penstock.engine.clock import ManualClock
 from penstock.engine.connectors.memory_sink import MemorySink
+from penstock.engine.connectors.table_rows import table_rows
 from penstock.engine.elements import Batch
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.metrics import JobMetrics
@@ -306,7 +307,7 @@ class Output:
         """Return what has come since the last call; of an updating stream with its ``weight`` of +1 or -1."""
         self._kit._settle()
         batches = self._sink.batches
-        new = [row for batch in batches[self._taken :] for row in batch.to_pylist()]
+        new = [row for batch in batches[self._taken :] for row in table_rows(batch)]
         self._taken = len(batches)
         return new
 

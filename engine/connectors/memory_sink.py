@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.connectors.row_text import json_texts
+from penstock.engine.connectors.table_rows import table_rows
 from penstock.model.connectors import Sink, SinkContext, Writer
 from penstock.model.errors import PlanError
 
@@ -75,8 +76,7 @@ class MemorySink(Sink):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows that stand as dicts."""
-        rows: list[dict[str, Any]] = self.table().to_pylist()
-        return rows
+        return table_rows(self.table())
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Forget what this instance wrote in an earlier run; with checkpoints `recover` says what is forgotten."""

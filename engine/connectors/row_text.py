@@ -21,8 +21,8 @@ def encode_lines(rows: pa.RecordBatch) -> pa.Buffer:
     """Return the rows as JSON objects, one a line, the last line ended too.
 
     Missing values are ``null``, so are NaN and infinities. Times are ISO 8601, in UTC with a ``Z`` if the column has a
-    zone (plain numbers outside the years 1 to 9999); durations are counts of their unit. Bytes are base64, maps are
-    lists of key and value.
+    zone (plain numbers beyond the years that Arrow writes, up to 32767); durations are counts of their unit. Bytes are
+    base64, maps are lists of key and value.
     """
     lines = _objects(rows.schema.names, rows.columns, len(rows), "\n")
     if len(rows) == 0:
@@ -94,12 +94,13 @@ def _text(column: pa.Array) -> pa.Array:
 
 def _iso_times(column: pa.Array) -> pa.Array:
     kind = column.type
-    unusable = unusable_times(column)
-    shown = column if unusable is None else pc.if_else(pa.array(unusable), None, column)
-    utc = shown if kind.tz is None else shown.cast(pa.timestamp(kind.unit, "UTC"))
+    utc = column if kind.tz is None else column.cast(pa.timestamp(kind.unit, "UTC"))
     iso = pc.replace_substring(utc.cast(pa.string()), " ", "T", max_replacements=1)
     texts = join_texts('"', iso, '"')
-    return texts if unusable is None else pc.coalesce(texts, column.cast(pa.int64()).cast(pa.string()))
+    if unusable_times(column) is None:
+        return texts
+    # Arrow says in words that it cannot write a time.
+    return pc.if_else(pc.starts_with(iso, "<"), column.cast(pa.int64()).cast(pa.string()), texts)
 
 
 def _lists(column: pa.Array) -> pa.Array:
