@@ -58,6 +58,7 @@ class Cluster:
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._late: set[str] = set()
+        self._said: set[str] = set()
 
     @property
     def start(self) -> Place:
@@ -135,6 +136,7 @@ class Cluster:
                 reachable=lambda: fetcher.reachable,
                 close=close,
                 written=lambda: queue.written,
+                say=self._say,
             )
             self._ids[topic] = listing[topic].id
             self._open.add(reader)
@@ -144,6 +146,14 @@ class Cluster:
                     lambda: self._topics.look(admin, self._settings), self._seen, self._failed, self._watch_s
                 )
             return reader
+
+    def _say(self, text: str) -> None:
+        """Tell the user what one of the readers has noticed, once for all of them."""
+        from penstock.engine.connectors.kafka.clients import LOGGER
+
+        if text not in self._said:
+            self._said.add(text)
+            LOGGER.warning("%s: %s", self._topics.describe(), text)
 
     def commit(self, job: str, offsets: Mapping[str, int]) -> None:
         """Let monitoring see offsets, by partition, as those of the group; without waiting for whether it works."""

@@ -58,11 +58,14 @@ class KafkaReader(Reader):
         reachable: Callable[[], bool],
         close: Callable[[], None],
         written: Callable[[], int | None] = lambda: None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Read from a position on what ``take`` gives, up to ``end`` (None: for ever); ``close`` is called once.
 
-        ``written`` is the offset that the partition's next message will get, as far as was heard.
+        ``written`` is the offset that the partition's next message will get, as far as was heard. ``say`` takes what the
+        user should know of the messages.
         """
+        self._say = say
         self._maker = maker
         self._position = position
         self._end = end
@@ -86,7 +89,11 @@ class KafkaReader(Reader):
                 return ENDED
             return NOTHING if self._reachable() else Read(out_of_reach=True)
         assert self._left is not None
-        return self._read(self._left, max_rows)
+        read = self._read(self._left, max_rows)
+        remark = self._maker.value.remark(last=read.ended)
+        if remark is not None:
+            self._say(remark)
+        return read
 
     def position(self) -> dict[str, Any]:
         """Return where the next row is."""

@@ -59,6 +59,13 @@ class ValueDecoder(ABC):
     def restrict(self, columns: Sequence[str]) -> Self:
         """Return a decoder of only these columns, in this order; there may be none."""
 
+    def remark(self, *, last: bool) -> str | None:
+        """Return what the user should know of the messages so far, once; ``last``: no message will follow.
+
+        The default has nothing to say.
+        """
+        return None
+
     def fresh(self) -> Self:
         """Return a decoder of the same rows that shares nothing that changes. The default has nothing that does."""
         return self

@@ -24,6 +24,7 @@ from penstock.engine.connectors.kafka.formats.contract import (
 )
 from penstock.engine.connectors.kafka.formats.json_shape import wanted_of
 from penstock.engine.connectors.kafka.formats.json_shapes import ShapedJson
+from penstock.engine.connectors.kafka.formats.unmatched import Unmatched
 from penstock.engine.connectors.required_fields import RequiredFields, missing_sentence
 from penstock.engine.connectors.row_text import json_texts
 from penstock.model.errors import SchemaError
@@ -56,6 +57,8 @@ class JsonValues(ValueDecoder):
         self._schema = schema
         self._wanted = schema
         self.strict = strict
+        self._names: Sequence[str] = schema.names
+        self._unmatched = Unmatched(self._names)
         self._required = RequiredFields(required)
         self._decoder = JsonDecoder(schema, strict=strict)
         fields = wanted_of(schema)
@@ -88,6 +91,7 @@ class JsonValues(ValueDecoder):
         rows = pa.concat_batches([block.rows for block in decoded]) if len(decoded) > 1 else decoded[0].rows
         row_of = np.concatenate([block.row_of for block in decoded])
         errors = [error for block in decoded for error in block.errors]
+        self._unmatched.look(rows, values)
         missing = self._required.missing(rows)
         if missing:
             places = {int(row_of[row]): name for row, name in missing.items()}
@@ -106,11 +110,16 @@ class JsonValues(ValueDecoder):
         required = self._required if self.strict else self._required.of(columns)
         restricted = JsonValues(read, required.paths, strict=self.strict)
         restricted._wanted = wanted
+        restricted._names, restricted._unmatched = self._names, Unmatched(self._names)
         return restricted
 
     def fresh(self) -> "JsonValues":
         """Return a decoder that has yet to learn in which form times come."""
         return self.restrict(self._wanted.names)
+
+    def remark(self, *, last: bool) -> str | None:
+        """Say it if messages have nothing of what is declared."""
+        return self._unmatched.remark(last=last)
 
     def _block(self, values: Sequence[bytes], ends: Ints, first: int) -> Decoded:
         """Decode messages that end at ``ends`` of all their bytes: those that are alike, then the others in general.

@@ -243,3 +243,25 @@ def test_what_waits_is_counted_up_to_what_is_written_or_the_end(
         written=lambda: written,
     )
     assert found.behind() == behind
+
+
+def test_the_reader_says_what_the_decoder_has_noticed() -> None:
+    maker = RowMaker(JsonValues(ID), None, {}, ("id",))
+    parts = [messages([b'{"ID": 1}', b'{"ID": 2}'])]
+    said: list[str] = []
+
+    def take(count: int, size: int) -> Taken:
+        part = parts.pop()
+        return Taken(part, int(part.offsets[-1]) + 1)
+
+    end = KafkaPosition(0, end=1_000)
+    reader = KafkaReader(maker, end, take, reachable=lambda: True, close=lambda: None, say=said.append)
+    assert reader.read(10).rows.num_rows == 2
+    assert said == []
+    end = KafkaPosition(0, end=3)
+    parts.append(messages([b'{"ID": 1}', b'{"ID": 2}']))
+    reader = KafkaReader(maker.fresh(), end, take, reachable=lambda: True, close=lambda: None, say=said.append)
+    assert reader.read(10).ended
+    assert len(said) == 1 and said[0].startswith(
+        "none of the first 2 messages has a field 'id', so the columns are null"
+    )
