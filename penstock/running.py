@@ -167,7 +167,7 @@ class Runner:
             signals.guard(embedded)
             with showing(options.name, enabled=self._shows(job)) as progress:
                 embedded.run(progress)
-        return self._report(job, options, embedded)
+        return self._report(job, embedded)
 
     def start(self, job: Job, options: RunOptions) -> Handle:
         """Start in the background; `finish` waits for the end."""
@@ -196,7 +196,7 @@ class Runner:
             for item in self._started:
                 with showing(item.options.name, enabled=self._shows(item.job)) as progress:
                     _wait(item.handle, progress)
-                self._report(item.job, item.options, item.embedded)
+                self._report(item.job, item.embedded)
 
     def _open(self, options: RunOptions) -> Endpoint:
         """Open the job's endpoint and say where it is."""
@@ -216,7 +216,7 @@ class Runner:
         """Whether the line may be drawn: a job that prints its rows would garble it."""
         return watched() and not self._as_json and not _prints(job)
 
-    def _report(self, job: Job, options: RunOptions, embedded: RunningJob) -> JobMetrics:
+    def _report(self, job: Job, embedded: RunningJob) -> JobMetrics:
         metrics = embedded.metrics()
         self._print(summarise(job, metrics, stopped=not embedded.drained))
         return metrics
