@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.connectors.layouts import plain_layout
-from penstock.engine.connectors.time_range import unusable_times
+from penstock.engine.connectors.time_range import time_limits, unusable_times
 
 _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 """Backslash comes first: the other escapes contain one."""
@@ -21,7 +21,7 @@ def encode_lines(rows: pa.RecordBatch) -> pa.Buffer:
     """Return the rows as JSON objects, one a line, the last line ended too.
 
     Missing values are ``null``, so are NaN and infinities. Times are ISO 8601, in UTC with a ``Z`` if the column has a
-    zone (plain numbers beyond the years that Arrow writes, up to 32767); durations are counts of their unit. Bytes are
+    zone (plain numbers before the year 1 and after 32767); durations are counts of their unit. Bytes are
     base64, maps are lists of key and value.
     """
     lines = _objects(rows.schema.names, rows.columns, len(rows), "\n")
@@ -99,8 +99,11 @@ def _iso_times(column: pa.Array) -> pa.Array:
     texts = join_texts('"', iso, '"')
     if unusable_times(column) is None:
         return texts
-    # Arrow says in words that it cannot write a time.
-    return pc.if_else(pc.starts_with(iso, "<"), column.cast(pa.int64()).cast(pa.string()), texts)
+    # Beyond a year that is far away Arrow says in words that it cannot write one; before the year 1 nobody reads them.
+    raw = column.cast(pa.int64())
+    least, _ = time_limits(kind.unit)
+    unwritten = pc.or_(pc.starts_with(iso, "<"), pc.less(raw, least))
+    return pc.if_else(unwritten, raw.cast(pa.string()), texts)
 
 
 def _lists(column: pa.Array) -> pa.Array:
