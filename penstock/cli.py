@@ -28,6 +28,7 @@ from penstock import (
     warm_command,
 )
 from penstock.answering import FAILED, Debug, Json, answering
+from penstock.command_arguments import Arguments, File, MaxDeadLetters, Parallelism
 from penstock.model.closed_output import silence
 from penstock.model.errors import PIPE_CLOSED
 
@@ -53,20 +54,6 @@ class Drawing(StrEnum):
 
     TREE = "tree"
     MERMAID = "mermaid"
-
-
-File = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="A Python file that builds a pipeline.", exists=True, dir_okay=False),
-]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ARGS", help="Arguments for the file itself; put -- before options.", show_default=False),
-]
-Parallelism = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="P", help="Instances per operator; wins over the file.", show_default=False),
-]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -168,14 +155,7 @@ def run(
         str | None,
         typer.Option(metavar="URL", help="Where they go: kafka://HOST:PORT/TOPIC.", show_default=False),
     ] = None,
-    max_dead_letters: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="Bad records of an operator before the job fails: 100, 5% or any.",
-            show_default=False,
-        ),
-    ] = None,
+    max_dead_letters: MaxDeadLetters = None,
     savepoint_on_stop: Annotated[
         str | None,
         typer.Option(

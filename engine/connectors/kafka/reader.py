@@ -62,8 +62,8 @@ class KafkaReader(Reader):
     ) -> None:
         """Read from a position on what ``take`` gives, up to ``end`` (None: for ever); ``close`` is called once.
 
-        ``written`` is the offset that the partition's next message will get, as far as was heard. ``say`` takes what the
-        user should know of the messages.
+        ``written`` is the offset that the partition's next message will get, as far as was heard. ``say`` takes what
+        the user should know of the messages.
         """
         self._say = say
         self._maker = maker
