@@ -132,20 +132,10 @@ def run(
         typer.Option(metavar="WHAT", help="Begin at: latest, none, or a savepoint by name.", show_default=False),
     ] = None,
     drop_state: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPERATOR",
-            help="Let its state go if it has changed or is gone; again for more.",
-            show_default=False,
-        ),
+        list[str] | None, typer.Option(metavar="OPERATOR", help="Let go what changed or is gone.", show_default=False)
     ] = None,
     accept_changed: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPERATOR",
-            help="Go on with its state although it has changed; again for more.",
-            show_default=False,
-        ),
+        list[str] | None, typer.Option(metavar="OPERATOR", help="Go on although it changed.", show_default=False)
     ] = None,
     accept_duplicates: Annotated[
         bool,
