@@ -4,9 +4,8 @@ One session serves one attempt after the other (`recovering`); writing happens i
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from penstock.engine import checkpoint_events as ev
 from penstock.engine.background import Background
@@ -18,25 +17,18 @@ from penstock.engine.elements import Barrier
 from penstock.engine.instance import Instance
 from penstock.engine.operators.contract import Clock
 from penstock.engine.restored import Restored
+from penstock.engine.run_scratch import RunScratch
 from penstock.engine.savepoint_requests import SavepointRequests
+from penstock.engine.sink_failure import SinkFailure
 from penstock.engine.snapshots import Snapshots
+from penstock.engine.until_known import until_known
 from penstock.model.connectors import Sink, Source
-from penstock.model.errors import BugError, PenstockError, RetryableError
+from penstock.model.errors import BugError, FencedError, PenstockError
 from penstock.model.failpoints import failpoint
 from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.checkpoint_manifest import Manifest
 from penstock.state.checkpoint_values import Retained, Traffic, told
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class SinkFailure:
-    """A commit failed; ``sink`` is the name of the one that could not, None if it was none of them."""
-
-    sink: str | None
-    error: BaseException
 
 
 class CheckpointSession:
@@ -50,8 +42,12 @@ class CheckpointSession:
         background: Background,
         clock: Clock,
         warn: Callable[[str], None] = print,
+        check_lease: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with no attempt; ``warn`` is told of checkpoints that fail, and of old ones that cannot be deleted."""
+        """Begin with no attempt; ``warn`` is told of checkpoints that fail, and of old ones that cannot be deleted.
+
+        ``check_lease`` raises `FencedError` if another run has taken over; the background's thread calls it.
+        """
         self.coordinator = coordinator
         self.repository = repository
         self.stopped: ev.Stop | None = None
@@ -65,6 +61,7 @@ class CheckpointSession:
         """The name of a savepoint to keep of the last checkpoint when the job is stopped."""
         self.flush_letters: Callable[[], None] = lambda: None
         """Brings dead letters to safety; called, on the background's thread, before a checkpoint counts on them."""
+        self.scratch: RunScratch | None = None  # None: each attempt has its own.
         self.begun = 0
         """The last checkpoint that was begun, or restored."""
         self.hangs = False
@@ -72,6 +69,7 @@ class CheckpointSession:
         self._snapshots = snapshots
         self._background = background
         self._clock = clock
+        self._check_lease = check_lease
         self._failure: SinkFailure | None = None
         self._news = CheckpointNews(clock, warn)
         self._stop_ns: int | None = None
@@ -278,8 +276,8 @@ class CheckpointSession:
 
         def answer(manifest: Manifest | None, error: BaseException | None) -> None:
             if manifest is None:
-                _fail_on_bug(error)
                 self._on(ev.UploadFailed(epoch, _told(error)))
+                _fail_for_good(error)
                 return
             self._manifests[epoch] = manifest
             self._on(ev.UploadFinished(epoch))
@@ -290,15 +288,18 @@ class CheckpointSession:
         manifest = self._manifests.pop(command.epoch)
 
         def work() -> Traffic:
-            traffic = _until_known(lambda: self.repository.publish(manifest))
+            self._check_lease()
+            traffic = until_known(lambda: self.repository.publish(manifest))
+            # A run that took over before that may not have seen the checkpoint: it must not be committed.
+            until_known(self._check_lease)
             if command.savepoint is not None:
                 self._save(command.savepoint, manifest)
             return traffic
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
             if traffic is None:
-                _fail_on_bug(error)
                 self._on(ev.PublishFailed(command.epoch, _told(error)))
+                _fail_for_good(error)
                 return
             self.traffic = traffic
             self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns)
@@ -316,7 +317,7 @@ class CheckpointSession:
     def _save(self, name: str, manifest: Manifest) -> None:
         """Write a savepoint; what goes wrong with it is told to whoever asked, the checkpoint is there all the same."""
         try:
-            _until_known(lambda: self._save_once(name, manifest))
+            until_known(lambda: self._save_once(name, manifest))
         except PenstockError as error:
             self.savepoints.failed(name, error)
         else:
@@ -329,6 +330,7 @@ class CheckpointSession:
     def _retain(self, command: ev.RetainCheckpoints) -> None:
         def work() -> Retained:
             failpoint("checkpoint.retain.before")
+            self._check_lease()
             return self.repository.retain(command.count)
 
         self._background.submit(work, self._retained)
@@ -359,7 +361,13 @@ class CheckpointSession:
             failpoint("checkpoint.before_commit")
             for name, receipts in due.items():
                 committing.append(name)
-                sinks[name].commit(epoch, receipts)
+                self._check_lease()
+                try:
+                    sinks[name].commit(epoch, receipts)
+                except PenstockError:
+                    # It may be the other run's doing.
+                    self._check_lease()
+                    raise
                 failpoint("checkpoint.between_commits")
             failpoint("checkpoint.after_commit")
 
@@ -379,19 +387,9 @@ class CheckpointSession:
         self._background.submit(work, answer)
 
 
-def _until_known(publish: Callable[[], _T], tries: int = 5) -> _T:
-    """Publish again as long as it is not known whether it was done; publishing twice is as once."""
-    for _ in range(tries - 1):
-        try:
-            return publish()
-        except RetryableError:
-            continue
-    return publish()
-
-
-def _fail_on_bug(error: BaseException | None) -> None:
-    """End the attempt if an invariant broke: the next checkpoint would fail as this one did, and the last never end."""
-    if isinstance(error, BugError):
+def _fail_for_good(error: BaseException | None) -> None:
+    """End the attempt if the next checkpoint would fail as this one did: by a bug, or as the lease is lost."""
+    if isinstance(error, BugError | FencedError):
         raise error
 
 

@@ -3,6 +3,8 @@
 A thin shell: it owns the waiting, the stop and the end; all work happens in the `Worker` it turns.
 """
 
+import sys
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +23,7 @@ from penstock.engine.connectors.letter_routes import LetterRoutes
 from penstock.engine.freed_memory import keep_freed_memory
 from penstock.engine.instance import Instance
 from penstock.engine.interpreter_lock import hand_over_soon
+from penstock.engine.leases import Leases
 from penstock.engine.ledger import check_ledger, read_ledger
 from penstock.engine.metrics import JobMetrics, read_metrics
 from penstock.engine.operators.contract import Clock
@@ -28,6 +31,7 @@ from penstock.engine.paging.bucket_store import PagingOptions
 from penstock.engine.paging.paging import Paging
 from penstock.engine.regions import struck_by
 from penstock.engine.restored import Restored
+from penstock.engine.run_scratch import RunScratch
 from penstock.engine.worker import Done, Outcome, Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
@@ -66,16 +70,19 @@ class EmbeddedJob:
         letters: LetterTarget | None = None,
         keeps: bool = False,
         bad_records: BadRecords | None = None,
+        leases: Leases | None = None,
     ) -> None:
         """Build and open everything; nothing runs yet. Tests hand in another clock, and who makes async calls.
 
         The job goes on from ``restored``, and its instances take part in ``checkpoints`` under this attempt.
         ``letters`` is where dead letters go that have no target of their source's; None: into a file. One that
         ``keeps``, which needs checkpoints, leaves windows open when its inputs have ended, and stops at a checkpoint.
-        ``bad_records`` are those of the whole run, over all attempts; None: any number is borne.
+        ``bad_records`` are those of the whole run, over all attempts; None: any number is borne. ``leases`` are those
+        of the outputs of a job without checkpoints.
 
         Raises:
             PlanError: an operator does not fit its inputs.
+            InUseError: another run that lives writes to an output of this one.
         """
         keep_freed_memory()
         keep_collections_short()
@@ -87,7 +94,8 @@ class EmbeddedJob:
         self._bad_records = bad_records or BadRecords()
         self._dead_letters.on_first = self._bad_records.met
         self._graph, self._options, self._async_calls = graph, options, async_calls
-        self._paging = _paging(options, directory, checkpoints)
+        lent = None if checkpoints is None else checkpoints.scratch
+        self._own_scratch = RunScratch(directory) if lent is None else None
         self._checkpoints = checkpoints
         self._keeps = keeps
         self.at_end = False
@@ -98,12 +106,17 @@ class EmbeddedJob:
         # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self.drained = True
+        self._leases = leases or Leases(None, ())
         try:
+            self._leases.acquire(None, time.sleep, _say, self.wake)
+            self._paging = _paging(options, lent or self._own_scratch, checkpoints)
             if dead_letters is None:
                 self._open_routes()
             self.build: Build = self._built(restored, None)
         except BaseException:
             self._dead_letters.abort()
+            self._close_scratch()
+            self._leases.release()
             raise
         self._started_ns = self._begin(self.build, restored, attempt)
 
@@ -121,10 +134,15 @@ class EmbeddedJob:
             struck = self._turn(_never, None, progress)
             if struck is not None:
                 raise struck.error
+            self._leases.check()
         except BaseException as error:
             self.take_down(None, error)
+            self._leases.release()
             raise
-        self.finish()
+        try:
+            self.finish()
+        finally:
+            self._leases.release()
 
     def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         """Let all that is up run until ``until`` says so, something raises, or the last checkpoint is committed."""
@@ -155,6 +173,8 @@ class EmbeddedJob:
                 release()
             except Exception as second:
                 error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
+        if tasks is None:
+            self._close_scratch()
         if self._checkpoints is not None:
             self._checkpoints.failed(f"{type(error).__name__}: {error}", gone)
 
@@ -173,6 +193,7 @@ class EmbeddedJob:
             raise
         finally:
             self._ended_ns = self._clock.monotonic_ns()
+            self._close_scratch()
         check_ledger(read_ledger(self.build), ended=True)
 
     def stop(self, *, drain: bool = False) -> None:
@@ -237,6 +258,8 @@ class EmbeddedJob:
             failure = self._dead_letters.failure or self._bad_records.verdict(self.build, stopping=self._stopping)
             if failure is not None:
                 return Struck(failure, None)
+            if self._leases.fenced is not None:
+                return Struck(self._leases.fenced, None)
             if self._checkpoints is not None:
                 struck = self._checkpointed(self._checkpoints, outcome)
                 if struck is not None or self._checkpoints.stopped is not None:
@@ -312,6 +335,10 @@ class EmbeddedJob:
                 instance.head.stop(drain)
             self.worker.touch(instance)
 
+    def _close_scratch(self) -> None:
+        if self._own_scratch is not None:
+            self._own_scratch.close()
+
     def _close(self) -> None:
         for head in self.build.heads():
             head.close()
@@ -328,11 +355,17 @@ def _never() -> bool:
     return False
 
 
-def _paging(options: LoopOptions, directory: Path, checkpoints: CheckpointSession | None) -> Paging | None:
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _paging(options: LoopOptions, scratch: RunScratch | None, checkpoints: CheckpointSession | None) -> Paging | None:
     """Page the state of jobs that bound it or take checkpoints; without either it stays in memory as it is."""
     if options.state_bytes is None and checkpoints is None:
         return None
-    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), directory / "state")
+    assert scratch is not None
+    scratch.claim()
+    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), scratch.path / "state")
 
 
 def _state_factory(options: LoopOptions) -> StateFactory:

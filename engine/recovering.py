@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from uuid import uuid4
 
 from penstock.engine import job_states as js
 from penstock.engine import run_ends as ends
@@ -23,24 +22,26 @@ from penstock.engine.checkpointing import CheckpointCoordinator
 from penstock.engine.clock import SystemClock
 from penstock.engine.embedded import LONGEST_WAIT_S, EmbeddedJob
 from penstock.engine.job_news import JobNews
+from penstock.engine.leases import Leases, MakeLeases
+from penstock.engine.leases import make_leases as leases_of_process
 from penstock.engine.meanings import meanings_of
 from penstock.engine.metrics import JobMetrics, no_metrics
+from penstock.engine.opened_repository import open_repository
 from penstock.engine.operators.contract import Clock
 from penstock.engine.regions import regions, restart_region
 from penstock.engine.restart_policy import RestartPolicy
 from penstock.engine.restored import Restored
 from penstock.engine.restoring import LATEST, Beginnings, RestoreFrom, recover_sinks, with_checkpoints
+from penstock.engine.run_scratch import RunScratch
 from penstock.engine.snapshots import Snapshots
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
 from penstock.model.errors import BugError, OptionError, UserError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
-from penstock.state.arrow_files import open_files
 from penstock.state.checkpoint import CheckpointRepository
 from penstock.state.durable_files import check_name
 from penstock.state.page_store import PageStores
-from penstock.state.storage_probe import clear_probes, probe
 
 CLOSE_S = 2.0
 """How long a job that failed waits for what is still being written: a store that hangs must not hold it up."""
@@ -77,8 +78,13 @@ class RecoveringJob:
         savepoint_on_stop: str | None = None,
         page_stores: PageStores | None = None,
         says_end: bool = False,
+        take_over: bool = False,
+        make_leases: MakeLeases | None = None,
     ) -> None:
         """Open the repository and try it out; nothing runs yet. ``says_end``: say at the end what became of windows.
+
+        With ``take_over`` another run that lives is fenced. ``make_leases`` is `make_leases`, unless a repository is
+        handed in: then nothing is leased by default.
 
         Raises:
             PlanError: a stateful operator has no name of its own, or a sink cannot take part.
@@ -87,39 +93,46 @@ class RecoveringJob:
         assert checkpoints.directory is not None
         self.name = name
         if repository is None:
-            repository = _open_repository(checkpoints.directory, name)
+            repository = open_repository(checkpoints.directory, name)
+            make_leases = make_leases or leases_of_process
         self._graph = with_checkpoints(graph, name, repository.files, restore)
         self._loop, self._directory = loop, directory
+        # A world that hands its repository in has one run at a time.
+        self._scratch = RunScratch(directory) if make_leases is not None else None
+        scratch = directory if self._scratch is None else self._scratch.path
+        self._restored_pages = scratch / "restored"
         self._clock = clock or SystemClock()
+        self._warn = warn
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self._pause = pause or self._sleep
         self._make_attempt = make_attempt
         self._background = background or BackgroundThread(f"penstock-checkpoints-{name}", self._wake)
         self._repository = repository
         self._says_end = says_end
+        self._leases = Leases(None, ())
+        if make_leases is not None:
+            where = f"{checkpoints.directory.rstrip('/')}/{name}"
+            self._leases = make_leases(name, self._graph, self._clock, repository.files, where, take_over=take_over)
         self._beginnings = Beginnings(repository, restore, warn, page_stores)
+        wall_us, meanings = self._clock.wall_us, meanings_of(self._graph)
+        snapshots = Snapshots(repository, name, loop.key_groups, version, wall_us, scratch / "uploads", meanings)
         self.session = CheckpointSession(
             CheckpointCoordinator(checkpoints),
             repository,
-            Snapshots(
-                repository,
-                name,
-                loop.key_groups,
-                version,
-                self._clock.wall_us,
-                directory / "uploads",
-                meanings_of(self._graph),
-            ),
+            snapshots,
             self._background,
             self._clock,
             warn,
+            self._leases.check,
         )
+        self.session.scratch = self._scratch
         self._life = js.JobLifeCycle(RestartPolicy(restarts))
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
         self._error: BaseException | None = None
         self._told_to_stop = False
         self._news = JobNews(name, self._clock, warn, restarts)
+        self._told_fenced = False
         self._take_downs = 0
         self._over = False
         self._regions = regions(self._graph)
@@ -159,6 +172,9 @@ class RecoveringJob:
                 raise
         finally:
             self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
+            if self._scratch is not None:
+                self._scratch.close()
+            self._leases.release()
             self._thread = None
             over = f"job {self.name!r} is over; its last checkpoint stands."
             self.session.savepoints.close(UserError(over))
@@ -238,10 +254,14 @@ class RecoveringJob:
         """Let what is up run until something happens that the life cycle decides over, and tell it."""
         struck = self._proceed(progress)
         now_ns = self._clock.monotonic_ns()
+        if self.session.stopped is not None and struck is None:
+            return self._finish()
+        if self._is_fenced():
+            assert self._leases.fenced is not None
+            self._told_fenced = True
+            struck = Struck(self._leases.fenced, None)
         if struck is not None:
             return self._life.on(js.Failed(now_ns, struck.error, struck.tasks))
-        if self.session.stopped is not None:
-            return self._finish()
         if self._take_downs:
             failpoint("job.taken_down")
             done, self._take_downs = self._take_downs, 0
@@ -254,10 +274,10 @@ class RecoveringJob:
     def _proceed(self, progress: Progress | None) -> Struck | None:
         until_ns = self._life.due_ns()
         if self._attempt is not None and self._attempt.is_up():
-            return self._attempt.proceed(self._is_due, until_ns, progress)
+            return self._attempt.proceed(lambda: self._is_due() or self._is_fenced(), until_ns, progress)
         if until_ns is None and not self._take_downs:
             raise BugError(f"job {self.name!r} waits for nothing while {self._life.state.name}")
-        while not self._is_due():
+        while not self._is_due() and not self._is_fenced():
             self.session.turn()
             seconds = LONGEST_WAIT_S
             if until_ns is not None:
@@ -273,6 +293,14 @@ class RecoveringJob:
         if due_ns is None:
             return False
         return (self._stop is not None and not self._told_to_stop) or due_ns <= self._clock.monotonic_ns()
+
+    def _is_fenced(self) -> bool:
+        return self._leases.fenced is not None and not self._told_fenced
+
+    def _wait_for_lease(self, seconds: float) -> None:
+        if self._stop is not None:
+            raise UserError(f"job {self.name!r} was stopped while it waited for another run's lease.")
+        self._pause(seconds)
 
     def _sleep(self, seconds: float) -> None:
         with suppress(Empty):
@@ -298,7 +326,11 @@ class RecoveringJob:
         restored: Restored | None = None
         try:
             failpoint("job.restoring")
-            restored = self._beginnings.choose(self._graph, self._loop.key_groups, self._directory / "restored")
+            self._leases.acquire(self._repository, self._wait_for_lease, self._warn, self._wake)
+            self._leases.check()
+            if self._scratch is not None:
+                self._scratch.claim()
+            restored = self._beginnings.choose(self._graph, self._loop.key_groups, self._restored_pages)
             failpoint("job.loaded")
             recover_sinks(self._graph, restored, tasks)
             failpoint("job.sinks_recovered")
@@ -366,10 +398,3 @@ class RecoveringJob:
             attempt.wake()
         if self._wakened.empty():
             self._wakened.put(None)
-
-
-def _open_repository(directory: str, job: str) -> CheckpointRepository:
-    files = open_files(directory, job)
-    probe(files, f"{directory.rstrip('/')}/{job}", uuid4().hex)
-    clear_probes(files)
-    return CheckpointRepository(files)

@@ -6,6 +6,7 @@ The classes do no I/O themselves; readers and writers are opened by the worker t
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -237,6 +238,26 @@ class KeptFiles(Protocol):
         """Delete files; those that do not exist are passed over."""
 
 
+class OutputRun(Protocol):
+    """The run that has the lease of an output."""
+
+    @property
+    def number(self) -> int:
+        """The run; every later one of the same output has a greater number, as long as its lease is not deleted."""
+
+    @property
+    def token(self) -> str:
+        """What no other run has, of 16 hexadecimal digits."""
+
+    def check(self) -> None:
+        """Make sure that it still has the lease.
+
+        Raises:
+            FencedError: another run has taken over.
+            RetryableError: the storage failed.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class SinkContext:
     """What a sink is told of the job whose checkpoints it takes part in.
@@ -268,6 +289,13 @@ class Sink(ABC):
     @abstractmethod
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Open the writer of one instance. ``schema`` is what `Writer.write` will receive."""
+
+    def exclusive(self) -> Path | None:
+        """Return the local file or directory that only one run at a time may write; None if several may."""
+        return None
+
+    def begin_run(self, run: OutputRun) -> None:
+        """The run has the lease of `exclusive`. Called before `recover` or `open`, and again at every restart."""
 
     def check_transactional(self) -> None:
         """Raise a `UserError` if a job with checkpoints cannot write to this sink as it is configured.

@@ -9,11 +9,13 @@ PenstockError
 │   ├── BadRecordError     a record could not be read or processed, and on_error="fail"
 │   ├── OutputClosedError  whoever read what is printed has gone; uncaught, it ends the program quietly
 │   ├── DeadLetterLimitError  more records were bad than max_dead_letters allows
-│   └── NumericOverflowError  a number left the range of its type
+│   ├── NumericOverflowError  a number left the range of its type
+│   └── InUseError         another run that lives has the checkpoints or the output: wait, stop it, or take over
 ├── RetryableError         the outside world failed; trying again may help
 │   ├── WorkerLostError    whatever ran a part of the job is gone
 │   └── StateIoError       the disk below keyed state failed or is full; restart from the checkpoint
 ├── FatalError             the job cannot go on (a budget, a lost guarantee)
+│   ├── FencedError        another run has taken over; this one ends
 │   ├── CheckpointError    a checkpoint or savepoint is missing, damaged or not readable by this version
 │   ├── StateBudgetError   keyed state outgrew its bytes and nothing lies below it
 │   └── StateCorruptionError  bytes of keyed state on disk are not those that were written
@@ -74,6 +76,10 @@ class NumericOverflowError(UserError):
     """A number left the range of its type; Penstock never wraps."""
 
 
+class InUseError(UserError):
+    """Another run that lives has the checkpoints or the output; the message says who, and since when."""
+
+
 class RetryableError(PenstockError, Sentence):
     """The outside world failed in a way that may pass."""
 
@@ -88,6 +94,10 @@ class StateIoError(RetryableError):
 
 class FatalError(PenstockError, Sentence):
     """The job cannot go on."""
+
+
+class FencedError(FatalError):
+    """Another run has taken over; nothing that this one does from now on is visible."""
 
 
 class CheckpointError(FatalError):

@@ -141,6 +141,10 @@ def run(
         bool,
         typer.Option("--accept-duplicates", help="Let Kafka sinks write again what came after the checkpoint."),
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="End another run that has the checkpoints or an output, and begin."),
+    ] = False,
     dead_letters: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where they go: kafka://HOST:PORT/TOPIC.", show_default=False),
@@ -210,6 +214,7 @@ def run(
             metrics_host=metrics_host,
             metrics_token=metrics_token,
             at_end=at_end,
+            take_over=take_over,
         )
         runner = Runner(overrides, as_json=as_json)
         run_program(file, arguments or [], runner)

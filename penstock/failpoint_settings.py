@@ -15,7 +15,7 @@ from penstock.model.failpoint_names import MEANINGS
 from penstock.model.failpoints import arm
 
 VARIABLE = "PENSTOCK_FAILPOINT"
-ACTIONS = ("kill", "raise", "say")
+ACTIONS = ("kill", "raise", "say", "stop")
 SAID = "penstock: failpoint "
 """What a line on stderr begins with that tells of a point; its name follows."""
 
@@ -25,7 +25,7 @@ class Setting:
     """What happens at the ``nth`` passing (from 1) of a point.
 
     ``kill`` ends the process by SIGKILL, having said so; ``raise`` raises a `RetryableError`; ``say`` writes a line to
-    stderr, at every later passing too.
+    stderr, at every later passing too. ``stop`` says so and stops the process by SIGSTOP until somebody continues it.
     """
 
     name: str
@@ -92,6 +92,8 @@ def _act(setting: Setting) -> None:
     os.write(2, f"{SAID}{setting.name} {setting.action}\n".encode())
     if setting.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if setting.action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _parse(text: str) -> Setting:

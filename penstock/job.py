@@ -16,7 +16,9 @@ from typing import Any, Protocol, Unpack
 
 from penstock.endpoints import Endpoint, open_endpoint
 from penstock.engine.bad_records import BadRecords
+from penstock.engine.clock import SystemClock
 from penstock.engine.embedded import EmbeddedJob, Progress
+from penstock.engine.leases import make_leases
 from penstock.engine.metrics import JobMetrics, no_metrics
 from penstock.engine.planner import plan
 from penstock.engine.recovering import RecoveringJob, StartInterrupted
@@ -203,12 +205,11 @@ def located(error: PlanError, where: str) -> PlanError:
     return type(error)(f"{text} (at {where})")
 
 
-def embed(job: Job, options: RunOptions, **shell: Any) -> EmbeddedJob:
-    """Plan a job for one run in this process; ``shell`` is what tests hand to `EmbeddedJob`."""
-    planned = job.plan(options.parallelism)
+def embed(job: Job, options: RunOptions, planned: ExecutionGraph | None = None, **shell: Any) -> EmbeddedJob:
+    """Plan a job, unless it is, for one run in this process; ``shell`` is handed to `EmbeddedJob`."""
     return EmbeddedJob(
         options.name,
-        planned,
+        planned or job.plan(options.parallelism),
         options.loop,
         options.job_directory,
         letters=options.dead_letters,
@@ -230,7 +231,9 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
     if options.checkpoints.directory is None:
         if options.savepoint_on_stop is not None:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")
-        return embed(job, options)
+        planned = job.plan(options.parallelism)
+        leases = make_leases(options.name, planned, SystemClock(), None, "", take_over=options.take_over)
+        return embed(job, options, planned, leases=leases)
     check_named(job.graph)
     return RecoveringJob(
         options.name,
@@ -243,10 +246,9 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         restore=replace(options.restore, afresh=options.at_end == "close"),
         savepoint_on_stop=options.savepoint_on_stop,
         warn=_warn,
-        make_attempt=partial(
-            EmbeddedJob, letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options)
-        ),
+        make_attempt=partial(EmbeddedJob, letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options)),
         says_end=says_end(job.graph, options.at_end),
+        take_over=options.take_over,
     )
 
 

@@ -82,6 +82,9 @@ class JobOptions(TypedDict, total=False):
     accept_duplicates: bool
     """Let Kafka sinks write again what they have written after the checkpoint."""
 
+    take_over: bool
+    """Begin although another run that lives has the checkpoint directory or an output: that one ends."""
+
     dead_letters: str | LetterTarget | None
     """Where dead letters go instead of the directory: ``kafka://HOST:PORT/TOPIC`` or a `dead_letter_topic`."""
 

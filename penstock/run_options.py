@@ -44,8 +44,8 @@ class RunOptions:
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
     (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
     ``dead_letters`` is where they go instead of the directory, ``max_dead_letters`` how many bad records of an operator
-    are borne. ``at_end``: what becomes of open windows when all inputs have ended (None: kept if there are checkpoints
-    and a source may grow).
+    are borne. ``take_over`` ends another run that has the checkpoints or an output. ``at_end``: what becomes of open
+    windows when all inputs have ended (None: kept if there are checkpoints and a source may grow).
     """
 
     name: str
@@ -62,6 +62,7 @@ class RunOptions:
     dead_letters: LetterTarget | None = None
     at_end: AtEnd | None = None
     max_dead_letters: DeadLetterLimit = DEFAULT_LIMIT
+    take_over: bool = False
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
@@ -121,6 +122,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         dead_letters=letter_target(options.get("dead_letters")),
         at_end=check_at_end(options.get("at_end")),
         max_dead_letters=dead_letter_limit(options.get("max_dead_letters", DEFAULT_LIMIT)),
+        take_over=bool(options.get("take_over", False)),
         **{key: options[key] for key in _AS_THEY_ARE if key in options},
     )
 

@@ -55,6 +55,7 @@ class Overrides:
     metrics_host: str | None = None
     metrics_token: str | None = None
     at_end: str | None = None
+    take_over: bool = False
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -114,6 +115,7 @@ class Overrides:
             dead_letters=dead_letters,
             at_end=check_at_end(self.at_end) or options.at_end,
             max_dead_letters=limit,
+            take_over=self.take_over or options.take_over,
         )
 
 

@@ -1,13 +1,16 @@
 """The repository of a job's checkpoints and savepoints (engine.md section 7, reliability.md facts 2 and 3).
 
-Below its base lie ``files/<digest>``, shared by all checkpoints, so that each uploads only what is new;
-``checkpoints/<epoch>.json``, a manifest that is written last; and ``savepoints/<name>/``, each complete in itself.
+Below its base lie ``files/<digest>-<run>``, shared by all checkpoints, so that each uploads only what is new;
+``checkpoints/<epoch>-<run>.json``, a manifest that is written last; ``savepoints/<name>/``, each complete in itself;
+and ``runs/``, the lease (`run_lease`) and what the last run took over (`visible_checkpoints`).
 """
 
-import re
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from penstock.model.errors import CheckpointError, OptionError
 from penstock.model.failpoints import failpoint
@@ -22,14 +25,12 @@ from penstock.state.checkpoint_values import Loaded, Retained, Skipped, Traffic,
 from penstock.state.content_files import ContentFolder, entry_of
 from penstock.state.durable_files import DurableFiles, check_name
 from penstock.state.held_files import HeldFiles
+from penstock.state.run_records import RUNS, Seal, decode_seal, encode_seal, read_names
 from penstock.state.savepoints import Savepoints
+from penstock.state.visible_checkpoints import fenced, manifest_name, strays, visible
 
 FILES, CHECKPOINTS = "files", "checkpoints"
 
-LAST_REAL_EPOCH = 4_999_999_999
-"""No job comes to a later epoch, with a checkpoint a second for 158 years: a manifest of one is not its own."""
-
-_MANIFEST_NAME = re.compile(r"([0-9]{10})\.json\Z")
 _DELETED_AT_ONCE = 64
 
 
@@ -50,11 +51,35 @@ class CheckpointRepository:
         self._held = HeldFiles()
         self._damaged: set[str] = set()
         self._changing = threading.Lock()
+        self._run = 0
+        self._seal: tuple[Seal | None, frozenset[str] | None] = None, None
+        # Where the files of the checkpoint that was loaded last are: by digest the run that uploaded them.
+        self._loaded: dict[str, int] = {}
 
     @property
     def files(self) -> DurableFiles:
         """What the repository lies in; others may keep files of theirs beside it, in folders of their own."""
         return self._files
+
+    def begin_run(self, run: int) -> None:
+        """Publish as this run from now on, which has the lease, and take over what is complete.
+
+        What an earlier run publishes from now on is never seen.
+
+        Raises:
+            RetryableError: the storage failed; begin again.
+        """
+        with self._changing:
+            seals = read_names(self._files.list(RUNS)).seals
+            if not any(seal.run == run for seal in seals):
+                taken = self._visible()
+                seal = Seal(run, max(taken, default=0))
+                failpoint("checkpoint.run.before_seal")
+                self._files.write(f"{RUNS}/{seal.name}", encode_seal(list(taken.values())))
+                failpoint("checkpoint.run.sealed")
+            self._seal = self._sealed()
+            self._run = run
+            self._files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
 
     def begin(self, epoch: int) -> None:
         """Say that files of an epoch may come, also through other processes."""
@@ -70,11 +95,16 @@ class CheckpointRepository:
             OptionError: the name is not one.
             RetryableError: the storage failed.
         """
-        entry = entry_of(check_name("file", name), content)
-        if not self.reuse(epoch, entry):
-            self._shared.upload(entry, content)
-            self._damaged.discard(entry.digest)
-            self._held.count(epoch, entry, uploaded=True)
+        found = entry_of(check_name("file", name), content)
+        entry = msgspec.structs.replace(found, run=self._run)
+        if self.reuse(epoch, entry):
+            return entry
+        earlier = msgspec.structs.replace(found, run=self._loaded.get(found.digest, self._run))
+        if earlier != entry and self.reuse(epoch, earlier):
+            return earlier
+        self._shared.upload(entry, content)
+        self._damaged.discard(entry.stored)
+        self._held.count(epoch, entry, uploaded=True)
         return entry
 
     def reuse(self, epoch: int, entry: FileEntry) -> bool:
@@ -83,7 +113,7 @@ class CheckpointRepository:
         Returns False if it is not there or was found damaged: add it then.
         """
         self._held.hold(epoch, (entry,))
-        if entry.digest in self._damaged or not self._shared.has(entry):
+        if entry.stored in self._damaged or not self._shared.has(entry):
             return False
         self._held.count(epoch, entry, uploaded=False)
         return True
@@ -108,7 +138,7 @@ class CheckpointRepository:
         with self._changing:
             self._held.hold(manifest.epoch, manifest.files().values())
             self._check_present(manifest)
-            path = _manifest_path(manifest.epoch)
+            path = f"{CHECKPOINTS}/{manifest_name(manifest.epoch, self._run)}"
             if not self._files.exists(path):
                 failpoint("checkpoint.manifest.before_publish")
                 self._files.write(path, data)
@@ -123,11 +153,11 @@ class CheckpointRepository:
 
     def epochs(self) -> Sequence[int]:
         """Return the epochs of all manifests, ascending, damaged ones too; the next one must be greater than all."""
-        return [epoch for epoch in self._numbers() if epoch <= LAST_REAL_EPOCH]
+        return list(self._visible())
 
     def strays(self) -> Sequence[str]:
         """Return the paths of manifests whose numbers no checkpoint has: nothing is made of them."""
-        return [_manifest_path(epoch) for epoch in self._numbers() if epoch > LAST_REAL_EPOCH]
+        return [f"{CHECKPOINTS}/{name}" for name in strays(self._files.list(CHECKPOINTS))]
 
     def latest(self) -> Loaded | None:
         """Return the newest checkpoint of which every byte is right, and why newer ones were skipped.
@@ -140,10 +170,11 @@ class CheckpointRepository:
         """
         skipped: list[Skipped] = []
         verdicts: dict[FileEntry, str | None] = {}
-        for epoch in reversed(self.epochs()):
+        for epoch, name in reversed(self._visible().items()):
             try:
-                manifest = self._manifest(epoch)
+                manifest = self._manifest(epoch, name)
                 self._verify(manifest, self._shared, verdicts)
+                self._loaded = {file.digest: file.run for file in manifest.files().values()}
                 return Loaded(manifest, tuple(skipped))
             except CheckpointError as error:
                 skipped.append(Skipped(epoch, str(error)))
@@ -159,7 +190,7 @@ class CheckpointRepository:
         Raises:
             CheckpointError: there is none, or it is damaged.
         """
-        manifest = self._manifest(epoch)
+        manifest = self._manifest(epoch, self._visible().get(epoch))
         self._verify(manifest, self._shared, {})
         return Loaded(manifest)
 
@@ -198,13 +229,14 @@ class CheckpointRepository:
             oldest = complete[-count] if len(complete) >= count else 0
             old = {epoch: manifest for epoch, manifest in manifests.items() if epoch < oldest}
             gone = sorted([*old, *(bad.epoch for bad in unreadable if bad.epoch < oldest)])
+            counting = self._visible()
             for epoch in gone:
                 failpoint("checkpoint.retain.before_manifest")
-                self._files.delete(_manifest_path(epoch))
+                self._files.delete(f"{CHECKPOINTS}/{counting[epoch]}")
                 failpoint("checkpoint.retain.manifest_deleted")
             staying = tuple(bad for bad in unreadable if bad.epoch >= oldest)
-            needed = _digests(manifest for epoch, manifest in manifests.items() if epoch not in old)
-            unneeded = (_digests(old.values()) & present if self._held.any() else present) - needed
+            needed = _stored(manifest for epoch, manifest in manifests.items() if epoch not in old)
+            unneeded = (_stored(old.values()) & present if self._held.any() else present) - needed
             return Retained(tuple(gone), 0 if staying else self._delete_files(unneeded), staying)
 
     def sweep(self) -> None:
@@ -215,10 +247,12 @@ class CheckpointRepository:
         with self._changing:
             for folder in (FILES, CHECKPOINTS):
                 self._files.clear_unfinished(folder)
+            unseen = fenced(self._files.list(CHECKPOINTS), self._visible(), self._run)
+            self._files.delete(*(f"{CHECKPOINTS}/{name}" for name in unseen))
             self._savepoints.delete_incomplete()
             manifests, unreadable = self._manifests()
             if not unreadable:
-                self._delete_files(set(self._files.list(FILES)) - _digests(manifests.values()))
+                self._delete_files(set(self._files.list(FILES)) - _stored(manifests.values()))
 
     def save(self, name: str, manifest: Manifest) -> None:
         """Copy a checkpoint of this repository to a savepoint, which needs none of the checkpoint's files afterwards.
@@ -261,52 +295,66 @@ class CheckpointRepository:
         """
         self._savepoints.delete(name)
 
-    def _numbers(self) -> list[int]:
-        matches = map(_MANIFEST_NAME.match, self._files.list(CHECKPOINTS))
-        return [int(match.group(1)) for match in matches if match]
-
     def _check_present(self, manifest: Manifest) -> None:
         present = set(self._files.list(FILES))
         for entry in manifest.files().values():
-            if entry.digest not in present:
+            if entry.stored not in present:
                 raise CheckpointError(
-                    f"epoch {manifest.epoch} cannot be published: the file {entry.name!r} ({entry.digest}) "
+                    f"epoch {manifest.epoch} cannot be published: the file {entry.name!r} ({entry.stored}) "
                     "is not in the repository."
                 )
 
     def _contents(self, savepoint: str | None) -> ContentFolder:
         return self._shared if savepoint is None else self._savepoints.contents(savepoint)
 
-    def _delete_files(self, digests: set[str]) -> int:
+    def _delete_files(self, stored: set[str]) -> int:
         """Delete files unless they are held, some at a time so that nobody waits long to take hold."""
-        ordered = sorted(digests)
+        ordered = sorted(stored)
         starts = range(0, len(ordered), _DELETED_AT_ONCE)
         return sum(self._held.free(ordered[start : start + _DELETED_AT_ONCE], self._delete) for start in starts)
 
-    def _delete(self, digests: list[str]) -> None:
+    def _delete(self, stored: list[str]) -> None:
         failpoint("checkpoint.retain.before_files")
-        self._files.delete(*(f"{FILES}/{digest}" for digest in digests))
+        self._files.delete(*(f"{FILES}/{name}" for name in stored))
         failpoint("checkpoint.retain.files_deleted")
 
     def _manifests(self) -> tuple[dict[int, Manifest], list[Skipped]]:
         """Return the manifests that can be read, by ascending epoch, and the others."""
         manifests: dict[int, Manifest] = {}
         unreadable: list[Skipped] = []
-        for epoch in self.epochs():
+        for epoch, name in self._visible().items():
             try:
-                manifests[epoch] = self._manifest(epoch)
+                manifests[epoch] = self._manifest(epoch, name)
             except CheckpointError as error:
                 unreadable.append(Skipped(epoch, str(error)))
         return manifests, unreadable
 
-    def _manifest(self, epoch: int) -> Manifest:
+    def _manifest(self, epoch: int, name: str | None) -> Manifest:
         try:
-            manifest = self._decoded(_manifest_path(epoch))
+            if name is None:
+                raise FileNotFoundError
+            manifest = self._decoded(f"{CHECKPOINTS}/{name}")
         except FileNotFoundError:
             raise CheckpointError(f"there is no checkpoint of epoch {epoch}.") from None
         if manifest.epoch != epoch:
             raise CheckpointError(f"the manifest is that of epoch {manifest.epoch}.")
         return manifest
+
+    def _visible(self) -> dict[int, str]:
+        """Return the names of the manifests that count, by ascending epoch."""
+        seal, taken_over = self._sealed()
+        return visible(self._files.list(CHECKPOINTS), seal, taken_over)
+
+    def _sealed(self) -> tuple[Seal | None, frozenset[str] | None]:
+        """Return the greatest seal and the names in it; a run that has begun goes by its own."""
+        while not self._run:
+            seals = read_names(self._files.list(RUNS)).seals
+            if not seals:
+                return None, None
+            # One that is gone was deleted by a run that has written another.
+            with suppress(FileNotFoundError):
+                return seals[-1], decode_seal(self._files.read(f"{RUNS}/{seals[-1].name}", self._limit))
+        return self._seal
 
     def _decoded(self, path: str) -> Manifest:
         data = self._files.read(path, self._limit)
@@ -322,16 +370,12 @@ class CheckpointRepository:
                 if entry not in verdicts:
                     verdicts[entry] = folder.damage(entry)
                     if verdicts[entry] is not None and folder is self._shared:
-                        self._damaged.add(entry.digest)
+                        self._damaged.add(entry.stored)
                 if first is None and verdicts[entry] is not None:
                     first = f"operator {instance.operator!r}, instance {instance.instance}: {verdicts[entry]}"
         if first is not None:
             raise CheckpointError(first)
 
 
-def _manifest_path(epoch: int) -> str:
-    return f"{CHECKPOINTS}/{epoch:010d}.json"
-
-
-def _digests(manifests: Iterable[Manifest]) -> set[str]:
-    return {digest for manifest in manifests for digest in manifest.files()}
+def _stored(manifests: Iterable[Manifest]) -> set[str]:
+    return {stored for manifest in manifests for stored in manifest.files()}

@@ -34,12 +34,21 @@ NoteValue = int | float | str | bytes | None
 """What an operator may note beside its state."""
 
 
-class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A file of an instance: its name there, its BLAKE2b digest (32 bytes, as hexadecimal digits) and its bytes."""
+class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A file of an instance: its name there, its BLAKE2b digest (32 bytes, as hexadecimal digits) and its bytes.
+
+    ``run`` is the one that uploaded it (0: none had a lease), so that no earlier run deletes what a later one needs.
+    """
 
     name: Name
     digest: Digest
     bytes: Count
+    run: Count = 0
+
+    @property
+    def stored(self) -> str:
+        """The name under which the repository keeps it."""
+        return f"{self.digest}-{self.run:010d}" if self.run else self.digest
 
 
 class Wrapped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -100,8 +109,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     format: int = FORMAT
 
     def files(self) -> dict[str, FileEntry]:
-        """Return an entry of every different file, by digest."""
-        return {file.digest: file for instance in self.instances for file in instance.files}
+        """Return an entry of every different file, by the name under which it is stored."""
+        return {file.stored: file for instance in self.instances for file in instance.files}
 
 
 def pack_notes(notes: Mapping[str, NoteValue]) -> dict[str, bool | int | float | str | Wrapped | None]:

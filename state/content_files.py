@@ -1,4 +1,4 @@
-"""Files under the digest of what they hold, so that equal ones are kept once and a changed bit is noticed.
+"""Files under the digest of what they hold (and their run), so that equal ones are kept once, and damage is noticed.
 
 The folder ``files`` of a checkpoint repository and of each savepoint is one (reliability.md fact 2).
 """
@@ -16,7 +16,7 @@ from penstock.state.durable_files import DurableFiles, chunks_of, join_path, wri
 
 @dataclass(frozen=True, slots=True)
 class ContentFolder:
-    """A folder whose files are named by the BLAKE2b digest of their bytes."""
+    """A folder whose files are named by `FileEntry.stored`."""
 
     files: DurableFiles
     name: str
@@ -73,7 +73,7 @@ class ContentFolder:
 
     def path(self, entry: FileEntry) -> str:
         """Return where a file lies among the durable files."""
-        return join_path(self.name, entry.digest)
+        return join_path(self.name, entry.stored)
 
 
 def entry_of(name: str, content: bytes | Path) -> FileEntry:

@@ -9,7 +9,7 @@ from penstock.state.checkpoint_values import Traffic
 
 
 class HeldFiles:
-    """Digests held by epochs in progress and by savepoints (by name) being written. Safe for threads.
+    """Stored names held by epochs in progress and by savepoints (by name) being written. Safe for threads.
 
     Whoever needs a file holds it first and looks for it afterwards, and files are deleted inside of `free`: so a file
     that was found is not deleted.
@@ -27,7 +27,7 @@ class HeldFiles:
     def hold(self, holder: int | str, entries: Iterable[FileEntry]) -> None:
         """Hold files until `release`."""
         with self._lock:
-            self._holds.setdefault(holder, _Hold()).digests.update(entry.digest for entry in entries)
+            self._holds.setdefault(holder, _Hold()).stored.update(entry.stored for entry in entries)
 
     def count(self, holder: int | str, entry: FileEntry, *, uploaded: bool) -> None:
         """Count a file as uploaded or reused, unless the holder was released meanwhile."""
@@ -54,17 +54,17 @@ class HeldFiles:
         with self._lock:
             return bool(self._holds)
 
-    def free(self, digests: Iterable[str], delete: Callable[[list[str]], None]) -> int:
+    def free(self, stored: Iterable[str], delete: Callable[[list[str]], None]) -> int:
         """Delete those of the files that no one holds, and return how many; nobody can take hold meanwhile."""
         with self._lock:
-            held = {digest for hold in self._holds.values() for digest in hold.digests}
-            free = [digest for digest in digests if digest not in held]
+            held = {name for hold in self._holds.values() for name in hold.stored}
+            free = [name for name in stored if name not in held]
             delete(free)
         return len(free)
 
 
 @dataclass(slots=True)
 class _Hold:
-    digests: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)
     uploaded: list[int] = field(default_factory=list)
     reused: list[int] = field(default_factory=list)

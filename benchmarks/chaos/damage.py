@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,10 @@ def damage_newest(checkpoints: Path, rng: np.random.Generator) -> None:
 
 
 def _files(manifest: Path) -> set[str]:
-    """Return the digests of the files of a checkpoint."""
-    content: Mapping[str, Mapping[str, list[Mapping[str, list[Mapping[str, str]]]]]] = json.loads(manifest.read_bytes())
-    return {file["digest"] for instance in content["manifest"]["instances"] for file in instance["files"]}
+    """Return the stored names of the files of a checkpoint."""
+    content: Mapping[str, Mapping[str, Any]] = json.loads(manifest.read_bytes())
+    return {
+        f"{file['digest']}-{file['run']:010d}"
+        for instance in content["manifest"]["instances"]
+        for file in instance["files"]
+    }

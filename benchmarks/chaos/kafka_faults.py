@@ -25,7 +25,7 @@ QUERY, MODE = "q0", "append"
 COMPLETE = "checkpoint.manifest.published"
 PATIENCE_S = 120.0
 LONGEST_MOMENT_S = 0.3
-FENCED = "was taken over by another start of this job"
+FENCED = "another run has taken over"
 
 
 class _Lives:
@@ -44,9 +44,9 @@ class _Lives:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def begin(self, start: Start, folder: Path, parallelism: int, name: str) -> Child:
+    def begin(self, start: Start, folder: Path, parallelism: int, name: str, *options: str) -> Child:
         """Start a life, which says when checkpoints are complete."""
-        given = ["run", str(PIPELINE), "--json", f"--batch-rows={BATCH_ROWS}", f"--parallelism={parallelism}"]
+        given = ["run", str(PIPELINE), "--json", f"--batch-rows={BATCH_ROWS}", f"--parallelism={parallelism}", *options]
         given += [f"--checkpoint-interval={INTERVAL}", *self.outputs.options(folder), "--"]
         given += [QUERY, MODE, self._events.topic.address, *self.outputs.arguments(folder)]
         return start(given, {VARIABLE: f"{COMPLETE}:1:say"}, folder / f"{name}.json")
@@ -146,7 +146,7 @@ def _take_over(lives: _Lives, start: Start, start_again: Start) -> None:
             raise ChaosError("a job ended before it could be stopped:\n" + "\n".join(zombie.said))
         lives.some_time()
         os.kill(zombie.pid, signal.SIGSTOP)
-        heir = lives.begin(start_again, folder, 1 + (report.runs + 1) % 3, "heir")
+        heir = lives.begin(start_again, folder, 1 + (report.runs + 1) % 3, "heir", "--take-over")
         children.append(heir)
         _next(heir)
         os.kill(zombie.pid, signal.SIGCONT)

@@ -1,7 +1,8 @@
 """A folder whose files appear by checkpoints, each exactly once (engine.md 7). Called by the file sinks.
 
-``_staging`` holds what is not committed, ``_penstock`` the manifest. Once that lists the files of a checkpoint they are
-moved into place; in place stands nothing that it does not list, except while a checkpoint is taken back.
+``_staging`` holds what is not committed, of each run in its own folder, ``_penstock`` the manifest. Once that lists the
+files of a checkpoint they are moved into place; in place stands nothing that it does not list, except while a
+checkpoint is taken back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from penstock.engine.connectors.file_manifest import (
 )
 from penstock.engine.connectors.finished_files import remove_other_parts, sync_folder
 from penstock.engine.connectors.output_check import changed_files, refusal
+from penstock.engine.connectors.run_staging import RunStaging
 from penstock.engine.connectors.staged_files import (
     OutputFile,
     StagedFile,
@@ -25,6 +27,7 @@ from penstock.engine.connectors.staged_files import (
     epoch_of,
     from_receipts,
 )
+from penstock.model.connectors import OutputRun
 from penstock.model.errors import BugError, FatalError, RetryableError
 from penstock.model.failpoints import failpoint
 
@@ -41,13 +44,18 @@ class CommittedFolder:
         self._accept_changed = accept_changed
         self._path = path
         self._suffix = suffix
-        self._staging = path / "_staging"
+        self._root = path / "_staging"
+        self._staging = RunStaging(self._root, None)
         self._manifests = path / "_penstock"
+
+    def begin_run(self, run: OutputRun) -> None:
+        """Write as this run from now on, which has the lease of the directory; `recover` takes over from others."""
+        self._staging = RunStaging(self._root, run)
 
     def begin(self, instance: int) -> StagedFile:
         """Begin a file of an instance."""
         with self.writing():
-            return StagedFile(self._staging, instance, self._suffix)
+            return StagedFile(self._staging.folder, instance, self._suffix)
 
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
         """Publish the manifest of ``epoch``, then move its files into place; what is done already stays.
@@ -68,9 +76,9 @@ class CommittedFolder:
                     raise self._foreign(epoch)
             else:
                 for file in files:
-                    check_staged(self._staging / file.name, file)
+                    check_staged(self._staging.folder / file.name, file)
                 manifest = manifest.extended(epoch, files)
-                write_manifest(self._manifests, manifest)
+                write_manifest(self._manifests, manifest, self._staging.folder)
             self._move(manifest)
             self._remove_manifests([item for item in manifest_epochs(self._manifests) if item < manifest.epoch])
         failpoint("sink.commit.after")
@@ -118,29 +126,35 @@ class CommittedFolder:
         """Turn what goes wrong with the disk into an error that may pass.
 
         Raises:
+            FencedError: it went wrong because another run has taken over.
             RetryableError: naming the directory and what is wrong.
         """
         try:
             yield
+        except FatalError:
+            self._staging.check()
+            raise
         except OSError as error:
+            self._staging.check()
             raise RetryableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from None
 
     @contextmanager
     def _recovering(self) -> Iterator[None]:
-        """Make the folders, and remove what was being written when a process died."""
+        """Make the folders, take over from earlier runs, and remove what was being written when a process died."""
         failpoint("sink.recover.before")
         with self.writing():
             self._make_folders()
+            self._staging.begin()
             for path in self._manifests.glob(".*"):
-                path.unlink()
+                path.unlink(missing_ok=True)
             yield
         failpoint("sink.recover.after")
 
     def _begin_anew(self, epoch: int) -> None:
         self.remove_epochs()
-        remove_other_parts(self._path, self._suffix, 0)
+        remove_other_parts(self._path, self._suffix, 0, self._staging.remove)
         self._clear_staging(())
-        write_manifest(self._manifests, Manifest(self._suffix, epoch))
+        write_manifest(self._manifests, Manifest(self._suffix, epoch), self._staging.folder)
 
     def _manifest(self, epoch: int) -> Manifest:
         manifest = newest_manifest(self._manifests)
@@ -170,7 +184,7 @@ class CommittedFolder:
         failpoint("sink.rollback.before")
         if epoch < manifest.epoch:
             manifest = manifest.rolled_back(epoch)
-            write_manifest(self._manifests, manifest)
+            write_manifest(self._manifests, manifest, self._staging.folder)
             self._remove_manifests([item for item in reversed(manifest_epochs(self._manifests)) if item > epoch])
         self._remove_unlisted(manifest.all_files(), epoch)
         self._clear_staging(range(epoch + 1))
@@ -185,7 +199,7 @@ class CommittedFolder:
         if not self._accept_changed:
             raise refusal(self._path, changed, len(listed), self._sink)
         now = {item.file.name: item.now for item in changed}
-        write_manifest(self._manifests, manifest.with_files({**listed, **now}))
+        write_manifest(self._manifests, manifest.with_files({**listed, **now}), self._staging.folder)
 
     def _move(self, manifest: Manifest) -> None:
         """Move listed files that are still staged, of an earlier epoch too if a crash came between."""
@@ -201,13 +215,13 @@ class CommittedFolder:
                 failpoint("sink.move.after")
         if moved:
             sync_folder(self._path)
-            sync_folder(self._staging)
+            sync_folder(self._staging.folder)
             failpoint("sink.move.synced")
 
     def _remove_manifests(self, epochs: Sequence[int]) -> None:
         for epoch in epochs:
             failpoint("sink.manifest.remove.before")
-            remove_manifest(self._manifests, epoch)
+            remove_manifest(self._manifests, epoch, self._staging.remove)
         if epochs:
             sync_folder(self._manifests)
             failpoint("sink.manifest.remove.after")
@@ -226,24 +240,24 @@ class CommittedFolder:
             if found <= epoch:
                 raise self._foreign(epoch)
             failpoint("sink.rollback.remove")
-            path.unlink()
+            self._staging.remove(path)
             removed = True
         if removed:
             sync_folder(self._path)
             failpoint("sink.rollback.removed")
 
     def _staged(self) -> list[Path]:
-        return sorted(self._staging.glob(f"part-*{self._suffix}"))
+        return sorted(self._staging.folder.glob(f"part-*{self._suffix}"))
 
     def _clear_staging(self, kept: Sequence[int]) -> None:
         """Remove what was begun, and what was prepared for other epochs than ``kept``."""
-        for path in sorted(self._staging.iterdir()):
+        for path in sorted(self._staging.folder.iterdir()):
             if epoch_of(path.name) not in kept:
                 failpoint("sink.clear")
                 path.unlink(missing_ok=True)
 
     def _make_folders(self) -> None:
-        for folder in (*reversed(self._path.parents), self._path, self._staging, self._manifests):
+        for folder in (*reversed(self._path.parents), self._path, self._root, self._manifests):
             if not folder.is_dir():
                 folder.mkdir()
                 sync_folder(folder.parent)

@@ -1,7 +1,7 @@
 """The manifest of a folder of committed files: which checkpoint added which. Called by `committed_files`."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -67,15 +67,18 @@ class _Signed(msgspec.Struct, forbid_unknown_fields=True):
     manifest: msgspec.Raw
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Publish a manifest beside those of other epochs, at once and for good.
+def write_manifest(folder: Path, manifest: Manifest, staging: Path) -> None:
+    """Publish a manifest beside those of other epochs, at once and for good; until then it lies in ``staging``.
 
     Raises:
         OSError: it cannot be written.
     """
     raw = msgspec.json.encode(manifest)
     publish(
-        _path(folder, manifest.epoch), msgspec.json.encode(_Signed(_digest(raw), msgspec.Raw(raw))), "sink.manifest"
+        _path(folder, manifest.epoch),
+        msgspec.json.encode(_Signed(_digest(raw), msgspec.Raw(raw))),
+        staging,
+        "sink.manifest",
     )
 
 
@@ -105,9 +108,9 @@ def manifest_epochs(folder: Path) -> list[int]:
     return sorted(_epochs(folder))
 
 
-def remove_manifest(folder: Path, epoch: int) -> None:
-    """Remove one manifest."""
-    _path(folder, epoch).unlink()
+def remove_manifest(folder: Path, epoch: int, remove: Callable[[Path], None]) -> None:
+    """Remove one manifest by ``remove``."""
+    remove(_path(folder, epoch))
 
 
 def _epochs(folder: Path) -> Iterator[int]:

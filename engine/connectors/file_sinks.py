@@ -15,7 +15,7 @@ from penstock.engine.connectors.committed_files import CommittedFolder
 from penstock.engine.connectors.file_encoders import CsvEncoder, Encoder, JsonLinesEncoder, ParquetEncoder
 from penstock.engine.connectors.finished_files import FinishedFile, output_path, remove_other_parts
 from penstock.engine.connectors.staged_files import StagedFile, to_receipt
-from penstock.model.connectors import Sink, SinkContext, Writer
+from penstock.model.connectors import OutputRun, Sink, SinkContext, Writer
 from penstock.model.errors import BugError, UserError
 
 
@@ -54,6 +54,15 @@ class FileSink(Sink, ABC):
         if target != self._path and instance == 0:
             writer.committed = lambda: self._replace_others(parallelism)
         return writer
+
+    def exclusive(self) -> Path:
+        """Return the path: two runs would replace each other's files."""
+        return self._path
+
+    def begin_run(self, run: OutputRun) -> None:
+        """Let what is written with checkpoints be that of this run."""
+        if self._folder is not None:
+            self._folder.begin_run(run)
 
     def check_transactional(self) -> None:
         """Refuse a path that means one file.

@@ -1,17 +1,24 @@
 """Files that appear under their name only when they are complete and on disk. Called by the file sinks."""
 
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from penstock.model.errors import UserError
 from penstock.model.failpoints import failpoint
 
+UNFINISHED = ".unfinished"
+"""The ending of files that are being written."""
+
+_numbers = itertools.count()
+
 
 class FinishedFile:
     """A file being written beside its final place, under a name that readers of the folder pass over.
 
-    `commit` puts it in place; `discard` removes it. The file is opened with the first access to `stream`.
+    What a process that died has left of the file is removed. `commit` puts it in place; `discard` removes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -21,11 +28,15 @@ class FinishedFile:
             UserError: a directory stands there, or the folder cannot be made.
         """
         self.path = path
-        self._temporary = unfinished(path)
+        # Its own: a run that was taken over removes its file and not that of the other run.
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}{UNFINISHED}")
         if path.is_dir():
             raise UserError(f"cannot write the file {str(path)!r}: a directory has that name")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            for left in path.parent.iterdir():
+                if left.name.startswith(f".{path.name}.") and left.name.endswith(UNFINISHED):
+                    left.unlink(missing_ok=True)
             self.stream: BinaryIO = self._temporary.open("wb")
         except OSError as error:
             raise UserError(f"cannot write {str(path)!r}: {error.strerror}") from None
@@ -46,17 +57,19 @@ class FinishedFile:
 
 def unfinished(path: Path) -> Path:
     """Return where a file is written until it is complete."""
-    return path.with_name(f".{path.name}.unfinished")
+    return path.with_name(f".{path.name}{UNFINISHED}")
 
 
-def publish(path: Path, content: bytes, point: str) -> None:
+def publish(path: Path, content: bytes, staging: Path, point: str) -> None:
     """Write a small file: a crash, or a failure at a point whose name begins with ``point``, leaves the old or the new.
+
+    It is written in ``staging``, a folder of the same file system, and renamed.
 
     Raises:
         OSError: it cannot be written.
     """
     failpoint(f"{point}.before")
-    temporary = unfinished(path)
+    temporary = staging / unfinished(path).name
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()
@@ -88,9 +101,9 @@ def output_path(path: Path, suffix: str, instance: int, parallelism: int) -> Pat
     return path / f"part-{instance:05d}{suffix}"
 
 
-def remove_other_parts(path: Path, suffix: str, parallelism: int) -> None:
+def remove_other_parts(path: Path, suffix: str, parallelism: int, remove: Callable[[Path], None] = Path.unlink) -> None:
     """Remove the parts that an earlier run with more instances left in a directory."""
     for part in path.glob(f"part-?????{suffix}"):
         number = part.name[5:10]
         if number.isdigit() and int(number) >= parallelism:
-            part.unlink()
+            remove(part)

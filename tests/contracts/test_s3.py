@@ -11,8 +11,10 @@ from itertools import chain, repeat
 
 import pytest
 
-from penstock.model.errors import RetryableError
+from penstock.model.errors import FencedError, InUseError, RetryableError
 from penstock.state.arrow_files import open_files
+from penstock.state.run_lease import RunLease
+from penstock.state.run_records import Owner
 from tests.contracts.faulty_s3 import FORBIDDEN, PASSING, SILENT, Store, s3_store
 
 FAULTS = int(os.environ.get("PENSTOCK_S3_FAULTS", "20"))
@@ -124,3 +126,24 @@ def test_random_faults(store: Store) -> None:
     store.faults.calm()
     for path, contents in known.items():
         assert (files.read(path) if files.exists(path) else None) in contents
+
+
+def test_a_lease_on_an_object_store_refuses_a_second_run_and_is_taken_over(store: Store) -> None:
+    files = open_files(store.url("lease"), "job")
+
+    def lease(pid: int) -> RunLease:
+        owner = Owner(job="job", user="u", host="h", machine="m", pid=pid, process_start="1", since_us=0)
+        return RunLease(files, "the checkpoint directory", owner, lambda other: True, lambda: 0, lambda: f"{pid:016x}")
+
+    first, second, third = lease(1), lease(2), lease(3)
+    first.acquire(time.sleep, print)
+    first.beat()
+    with pytest.raises(InUseError, match="process 1"):
+        second.acquire(time.sleep, print)
+    second.acquire(time.sleep, print, take_over=True)
+    with pytest.raises(FencedError, match="process 2"):
+        first.check()
+    second.release()
+    third.acquire(time.sleep, print)
+    third.check()
+    assert (list(files.list("runs")), third.number) == (["0000000003.json"], 3)

@@ -25,7 +25,7 @@ ALLOWED = {
     "rich": ("penstock/", "benchmarks/"),
     "typer": ("penstock/",),
     "msgspec": (
-        "state/image.py", "state/checkpoint_manifest.py", "state/operator_meaning.py", "engine/connectors/",
+        "state/image.py", "state/checkpoint", "state/operator_meaning.py", "state/run_records.py", "engine/connectors/",
         "engine/source_positions.py", "engine/source_head.py", "engine/part_files.py",
         "engine/paging/bucket_pages.py", "penstock/",
     ),

@@ -16,7 +16,7 @@ from penstock.engine.connectors.kafka.formats.encoders import sink_format
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.connectors import SinkContext, Writer
-from penstock.model.errors import FatalError, RetryableError, UserError
+from penstock.model.errors import FatalError, FencedError, RetryableError, UserError
 from penstock.model.failpoints import arm
 from penstock.state.kept_files import KeptFolder
 from penstock.state.local_files import LocalFiles
@@ -87,7 +87,7 @@ def test_a_second_start_fences_the_first(kafka: str, topic: MakeTopic, start: St
     receipts = first.publish(1, 1, 2)
     zombie = first.prepare(2, 3)
     second = start(name).recover(1, receipts)
-    with pytest.raises(FatalError, match=rf"'penstock-{name}-out-0' was taken over by another start of this job"):
+    with pytest.raises(FencedError, match=rf"another run has taken over: .*'penstock-{name}-out-0' was taken over by"):
         first.sink.commit(2, zombie)
     second.publish(2, 4)
     assert ids_in(kafka, name) == [1, 2, 4]

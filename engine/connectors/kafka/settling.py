@@ -88,7 +88,7 @@ def _doubt(name: str, marker: Marker | None, last: Receipt, epoch: int, known: b
         # It is published, or nobody else has had the id since the start that made the checkpoint.
         return None
     return (
-        f"transactional id {name!r} was used by another start of this job before checkpoint {epoch} was published (up "
+        f"transactional id {name!r} was used by another run of this job before checkpoint {epoch} was published (up "
         f"to its checkpoint {marker.epoch}), so that nobody can tell what is missing or may come twice: go on from "
         f"a checkpoint of that one, give this job another name, or {ACCEPT}"
     )

@@ -9,7 +9,7 @@ from enum import Enum
 
 from penstock.engine.connectors.kafka.receipts import Marker, Receipt
 from penstock.engine.event_log import EventLog
-from penstock.model.errors import BugError, FatalError, PenstockError, RetryableError
+from penstock.model.errors import BugError, FatalError, FencedError, PenstockError, RetryableError
 
 TRIES = 4
 """So often something may go wrong before one call gives up."""
@@ -246,10 +246,10 @@ class TransactionalId:
             return _S.DOWN, GiveUp(self._went_back(marker))
         by = "the marker is gone" if marker is None else f"its marker is that of epoch {marker.epoch}"
         return _S.LOST, GiveUp(
-            FatalError(
-                f"transactional id {self.name!r} was taken over by another start of this job ({by}): this one stops, "
-                "and what it has not published is published by that one or after a restart; run each job once only, "
-                "under a name of its own"
+            FencedError(
+                f"another run has taken over: transactional id {self.name!r} was taken over by another start of this "
+                f"job ({by}); this one stops, and what it has not published is published by that one or after a "
+                "restart; run each job once only, under a name of its own"
             )
         )
 

@@ -159,7 +159,7 @@ def test_a_checkpoint_waits_for_letters_and_fails_with_them(tmp_path: Path) -> N
     broken.broken = "flush"
     with pytest.raises(FatalError, match="no flush"):
         run(broken, "never")
-    assert not list((tmp_path / "kept" / "never").rglob("*.json"))
+    assert not list((tmp_path / "kept" / "never" / "checkpoints").rglob("*.json"))
 
 
 def test_a_preview_writes_no_letters(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from penstock.engine.connectors.kafka.transactions import (
     Take,
     TransactionalId,
 )
-from penstock.model.errors import BugError, FatalError, PenstockError, RetryableError
+from penstock.model.errors import BugError, FatalError, FencedError, PenstockError, RetryableError
 from penstock.model.failpoints import arm
 from tests.engine.connectors.kafka.broker_model import Death, Process, World, failed, finish
 
@@ -120,7 +120,7 @@ def test_a_zombie_is_told_and_writes_nothing() -> None:
     for _ in range(3):
         second.step(3)
     published = list(world.broker.values)
-    with pytest.raises(FatalError, match=r"'id-0' was taken over by another start of this job"):
+    with pytest.raises(FencedError, match=r"another run has taken over: .*'id-0' was taken over by"):
         first.step(0)
     assert world.broker.values == published
     second.step(0)
@@ -151,8 +151,8 @@ def test_an_older_checkpoint_is_refused_unless_duplicates_are_accepted() -> None
     ("marker", "says"),
     [
         (None, "is missing"),
-        (Marker("other", 9, "other"), "used by another start"),
-        (Marker("run", 4, "other"), "used by another start"),
+        (Marker("other", 9, "other"), "used by another run"),
+        (Marker("run", 4, "other"), "used by another run"),
         (Marker("run", 6, "start"), "published .* already"),
     ],
 )

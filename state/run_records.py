@@ -1,0 +1,141 @@
+"""The folder ``runs`` of a lease: the names in it and what the files say (docs/decisions/0033-one-run-at-a-time.md).
+
+``<run>.json`` is the record of a run that has, or had, the lease; ``<run>-<token>.claim`` of one that asks for it;
+``<run>-after-<epoch>.seal`` lists the checkpoints that a run took over from those before it. The names alone decide who
+has the lease: the greatest run.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+RUNS = "runs"
+
+LAST_RUN = 9_999_999_999
+"""The greatest run: ten digits name one."""
+
+Run = Annotated[int, msgspec.Meta(ge=0, le=LAST_RUN)]
+
+_HELD = re.compile(r"(\d{10})\.json\Z")
+_CLAIM = re.compile(r"(\d{10})-([0-9a-f]{16})\.claim\Z")
+_SEAL = re.compile(r"(\d{10})-after-(\d{10})\.seal\Z")
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Who runs. ``since_us`` is in microseconds since 1970 UTC by the owner's own clock.
+
+    ``machine`` is the same only for processes that can see each other by ``pid``; ``process_start`` tells two processes
+    apart that had the same ``pid``.
+    """
+
+    job: str
+    user: str
+    host: str
+    machine: str
+    pid: int
+    process_start: str
+    since_us: int
+
+    def describe(self) -> str:
+        """Say who, where and since when."""
+        since = datetime.fromtimestamp(self.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"job {self.job!r} of {self.user} on {self.host}, process {self.pid}, since {since}"
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run says of itself: ``beat`` grows as long as it lives, ``released`` is set at its clean end."""
+
+    owner: Owner
+    beat: int = 0
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """A run that somebody asks for; of two claims of one run the greater token counts."""
+
+    run: int
+    token: str
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.run:010d}-{self.token}.claim"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Seal:
+    """A run has taken over what was complete before it, up to checkpoint ``last_epoch``."""
+
+    run: int
+    last_epoch: int
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.run:010d}-after-{self.last_epoch:010d}.seal"
+
+
+@dataclass(frozen=True, slots=True)
+class RunNames:
+    """What the names in the folder say, each kind ascending."""
+
+    held: Sequence[int]
+    claims: Sequence[Claim]
+    seals: Sequence[Seal]
+
+    @property
+    def greatest(self) -> int:
+        """The greatest run that was ever asked for; 0: none."""
+        return max([0, *self.held, *(claim.run for claim in self.claims), *(seal.run for seal in self.seals)])
+
+
+def read_names(names: Iterable[str]) -> RunNames:
+    """Sort the names of a folder; others are passed over."""
+    known = list(names)
+    return RunNames(
+        sorted(int(match[1]) for match in map(_HELD.match, known) if match),
+        sorted(Claim(int(match[1]), match[2]) for match in map(_CLAIM.match, known) if match),
+        sorted(Seal(int(match[1]), int(match[2])) for match in map(_SEAL.match, known) if match),
+    )
+
+
+def held_name(run: int) -> str:
+    """Return the name of the record of a run."""
+    return f"{run:010d}.json"
+
+
+def encode_record(record: RunRecord) -> bytes:
+    """Return the bytes of a record."""
+    return msgspec.json.encode(record)
+
+
+def decode_record(data: bytes) -> RunRecord | None:
+    """Return the record in a file's bytes, None if they are damaged."""
+    try:
+        return msgspec.json.decode(data, type=RunRecord)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def encode_seal(manifests: Sequence[str]) -> bytes:
+    """Return the bytes of a seal: the names of the manifests that were taken over."""
+    body = msgspec.json.encode(manifests)
+    return _digest(body) + body
+
+
+def decode_seal(data: bytes) -> frozenset[str] | None:
+    """Return the names in a seal, None if it is damaged."""
+    body = data[64:]
+    if data[:64] != _digest(body):
+        return None
+    return frozenset(msgspec.json.decode(body, type=list[str]))
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=32).hexdigest().encode()
