@@ -26,8 +26,8 @@ from penstock.state.run_records import Owner
 OUTPUT_RUNS = "_penstock"
 """The folder of an output directory in which its lease lies."""
 
-LONGEST_BEAT_S = 5.0
-"""How long the end of a run waits for a heartbeat under way."""
+LONGEST_RELEASE_S = 5.0
+"""How long the end of a run waits until its leases are given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,17 @@ class Leases:
             raise
 
     def release(self) -> None:
-        """Give all back, but for those that were lost; one that cannot be given back lapses."""
+        """Give all back, but for those that were lost; one that cannot be given back lapses.
+
+        A storage that does not answer is not waited for long.
+        """
         self._over.set()
-        if self._thread is not None:
-            self._thread.join(LONGEST_BEAT_S)
-            if self._thread.is_alive():
-                # The storage does not answer: the leases lapse, or are free as soon as this process is gone.
-                return
+        if self._thread is None:
+            self._give_back()
+        else:
+            self._thread.join(LONGEST_RELEASE_S)
+
+    def _give_back(self) -> None:
         for lease in self._held:
             with suppress(RetryableError):
                 lease.release(forget=self._checkpoints is None)
@@ -139,16 +143,16 @@ class Leases:
 
     def _renew(self, wake: Callable[[], None]) -> None:
         while not self._over.wait(self._heartbeat_s):
-            for lease in self._held:
+            for lease in self._held if self.fenced is None else ():
                 try:
                     lease.beat()
                 except FencedError as error:
                     self.fenced = self.fenced or error
                     wake()
-                    return
                 except RetryableError:
                     # The next beat may come through; whoever needs the storage for more says that it fails.
                     continue
+        self._give_back()
 
 
 class MakeLeases(Protocol):

@@ -253,8 +253,9 @@ def test_a_run_that_waits_for_a_lease_hears_sigterm(run: Run, tmp_path: Path) ->
             break
     second.send(signal.SIGTERM)
     code, said = second.end()
-    assert code == 1
-    assert "was stopped while it waited for another run's lease" in said
+    assert code == 0
+    assert "STOPPED: 'job' had not begun" in said
+    assert list((tmp_path / "checkpoints" / "job" / "runs").glob("*.claim")) == []
 
 
 def test_in_one_process_a_job_runs_once_and_again_when_it_has_ended(tmp_path: Path) -> None:
