@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from tests.penstock.checkpoint_jobs import per_item, running
 
 LONG_S = 60.0
 """Longer than anything here takes."""
+
+SLEPT_S = float(os.environ.get("PENSTOCK_SLEPT_S", "0"))
+"""How long a run stands still after it was taken over; 60 before a version."""
 
 NUMBERS = """
     import itertools, sys
@@ -175,6 +179,7 @@ def test_nothing_becomes_visible_of_a_run_that_slept_while_it_was_taken_over(
     taker = run("--take-over", failpoints=f"{COMMITTED}:3:say")
     taker.until(COMMITTED)
     before = ps.read_checkpoint(tmp_path / "checkpoints" / "job").epoch
+    time.sleep(SLEPT_S)
     sleeper.send(signal.SIGCONT)
     code, said = sleeper.end()
     assert code == 1
