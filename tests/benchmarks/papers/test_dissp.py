@@ -49,7 +49,9 @@ def test_n_sic_is_a_share_and_dropped_rows_are_counted() -> None:
 def test_fair_shedding_on_one_node() -> None:
     of = figures(case("single"), ("random", "fifo", "equal-share", "fair"), 5)
     assert of["J fair"] >= 0.99
-    assert of["std fair"] <= 0.2 * of["std random"]
+    # As the row asks, of the median: what random shedding spreads differs from draw to draw.
+    every = [figures(case("single"), ("random", "fair"), seed) for seed in range(1, 8)]
+    assert np.median([each["std fair"] / each["std random"] for each in every]) <= 0.2
     assert of["worst fair"] >= 0.95
     assert of["J equal-share"] <= of["J fair"] - 0.05
     # Sources that are not in step: nobody is last in every interval.
