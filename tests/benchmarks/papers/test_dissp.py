@@ -93,8 +93,9 @@ def test_a_model_that_leaves_out_the_threads_is_unfair() -> None:
     work = workload(replace(SINGLE, threads=4), np.random.default_rng(7))
     wrong = simulate(work, POLICIES["fair"], 7, model=UsefulCost(threads=1))
     right = simulate(work, POLICIES["fair"], 7)
-    # Too little is kept, and what comes until the next check finds time left, whoever it is of.
-    assert jain_index(wrong.n_sic) < jain_index(right.n_sic) - 0.05
+    # Too little is kept, and what comes until the next check finds time left, whoever it is of: by chance, not always
+    # the same queries, as sources are not in step.
+    assert wrong.n_sic.std() > 5 * right.n_sic.std() and jain_index(wrong.n_sic) < jain_index(right.n_sic)
 
 
 def test_the_literal_detector_and_cost_model_run_too() -> None:
