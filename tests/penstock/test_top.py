@@ -30,6 +30,8 @@ Command = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str]) -> Command:
     def call(*arguments: object) -> tuple[int, str, str]:
+        # What the job beside it has said is not the command's.
+        capfd.readouterr()
         with pytest.raises(SystemExit) as end:
             main(["top", "--interval", "0.02", *map(str, arguments)])
         printed = capfd.readouterr()
