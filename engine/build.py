@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.dead_letter_output import DeadLetterOutput
 from penstock.engine.exchange import Broadcast, Forward, Hash, Output, Rebalance
 from penstock.engine.input_gate import GateInput, InputGate
-from penstock.engine.instance import Instance
+from penstock.engine.instance import Instance, instance_name
 from penstock.engine.key_positions import KeyPositions
 from penstock.engine.operators.contract import (
     Clock,
@@ -22,15 +23,15 @@ from penstock.engine.operators.contract import (
     Operator,
     OperatorContext,
     RowCounters,
-    asleep,
 )
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.paging.paging import Paging
 from penstock.engine.planner import Keyed, key_places, meets_everything
 from penstock.engine.regions import regions
 from penstock.engine.restored import OperatorStart, Restored
+from penstock.engine.source_alignment import SourceAlignment
 from penstock.engine.source_discovery import discovery_of
-from penstock.engine.source_head import SourceAlignment, SourceHead
+from penstock.engine.source_head import SourceHead
 from penstock.engine.source_positions import restored_partitions
 from penstock.engine.transport.in_memory import Channel
 from penstock.model.config import LoopOptions
@@ -44,6 +45,9 @@ from penstock.model.key_groups import assign
 from penstock.state.image import StoreImage
 from penstock.state.store import Locate, StateStore
 
+Wake = Callable[[str], None]
+"""Makes the loop look at the instance of this name again; from any thread."""
+
 StateFactory = Callable[[str, int, StoreImage], StateStore]
 """Makes the state store of one operator instance from the operator's name, the instance's index and what it holds."""
 
@@ -53,6 +57,10 @@ class MakeChannel(Protocol):
 
     def __call__(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
         """Make one of an edge, by the indices of its instances; `Channel` says what the others are."""
+
+
+def nobody_wakes(instance: str) -> None:
+    """Wake nobody: for loops that nothing comes to from other threads."""
 
 
 def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
@@ -105,7 +113,7 @@ def build(
     state: StateFactory,
     dead_letters: DeadLetterWriter,
     *,
-    wake: Callable[[], None] = asleep,
+    wake: Wake = nobody_wakes,
     async_calls: MakeCalls = IoThread,
     restored: Restored | None = None,
     channel: MakeChannel = local_channel,
@@ -116,9 +124,9 @@ def build(
     """Make operators, channels and instances, and open the operators; go on from ``restored``.
 
     With ``tasks``, whole regions of the graph, nothing is made of the others. With ``paging``, state that lies by keys
-    need not fit in memory. With ``keeps`` sources leave their streams open at their ends. ``wake`` and ``async_calls``
-    are those of the operators' contexts. Nothing runs yet. When opening fails, what was opened is aborted or closed
-    before the error is raised.
+    need not fit in memory. With ``keeps`` sources leave their streams open at their ends. ``wake`` takes the name of an
+    instance that is to be looked at, from any thread; ``async_calls`` is that of the operators' contexts. Nothing runs
+    yet. When opening fails, what was opened is aborted or closed before the error is raised.
     """
     builder = _Builder(graph, options, clock, state, dead_letters, wake, async_calls, restored, channel, paging, keeps)
     try:
@@ -139,7 +147,7 @@ class _Builder:
         clock: Clock,
         state: StateFactory,
         dead_letters: DeadLetterWriter,
-        wake: Callable[[], None],
+        wake: Wake,
         async_calls: MakeCalls,
         restored: Restored | None,
         channel: MakeChannel,
@@ -232,6 +240,7 @@ class _Builder:
             keeps=self._keeps,
             closed=self._restored is not None and node.name in self._restored.closed,
             max_ahead_us=spec.max_ahead_us,
+            wake=self._waker(task, index),
         )
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:
@@ -322,11 +331,12 @@ class _Builder:
                     key_groups=self._owners(task.parallelism),
                     batch_rows=self._options.batch_rows,
                     seed=_seed(self._options.seed, node.name, index),
-                    wake=self._wake,
+                    wake=self._waker(task, index),
                     async_calls=self._async_calls,
                     restored=start.notes,
                     locate=self._locate(node),
                     placed_by=self._placed_by(node),
+                    emit_interval_us=self._options.emit_interval_us,
                 )
             )
         except KeyError as error:
@@ -356,6 +366,9 @@ class _Builder:
         named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
         projection = compile_projection(named, schema, self._graph.node(edge.consumer).name)
         return Hash(mine, projection, projection.schema.types, self._owners(receivers))
+
+    def _waker(self, task: Task, index: int) -> Callable[[], None]:
+        return partial(self._wake, instance_name(self._graph.name(task), index))
 
     def _owners(self, instances: int) -> NDArray[np.int32]:
         return assign(max(self._options.key_groups, instances), instances)

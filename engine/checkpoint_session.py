@@ -251,7 +251,7 @@ class CheckpointSession:
     def _end_sources(self, command: ev.EndSources) -> None:
         for name, instance in self._instances.items():
             if instance.head is not None and name in command.sources:
-                instance.head.stop(drain=True)
+                instance.end_input(drain=True)
 
     def _upload(self, command: ev.StartUpload) -> None:
         cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]

@@ -32,7 +32,7 @@ from penstock.engine.paging.paging import Paging
 from penstock.engine.regions import struck_by
 from penstock.engine.restored import Restored
 from penstock.engine.run_scratch import RunScratch
-from penstock.engine.worker import Done, Outcome, Ran, Waiting, Worker
+from penstock.engine.worker import Done, Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.execution_graph import ExecutionGraph
@@ -42,8 +42,11 @@ from penstock.state.memory_store import MemoryStore
 from penstock.state.rocksdb_store import RocksDbStores
 from penstock.state.store import StateStore
 
-LONGEST_WAIT_S = 0.05
-"""How long the loop sleeps at most, so that a stop or an interrupt is never waited for longer."""
+LONGEST_WAIT_S = 0.5
+"""How long the loop sleeps at most. Whoever has something for it wakes it; this is for a wake that never comes."""
+
+PROGRESS_NS = 200_000_000
+"""How often progress is reported."""
 
 __all__ = ["LONGEST_WAIT_S", "EmbeddedJob", "Progress"]
 
@@ -261,7 +264,7 @@ class EmbeddedJob:
             if self._leases.fenced is not None:
                 return Struck(self._leases.fenced, None)
             if self._checkpoints is not None:
-                struck = self._checkpointed(self._checkpoints, outcome)
+                struck = self._checkpointed(self._checkpoints)
                 if struck is not None or self._checkpoints.stopped is not None:
                     return struck
             elif isinstance(outcome, Done):
@@ -271,14 +274,19 @@ class EmbeddedJob:
                 self._request_stop(drain)
             elif not isinstance(outcome, Ran):
                 self._stop_at_end()
-                times = (until_ns, outcome.until_ns if isinstance(outcome, Waiting) else None)
+                times = [
+                    until_ns,
+                    outcome.until_ns if isinstance(outcome, Waiting) else None,
+                    None if self._checkpoints is None else self._checkpoints.due_ns(),
+                    None if progress is None else report_ns + PROGRESS_NS,
+                ]
                 self._wait(min((time_ns for time_ns in times if time_ns is not None), default=None))
-            if progress is not None and self._clock.monotonic_ns() - report_ns > 200_000_000:
+            if progress is not None and self._clock.monotonic_ns() - report_ns >= PROGRESS_NS:
                 report_ns = self._clock.monotonic_ns()
                 progress(self.metrics())
         return None
 
-    def _checkpointed(self, checkpoints: CheckpointSession, outcome: Outcome) -> Struck | None:
+    def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
         checkpoints.turn()
         failure = checkpoints.take_failure()
@@ -286,10 +294,6 @@ class EmbeddedJob:
             return Struck(failure.error, struck_by(self._graph, failure.sink))
         if checkpoints.stopped is not None:
             self.drained = checkpoints.stopped.ended
-        elif isinstance(outcome, Waiting | Done):
-            # A source that was given a barrier can run.
-            for instance in self.worker.instances:
-                self.worker.touch(instance)
         return None
 
     def _stop_at_end(self) -> None:
@@ -307,9 +311,10 @@ class EmbeddedJob:
         tasks = self.build.tasks_of(instances)
         return frozenset(operator for task in self._graph.tasks if task.id in tasks for operator in task.operators)
 
-    def wake(self) -> None:
-        """Let the loop look again; from any thread, once it runs."""
-        self.worker.wake()
+    def wake(self, instance: str | None = None) -> None:
+        """Let the loop look again, also at this instance if one is named; from any thread, once it runs."""
+        if instance is not None:
+            self.worker.wake(instance)
         # One entry is enough: whoever takes it steps the loop before waiting again.
         if self._wakened.empty():
             self._wakened.put(None)
@@ -332,8 +337,7 @@ class EmbeddedJob:
         self.drained = drain
         for instance in self.build.instances:
             if instance.head is not None:
-                instance.head.stop(drain)
-            self.worker.touch(instance)
+                instance.end_input(drain=drain)
 
     def _close_scratch(self) -> None:
         if self._own_scratch is not None:

@@ -1,6 +1,6 @@
 """One task instance: an input (a gate or a source), a chain of operators, and one step at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from penstock.engine.accounting import Accounting, Activity
@@ -9,8 +9,9 @@ from penstock.engine.cuts import InstanceCut, cut_operator
 from penstock.engine.elements import Barrier, Batch, Element, EndOfStream, Reroute
 from penstock.engine.exchange import Output
 from penstock.engine.input_gate import InputGate
-from penstock.engine.operators.contract import Clock, Operator
-from penstock.engine.source_head import SourceAlignment, SourceHead
+from penstock.engine.operators.contract import Clock, Operator, asleep
+from penstock.engine.source_alignment import SourceAlignment
+from penstock.engine.source_head import SourceHead
 from penstock.model.failpoints import failpoint
 
 PATIENCE_NS = 20_000_000
@@ -22,6 +23,11 @@ class OnCut(Protocol):
 
     def __call__(self, cut: InstanceCut, *, ended: bool) -> None:
         """Take the cut at a barrier, or what is left when the instance has ``ended``."""
+
+
+def instance_name(task: str, index: int) -> str:
+    """Return task and index, for people."""
+    return f"{task}[{index}]"
 
 
 class Instance:
@@ -52,6 +58,8 @@ class Instance:
         self._full: Room | None = None
         self._outputs = tuple(root.outputs())
         self._nodes = tuple(root.walk())
+        self.on_change: Callable[[], None] = asleep
+        """Makes the loop look at the instance again; set by the loop that steps it."""
         self.on_cut: OnCut | None = None
         """Takes what the instance contributes to a checkpoint, and once more when it has ended."""
         self.on_given_up: Callable[[int], None] | None = None
@@ -70,7 +78,7 @@ class Instance:
     @property
     def name(self) -> str:
         """Task and index, for people."""
-        return f"{self.task}[{self.index}]"
+        return instance_name(self.task, self.index)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -86,7 +94,14 @@ class Instance:
         """Let a source instance send a barrier before it reads on; after the ``last`` one it reads nothing."""
         self._barriers.append(barrier)
         self._last_barrier |= last
+        self.on_change()
         failpoint("instance.barrier.injected")
+
+    def end_input(self, *, drain: bool) -> None:
+        """Let a source instance read nothing more; ``drain``: as if its input had ended."""
+        assert self.head is not None
+        self.head.stop(drain)
+        self.on_change()
 
     def has_barrier(self) -> bool:
         """Return whether a source is to send a barrier."""
@@ -124,17 +139,24 @@ class Instance:
             times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
         return min((due for due in times if due > now_ns), default=None)
 
-    def steps_aside(self, now_ns: int) -> bool:
-        """Return whether others may go first, for `PATIENCE_NS` at most: they may make a full batch of what waits."""
+    def patient_until_ns(self, now_ns: int) -> int | None:
+        """Return until when others may go first, as they may make a full batch of what waits; None: no longer."""
         if self.gate is None or self._current is not None or not self.gate.is_thin():
-            return False
+            return None
         for operator in self._timed:
             due_ns = operator.timer_ns()
             if due_ns is not None and due_ns <= now_ns:
-                return False
+                return None
         if self._patient_since_ns is None:
             self._patient_since_ns = now_ns
-        return now_ns - self._patient_since_ns < PATIENCE_NS
+        until_ns = self._patient_since_ns + PATIENCE_NS
+        return until_ns if until_ns > now_ns else None
+
+    def settle(self) -> Sequence[SourceHead]:
+        """Take in how far a source has read; return the sources of which it may have changed whether they may read."""
+        if self.head is None or self._alignment is None:
+            return ()
+        return self._alignment.settle(self.head)
 
     def has_pending(self) -> bool:
         """Return whether an operator kept something for a quiet moment."""

@@ -4,7 +4,7 @@ Source partitions are read side by side in event time, and `SourceAlignment` kee
 are joined by channels within one batch of each other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,10 @@ from penstock.engine.elements import (
     Idle,
     Watermark,
 )
-from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters, chunks
+from penstock.engine.operators.contract import Clock, DeadLetters, RowCounters, asleep, chunks
 from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.source_discovery import SourceDiscovery
+from penstock.engine.source_partition import RETRY_NS, Partition
 from penstock.engine.source_positions import (
     EndedReader,
     PartitionPosition,
@@ -32,39 +33,15 @@ from penstock.engine.source_positions import (
     read_positions,
 )
 from penstock.engine.watermark import WatermarkMerge
-from penstock.model.connectors import NOTHING, Read, Reader, Source
+from penstock.model.connectors import NOTHING, Read, Source
 from penstock.model.errors import RetryableError, UserError
 from penstock.model.schema import TimeColumn
 
 SMALL_FRACTION = 8
 """Reads below 1/8 of a batch are gathered, larger ones leave at once (joining them would copy more than it saves)."""
 
-RETRY_NS = 1_000_000
-"""How long a source that had nothing is left alone; one that failed for the n-th time in a row, 2**n times as long."""
-
 RETRIES = 10
 """How often in a row a reader may raise a `RetryableError` before it ends the job."""
-
-
-@dataclass(slots=True)
-class Partition:
-    """One partition and how far it was read.
-
-    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows. One ``is_live`` that
-    brought rows in this run.
-    """
-
-    name: str
-    reader: Reader
-    normaliser: Normaliser
-    latest_us: int = START_OF_TIME_US
-    began_us: int = START_OF_TIME_US
-    ended: bool = False
-    idle: bool = False
-    nothing_since_ns: int | None = None
-    retry_ns: int = 0
-    failures: int = 0
-    is_live: bool = False
 
 
 @dataclass(slots=True)
@@ -98,13 +75,14 @@ class SourceHead:
         keeps: bool = False,
         closed: bool = False,
         max_ahead_us: int | None = None,
+        wake: Callable[[], None] = asleep,
     ) -> None:
         """Open a reader per partition, at its position if `positions` of this or of other instances gave one.
 
         With ``discovery`` partitions may follow, and their want is no end. One that ``keeps`` does not end its stream
         either: it is `exhausted`, and its watermark stays for a later run. ``closed``: a run before closed what is
         behind this source, so that no row may come. Rows that are more than ``max_ahead_us`` ahead of the clock are
-        bad, and say nothing of the watermark.
+        bad, and say nothing of the watermark. ``wake`` makes the loop ask `wake_ns` again, from any thread.
 
         The watermark goes on from where it was, and is said again by the first poll, as channels are new.
         """
@@ -118,10 +96,12 @@ class SourceHead:
         self._dead_letters = dead_letters
         self._batch_rows = batch_rows
         self._linger_ns = linger_ns
-        self._idle_timeout_ns = idle_timeout_ns
         self._discovery = discovery
         self._keeps = keeps
         self._is_closed = closed
+        self._wake = wake
+        # What is bounded is never idle.
+        self._silence_ns = None if source.bounded else idle_timeout_ns
         known = read_positions(name, partitions, positions)
         self._partitions: list[Partition] = []
         self._closed = False
@@ -167,24 +147,25 @@ class SourceHead:
     def wake(self) -> None:
         """Ask every reader again at once: something may be there now."""
         for item in self._partitions:
-            item.retry_ns = 0
+            item.retry_ns, item.stirred = 0, True
 
     def stop(self, drain: bool) -> None:
         """Read nothing more; the next poll ends the stream (``drain``: as if the input had ended)."""
         self._stopping = EndOfStream(drained=drain)
 
     def wake_ns(self) -> int | None:
-        """Return when polling makes sense again: 0 for now, None when ended."""
+        """Return when polling makes sense again: 0 for now, None when ended, or when readers will say when."""
         if self.ended:
             return None
         if self._stopping is not None:
             return 0
         if self.exhausted:
             return None
-        times = [item.retry_ns for item in self._partitions if not item.ended]
+        reading = [item for item in self._partitions if not item.ended]
+        times = [due_ns for item in reading if (due_ns := item.due_ns(self._silence_ns)) is not None]
         if self._discovery is not None:
             times.append(self._discovery.due_ns)
-        return min(times, default=0)
+        return min(times, default=None if reading else 0)
 
     def linger_ns(self) -> int | None:
         """Return when rows that wait for more of them have waited long enough, None when there are none."""
@@ -213,7 +194,7 @@ class SourceHead:
             self._discover(self._discovery, now_ns)
             if not self._partitions:
                 yield from self._watermark(now_ns)
-        ready = [item for item in self._partitions if not item.ended and item.retry_ns <= now_ns]
+        ready = [item for item in self._partitions if not item.ended and self._is_due(item, now_ns)]
         if ready:
             yield from self._read(min(ready, key=lambda item: item.latest_us), now_ns)
         if self._discovery is None and all(item.ended for item in self._partitions):
@@ -238,7 +219,17 @@ class SourceHead:
         for item in partitions:
             item.reader.close()
 
+    def _is_due(self, partition: Partition, now_ns: int) -> bool:
+        due_ns = partition.due_ns(self._silence_ns)
+        return due_ns is not None and due_ns <= now_ns
+
     def _open(self, name: str, known: PartitionPosition | None) -> Partition:
+        partition = self._opened(name, known)
+        if not partition.ended:
+            partition.watch(self._wake)
+        return partition
+
+    def _opened(self, name: str, known: PartitionPosition | None) -> Partition:
         time = self._time.name if self._time else None
         if known is None:
             return Partition(name, self._source.open(name, None), Normaliser(self._source.schema, time))
@@ -266,13 +257,15 @@ class SourceHead:
 
     def _ask(self, partition: Partition, now_ns: int) -> Read:
         """Read from a partition; a failure that may pass is as if nothing were there, for a while."""
+        # Unset first: what the reader says while it reads is for the next time.
+        partition.stirred = False
         try:
             read = partition.reader.read(self._batch_rows - self._gathered.rows)
         except RetryableError:
             partition.failures += 1
             if partition.failures > RETRIES:
                 raise
-            partition.retry_ns = now_ns + (RETRY_NS << partition.failures)
+            partition.retry_ns, partition.stirred = now_ns + (RETRY_NS << partition.failures), True
             return NOTHING
         partition.failures = 0
         return read
@@ -313,12 +306,16 @@ class SourceHead:
             partition.latest_us = max(partition.latest_us, read.watermark_us + self._delay_us)
         nothing = not (rows or read.rejected or read.skipped or read.ended or read.watermark_us is not None)
         if nothing:
-            partition.retry_ns = max(partition.retry_ns, now_ns + RETRY_NS)
+            if not partition.failures:
+                partition.rest(now_ns, read.again_us)
             if read.out_of_reach:
                 partition.nothing_since_ns = None
             elif partition.nothing_since_ns is None and not partition.failures:
                 partition.nothing_since_ns = now_ns
         else:
+            # There may be more, which nobody says.
+            partition.stirred = True
+            partition.vain_reads = 0
             partition.nothing_since_ns = None
             partition.idle = False
         partition.ended = read.ended
@@ -368,7 +365,7 @@ class SourceHead:
                     advanced |= self._merge.set_idle(index)
                 continue
             silent_ns = 0 if item.nothing_since_ns is None else now_ns - item.nothing_since_ns
-            if silent_ns >= self._idle_timeout_ns and not self._source.bounded:
+            if self._silence_ns is not None and silent_ns >= self._silence_ns:
                 item.idle = True
                 advanced |= self._merge.set_idle(index)
         if advanced and self._merge.time_us != END_OF_TIME_US:
@@ -381,27 +378,3 @@ class SourceHead:
         yield from self._flush(0, force=True)
         self.ended = True
         yield end
-
-
-class SourceAlignment:
-    """Keeps the sources of a region that have an event time together: only the one furthest behind may read.
-
-    What counts is where the last read of each began. A source of few rows, whose batches take long in event time, so
-    stays ahead of one of many, whose rows then need not wait for it in a join.
-    """
-
-    def __init__(self) -> None:
-        """Start without sources."""
-        self._heads: list[SourceHead] = []
-
-    def add(self, head: SourceHead) -> None:
-        """Take a source instance of the region in."""
-        if head.ordered:
-            self._heads.append(head)
-
-    def may_read(self, head: SourceHead) -> bool:
-        """Return whether no other source is behind this one; one that is idle or at its end is ahead of nobody."""
-        progress_us = head.progress_us
-        if not head.ordered or progress_us == END_OF_TIME_US:
-            return True
-        return all(progress_us <= other.progress_us for other in self._heads if not other.ended)

@@ -7,14 +7,14 @@ or says until when there is nothing to do, and the shell around it waits.
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.engine.accounting import Activity
 from penstock.engine.exchange import Output
 from penstock.engine.instance import Instance
-from penstock.engine.operators.contract import Clock
-
-QUANTUM_NS = 2_000_000
-"""What an instance of share 1.0 may use of the core before the next one has its turn."""
+from penstock.engine.operators.contract import Clock, asleep
+from penstock.engine.turns import Standing, Turns
+from penstock.engine.wake_times import WakeTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,9 @@ class Worker:
     An instance is runnable when it has input or a due timer and every output has room. One with less than a full batch
     to do lets others go first for a moment, for they may be about to fill it. What operators keep pending runs when
     nothing else can.
+
+    Only instances to which something happened are looked at: those that were stepped, whose channels were put into or
+    taken from, whose time has come, or for whom `wake` was called.
     """
 
     def __init__(self, instances: Sequence[Instance], clock: Clock, shares: Mapping[str, float] | None = None) -> None:
@@ -55,22 +58,26 @@ class Worker:
         self.stepped_ns: int | None = None
         """When the last step began, by the monotonic clock; None: none has."""
         self._clock = clock
-        self._shares = dict(shares or {})
-        self._deficit_ns: dict[str, int] = {}
-        self._ready: deque[Instance] = deque()
-        self._in_ready: set[int] = set()
+        self._turns = Turns(shares)
         self._touched: dict[int, Instance] = {}
-        self._wake_ns: dict[int, int] = {}
-        self._woken = False
-        self._sources: list[Instance] = []
+        self._wake_times = WakeTimes()
+        # Those that may have something pending: a quiet moment comes for them when nothing else can run.
+        self._keeping: dict[int, Instance] = {}
+        self._running: dict[int, Instance] = {}
+        self._by_name: dict[str, Instance] = {}
+        self._by_head: dict[int, Instance] = {}
+        # Appended to by other threads: names of instances to look at, None for all.
+        self._woken: deque[str | None] = deque()
         self.add(instances)
 
     def add(self, instances: Sequence[Instance]) -> None:
         """Step these instances, too."""
         self.instances += tuple(instances)
-        self._sources += [instance for instance in instances if instance.head is not None]
         for instance in instances:
-            self._deficit_ns[instance.name] = 0
+            self._by_name[instance.name] = instance
+            self._running[id(instance)] = instance
+            if instance.head is not None:
+                self._by_head[id(instance.head)] = instance
             self._wire(instance)
             self.touch(instance)
 
@@ -79,72 +86,69 @@ class Worker:
         now_ns = self._clock.monotonic_ns()
         gone = {id(instance) for instance in instances}
         self.instances = tuple(instance for instance in self.instances if id(instance) not in gone)
-        self._sources = [instance for instance in self._sources if id(instance) not in gone]
-        self._ready = deque(instance for instance in self._ready if id(instance) not in gone)
-        self._in_ready -= gone
         for instance in instances:
             self._unwire(instance)
-            self._touched.pop(id(instance), None)
-            self._wake_ns.pop(id(instance), None)
-            self._deficit_ns.pop(instance.name, None)
+            self._turns.forget(instance)
+            for known in (self._touched, self._keeping, self._running):
+                known.pop(id(instance), None)
+            self._wake_times.set(id(instance), None)
+            if self._by_name.get(instance.name) is instance:
+                del self._by_name[instance.name]
+            if instance.head is not None:
+                self._by_head.pop(id(instance.head), None)
             instance.accounting.enter(Activity.INPUT_WAIT, now_ns)
         self.at = None
 
     def set_share(self, instance: str, share: float) -> None:
         """Grant an instance another share of the core, above 0."""
-        self._shares[instance] = share
+        self._turns.set_share(instance, share)
 
     def touch(self, instance: Instance) -> None:
         """Look at this instance again before the next step."""
         self._touched[id(instance)] = instance
 
-    def wake(self) -> None:
-        """Look at every instance again in the next step: something came from outside. From any thread."""
-        self._woken = True
+    def wake(self, instance: str | None = None) -> None:
+        """Look at an instance, or every one, again in the next step: something came from outside. From any thread."""
+        self._woken.append(instance)
 
     def step(self) -> Outcome:
         """Let one instance do one piece of work."""
         self.stepped_ns = now_ns = self._clock.monotonic_ns()
-        if self._woken:
-            # Unset first: what comes from here on is for the step after this one.
-            self._woken = False
-            for candidate in self.instances:
-                self.touch(candidate)
-        self._wake(now_ns)
+        while self._woken:
+            self._touch_woken(self._woken.popleft())
+        for key in self._wake_times.take(now_ns):
+            if key in self._running:
+                self.touch(self._running[key])
         self._classify(now_ns)
-        instance = self._pick(now_ns)
-        if instance is not None:
-            self._run(instance, now_ns, idle=False)
-            return Ran(instance.name)
-        for candidate in self.instances:
-            self.at = candidate
-            if candidate.has_pending() and all(output.has_room() for output in candidate.outputs):
-                self._run(candidate, now_ns, idle=True)
-                return Ran(candidate.name)
-        self.at = None
-        if all(candidate.done for candidate in self.instances):
-            return Done()
-        return Waiting(min(self._wake_ns.values(), default=None))
+        instance = self._turns.next()
+        idle = instance is None
+        if instance is None:
+            instance = self._pick_keeping()
+        if instance is None:
+            return Waiting(self._wake_times.next_ns()) if self._running else Done()
+        self._run(instance, now_ns, idle=idle)
+        return Ran(instance.name)
+
+    def _touch_woken(self, name: str | None) -> None:
+        if name is None:
+            for instance in self.instances:
+                self.touch(instance)
+        elif name in self._by_name:
+            self.touch(self._by_name[name])
 
     def _run(self, instance: Instance, now_ns: int, *, idle: bool) -> None:
         instance.accounting.enter(Activity.BUSY, now_ns)
         self.at = instance
         instance.step(idle=idle)
+        # Alignment: how far one source has read decides whether others may read.
+        for head in instance.settle():
+            if id(head) in self._by_head:
+                self.touch(self._by_head[id(head)])
         end_ns = self._clock.monotonic_ns()
-        self._deficit_ns[instance.name] -= end_ns - now_ns
+        self._turns.spend(instance, end_ns - now_ns)
         instance.accounting.enter(instance.activity(end_ns), end_ns)
         self.at = None
         self.touch(instance)
-        if instance.head is not None:
-            # Alignment: how far one source has read decides whether the others may read.
-            for source in self._sources:
-                self.touch(source)
-
-    def _wake(self, now_ns: int) -> None:
-        if self._wake_ns and min(self._wake_ns.values()) <= now_ns:
-            for instance in self.instances:
-                if self._wake_ns.get(id(instance), now_ns + 1) <= now_ns:
-                    self.touch(instance)
 
     def _classify(self, now_ns: int) -> None:
         touched, self._touched = self._touched, {}
@@ -153,51 +157,33 @@ class Worker:
             activity = instance.activity(now_ns)
             if activity is not instance.accounting.activity:
                 instance.accounting.enter(activity, now_ns)
-            if activity is Activity.CORE_WAIT and key not in self._in_ready:
-                self._in_ready.add(key)
-                self._ready.append(instance)
-            wake_ns = instance.wake_ns(now_ns)
-            if wake_ns is None:
-                self._wake_ns.pop(key, None)
-            else:
-                self._wake_ns[key] = wake_ns
+            wake_ns, patient_ns = instance.wake_ns(now_ns), None
+            if activity is Activity.CORE_WAIT:
+                patient_ns = instance.patient_until_ns(now_ns)
+            self._turns.place(instance, _standing(instance, activity, patient_ns))
+            if patient_ns is not None:
+                wake_ns = patient_ns if wake_ns is None else min(wake_ns, patient_ns)
+            self._wake_times.set(key, wake_ns)
+            self._keeping[key] = instance
+            if instance.done:
+                self._running.pop(key, None)
         self.at = None
 
-    def _pick(self, now_ns: int) -> Instance | None:
-        aside = self._aside(now_ns)
-        while self._ready:
-            instance = self._ready[0]
-            if id(instance) in aside:
-                self._ready.rotate(-1)
-                continue
-            if instance.accounting.activity is not Activity.CORE_WAIT:
-                self._ready.popleft()
-                self._in_ready.discard(id(instance))
-                self._deficit_ns[instance.name] = 0
-                continue
-            if self._deficit_ns[instance.name] > 0:
+    def _pick_keeping(self) -> Instance | None:
+        """Return an instance that keeps something for a quiet moment and has room for it."""
+        for key, instance in list(self._keeping.items()):
+            self.at = instance
+            if not instance.has_pending():
+                # Only what makes the loop look at it again can change that.
+                del self._keeping[key]
+            elif all(output.has_room() for output in instance.outputs):
                 return instance
-            self._deficit_ns[instance.name] += max(1, int(QUANTUM_NS * self._shares.get(instance.name, 1.0)))
-            if self._deficit_ns[instance.name] > 0 and len(self._ready) == 1:
-                return instance
-            self._ready.rotate(-1)
+        self.at = None
         return None
 
-    def _aside(self, now_ns: int) -> set[int]:
-        """Return the runnable instances that let others go first; none if no other can run.
-
-        Sources do while somebody has a full batch to work off: what was just read is still near the core.
-        """
-        runnable = [item for item in self._ready if item.accounting.activity is Activity.CORE_WAIT]
-        if len(runnable) < 2:
-            return set()
-        aside = {id(item) for item in runnable if item.steps_aside(now_ns)}
-        if any(item.gate is not None and id(item) not in aside for item in runnable):
-            aside |= {id(item) for item in runnable if item.gate is None and not item.has_barrier()}
-        return aside if len(aside) < len(runnable) else set()
-
     def _wire(self, instance: Instance) -> None:
-        """Let channels tell the loop when the instances at both their ends may have become runnable."""
+        """Let channels, and whoever changes an instance, tell the loop which may have become runnable."""
+        instance.on_change = partial(self.touch, instance)
         if instance.gate is not None:
             for gate_input in instance.gate.inputs:
                 gate_input.channel.on_put = lambda: self.touch(instance)
@@ -205,17 +191,23 @@ class Worker:
             self._wire_output(instance, output)
 
     def _unwire(self, instance: Instance) -> None:
+        instance.on_change = asleep
         if instance.gate is not None:
             for gate_input in instance.gate.inputs:
-                gate_input.channel.on_put = _nobody
+                gate_input.channel.on_put = asleep
         for output in instance.outputs:
             for channel in output.channels:
-                channel.on_take = _nobody
+                channel.on_take = asleep
 
     def _wire_output(self, instance: Instance, output: Output) -> None:
         for channel in output.channels:
             channel.on_take = lambda: self.touch(instance)
 
 
-def _nobody() -> None:
-    """Nobody is to be looked at again."""
+def _standing(instance: Instance, activity: Activity, patient_ns: int | None) -> Standing | None:
+    """Return the standing of an instance that would do this now, and lets others go first until ``patient_ns``."""
+    if activity is not Activity.CORE_WAIT:
+        return None
+    if instance.gate is None and not instance.has_barrier():
+        return Standing.READING
+    return Standing.EAGER if patient_ns is None else Standing.PATIENT

@@ -18,6 +18,8 @@ class LoopOptions:
     ``channel_bytes``: bytes a channel holds before its producer waits. ``idle_timeout_ms``: how long a source must
     have had nothing before its watermark no longer counts. ``key_groups``: key groups of a stateful operator, kept
     for life. ``state_bytes``: byte budget of keyed state per operator instance (None: unbounded).
+    ``emit_interval_us``: how long changes of an updating result wait for more of them at most, unless it has an
+    interval of its own (``emit(every=...)``); `run` takes it as ``emit_interval``.
     """
 
     batch_rows: int = 131_072
@@ -27,6 +29,7 @@ class LoopOptions:
     key_groups: int = 128
     state_bytes: int | None = None
     seed: int = 0
+    emit_interval_us: int = 100_000
 
     def __post_init__(self) -> None:
         for name in ("batch_rows", "channel_bytes", "idle_timeout_ms", "key_groups"):
@@ -34,6 +37,7 @@ class LoopOptions:
         if self.state_bytes is not None:
             check_count("state_bytes", self.state_bytes)
         check_count("linger_ms", self.linger_ms, least=0)
+        check_count("emit_interval_us", self.emit_interval_us, least=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Read:
     predicate excludes them, and ``skipped_time_us`` is their greatest event time, if known (`Source.with_time`).
     ``watermark_us`` says that no row with an earlier event time will follow, for a source that knows better than the
     greatest time seen less the declared delay. ``out_of_reach``: nothing came, but something may be there, so the
-    partition is not idle.
+    partition is not idle. ``again_us``: nothing more will be there before so many microseconds have passed.
     """
 
     rows: pa.RecordBatch | None = None
@@ -54,6 +54,7 @@ class Read:
     skipped_time_us: int | None = None
     watermark_us: int | None = None
     out_of_reach: bool = False
+    again_us: int | None = None
 
 
 NOTHING = Read()
@@ -64,7 +65,11 @@ ENDED = Read(ended=True)
 
 
 class Reader(ABC):
-    """Reads one partition. Called by one worker thread; never blocks for long: return `NOTHING` instead of waiting."""
+    """Reads one partition. Called by one worker thread; never blocks for long: return `NOTHING` instead of waiting.
+
+    When a reader that had nothing is asked again: once it wakes the job, if it can (`watch`); once the time has passed
+    that it named (`Read.again_us`); else after 1 ms, then 2, 4 and so on up to 32 ms as long as it has nothing.
+    """
 
     @abstractmethod
     def read(self, max_rows: int) -> Read:
@@ -72,6 +77,15 @@ class Reader(ABC):
 
         An exception ends the job, unless it is a `RetryableError`.
         """
+
+    def watch(self, wake: Callable[[], None]) -> bool:
+        """Return whether ``wake`` will be called when there is something after a `read` that had nothing.
+
+        Called once, before the first `read`. ``wake`` returns at once and may be called from any thread, also when
+        there is nothing, and at the end or a failure of the partition, which `read` is to tell. A reader that promises
+        to call it is not asked meanwhile. The default promises nothing.
+        """
+        return False
 
     @abstractmethod
     def position(self) -> Any:

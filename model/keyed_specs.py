@@ -17,7 +17,8 @@ class TopSpec:
     """Keep the first ``rows`` rows of every key by ``order``; updating.
 
     Rows equal in all of ``order`` are ordered by their columns, left to right, nulls first, ascending
-    (``tie_descending``: descending). ``rank`` names a column that counts from 1 (int64), or is None.
+    (``tie_descending``: descending). ``rank`` names a column that counts from 1 (int64), or is None. ``interval_us`` is
+    that of `Emission`.
     """
 
     keys: Keys
@@ -25,7 +26,7 @@ class TopSpec:
     order: tuple[Ordering, ...]
     rank: str | None = None
     tie_descending: bool = False
-    interval_us: int = 1_000_000
+    interval_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ class OverSpec:
     ``rows`` is the size of the frame, the row itself included; None: all rows so far. Rows come in event-time order,
     ties by their columns, and append-only input gives append-only output, each row once the watermark has passed it.
     With an ``order`` of its own, or on a changelog, rows that come between others correct their results: a changelog,
-    emitted at most once per ``interval_us``.
+    emitted at most once per ``interval_us``, which is that of `Emission`.
     """
 
     keys: Keys
     aggregates: tuple[tuple[str, AggregateCall], ...]
     rows: int | None = None
-    interval_us: int = 1_000_000
+    interval_us: int | None = None
     order: tuple[Ordering, ...] = ()
 
 

@@ -113,11 +113,12 @@ Window = Tumbling | Hopping | Session | Count | Global | WindowAssigner
 class Emission:
     """When a window's result leaves: ``final`` (once, when it is over), ``updates`` or ``every`` (a changelog).
 
-    ``interval_us`` is the least processing time between two emissions of an updating result.
+    ``interval_us`` is the least processing time between two emissions of an updating result (None: what the job's
+    ``emit_interval`` says).
     """
 
     mode: str = "final"
-    interval_us: int = 1_000_000
+    interval_us: int | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in ("final", "updates"):

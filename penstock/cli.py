@@ -110,6 +110,10 @@ def run(
         int | None,
         typer.Option(min=1, metavar="R", help="Most rows in a batch.", show_default=False),
     ] = None,
+    emit_interval: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How often updating results leave under load: 100ms.", show_default=False),
+    ] = None,
     checkpoint_dir: Annotated[
         str | None,
         typer.Option(
@@ -215,6 +219,7 @@ def run(
             metrics_token=metrics_token,
             at_end=at_end,
             take_over=take_over,
+            emit_interval=emit_interval,
         )
         runner = Runner(overrides, as_json=as_json)
         run_program(file, arguments or [], runner)

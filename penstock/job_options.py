@@ -27,6 +27,9 @@ class JobOptions(TypedDict, total=False):
     linger_ms: int
     """How long a source may wait to fill a batch; default 10."""
 
+    emit_interval: Duration
+    """How long changes of updating results wait for more of them at most; default ``"100ms"``."""
+
     channel_bytes: int
     """Bytes that a channel holds before its producer waits; default 8 MiB."""
 

@@ -41,7 +41,10 @@ class KeyedStream(Hinted):
         return WindowedStream(self._stream, self._keys, windowing(window))
 
     def emit(self, *, every: Duration) -> "KeyedStream":
-        """Emit changes at most once per ``every`` of processing time (default 1 s; 0 after every batch)."""
+        """Emit changes at most once per ``every`` of processing time; 0: after every batch.
+
+        Without it the job's ``emit_interval`` counts, 100 ms unless `run` was given another one.
+        """
         return KeyedStream(self._stream, self._keys, Emission("updates", to_microseconds(every, "every")))
 
     def agg(self, **aggregates: AggregateCall) -> "Stream":
@@ -138,7 +141,10 @@ class WindowedStream(Hinted):
         self._windowing = windowing
 
     def emit(self, mode: EmissionMode = "updates", *, every: Duration | None = None) -> "WindowedStream":
-        """Choose when results leave: ``"final"`` (default), ``"updates"``, or ``every="1s"`` of processing time."""
+        """Choose when results leave: ``"final"`` (default), ``"updates"``, or ``every="1s"`` of processing time.
+
+        Updates leave as often as the job's ``emit_interval`` says, every 100 ms unless `run` was given another one.
+        """
         emission = Emission(mode) if every is None else Emission("updates", to_microseconds(every, "every"))
         old = self._windowing
         return WindowedStream(self._stream, self._keys, Windowing(old.window, old.lateness_us, old.clock, emission))

@@ -207,6 +207,8 @@ def _windowing(windowing: Windowing) -> str:
 def _emission(emission: Emission) -> str:
     if emission.mode == "final":
         return "final results"
+    if emission.interval_us is None:
+        return "updates every emit_interval"
     if not emission.interval_us:
         return "updates after every batch"
     return f"updates every {format_microseconds(emission.interval_us)}"

@@ -86,7 +86,7 @@ class RunOptions:
         return self.directory or Path(".penstock") / self.name
 
 
-_LOOP = tuple(LoopOptions.__dataclass_fields__)
+_LOOP = tuple(name for name in LoopOptions.__dataclass_fields__ if name != "emit_interval_us")
 _AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
 """The options that `RunOptions` has under the same name and takes without a look."""
 
@@ -110,7 +110,7 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         name or default_name(),
         options.get("parallelism", 1),
         Path(directory) if directory else None,
-        LoopOptions(**{key: value for key, value in options.items() if key in _LOOP}),
+        _loop(options),
         _checkpoints(options),
         _restarts(options),
         restore_from(
@@ -194,6 +194,13 @@ def installed_version() -> str:
         return metadata.version("penstock")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def _loop(options: Mapping[str, Any]) -> LoopOptions:
+    changes = {key: value for key, value in options.items() if key in _LOOP}
+    if "emit_interval" in options:
+        changes["emit_interval_us"] = to_microseconds(options["emit_interval"], "emit_interval")
+    return LoopOptions(**changes)
 
 
 def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:

@@ -56,6 +56,7 @@ class Overrides:
     metrics_token: str | None = None
     at_end: str | None = None
     take_over: bool = False
+    emit_interval: str | None = None
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -64,6 +65,8 @@ class Overrides:
             OptionError: one has an impossible value.
         """
         loop = options.loop if self.batch_rows is None else replace(options.loop, batch_rows=self.batch_rows)
+        if self.emit_interval is not None:
+            loop = replace(loop, emit_interval_us=to_microseconds(self.emit_interval, "--emit-interval"))
         parallelism = options.parallelism if self.parallelism is None else self.parallelism
         checkpoints = options.checkpoints
         if self.checkpoint_dir is not None:

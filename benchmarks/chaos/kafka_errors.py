@@ -259,6 +259,7 @@ def _read(settings: KafkaSettings) -> set[bytes]:
         end=None,
         reachable=lambda: fetcher.reachable,
         close=lambda: fetcher.detach(queue),
+        watch=lambda wake: None,
     )
     found: set[bytes] = set()
     until = time.monotonic() + LONGEST_S / 4

@@ -18,6 +18,10 @@ from penstock.model.errors import UserError
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
 
+_FIRST_US = 1_000
+_MOST_DOUBLED = 6
+"""After a None the iterator's next item is taken 1 ms later, after another 2, 4 and so on up to 32 ms."""
+
 Items = Iterable[Any] | Callable[[], Iterable[Any]]
 """An iterable, or a function that makes one (then reading can start again from the beginning)."""
 
@@ -115,8 +119,16 @@ class _IterableReader(Reader):
         self._rest: pa.RecordBatch | None = None
         self._rest_rows = 0
         self._skip_rows = position.rows
-        # Only the first of several reads in vain waits: a silent iterator must not take the worker's time.
-        self._patient = True
+        # Whoever does not watch asks again and again, so that each read waits a moment.
+        self._watched = False
+        # How many Nones came in a row.
+        self._nones = 0
+
+    def watch(self, wake: Callable[[], None]) -> bool:
+        """Promise to say when items were pulled."""
+        self._puller.on_ready = wake
+        self._watched = True
+        return True
 
     def read(self, max_rows: int) -> Read:
         """Return the rows that are there, of one Arrow item or of the items up to it."""
@@ -128,10 +140,8 @@ class _IterableReader(Reader):
                 self._check_skipped(0)
                 self._batches = None
                 self._taken += 1
-            if not (self._puller.wait() if self._patient else self._puller.ready()):
-                self._patient = False
+            if not (self._puller.ready() if self._watched else self._puller.wait()):
                 return NOTHING
-            self._patient = True
             first = self._taken
             items, stop, nothing = self._puller.take(max_rows)
             self._taken += len(items)
@@ -140,6 +150,7 @@ class _IterableReader(Reader):
                 self._rest_rows = 0
             ended = isinstance(stop, End) and stop.error is None
             if items:
+                self._nones = 0
                 self._check_skipped(0)
                 rows, errors = convert_rows(items, self._to_rows, self._schema)
                 rejected = [_raw(items[index], first + index, reason) for index, reason in errors]
@@ -147,8 +158,13 @@ class _IterableReader(Reader):
             if isinstance(stop, End):
                 self._raise(stop)
                 return ENDED
-            if nothing:
+            if nothing and not self._watched:
                 return NOTHING
+            if nothing:
+                # The iterator is asked again at once; one that goes on giving Nones must not take the loop's time.
+                self._nones = min(self._nones + 1, _MOST_DOUBLED)
+                return Read(again_us=_FIRST_US << (self._nones - 1))
+            self._nones = 0
 
     def position(self) -> dict[str, int]:
         """Return the items taken and the rows read of the next."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ class End:
 
 
 class Puller:
-    """Pulls on a daemon thread of its own, from the first `wait` on; one reader takes the items, in order.
+    """Pulls on a daemon thread of its own, from the first `ready` on; one reader takes the items, in order.
 
     A None is pulled ahead of nothing: the iterator is asked again once the reader has taken it.
     """
@@ -50,22 +50,29 @@ class Puller:
         # Weights beyond 1 of the Arrow items in the buffer, guarded by the condition.
         self._extra_rows = 0
         self._stopped = False
+        self._awaited = False
         self._thread: threading.Thread | None = None
-
-    def wait(self) -> bool:
-        """Return whether there is something to take, after waiting for it for at most `WAIT_S`."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="penstock-iterable", daemon=True)
-            self._thread.start()
-        if not self._buffer:
-            with self._changed:
-                # A chunk, a None or the end wakes it; less than a chunk is there when the time is over.
-                if not self._buffer:
-                    self._changed.wait(WAIT_S)
-        return bool(self._buffer)
+        self.on_ready: Callable[[], None] = _nobody
+        """Called, on the thread, once there is something to take after `ready` said that there was nothing."""
 
     def ready(self) -> bool:
         """Return whether there is something to take now."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="penstock-iterable", daemon=True)
+            self._awaited = True
+            self._thread.start()
+        elif not self._buffer:
+            # Set before the second look, as the thread appends before it looks at this.
+            self._awaited = True
+        return bool(self._buffer)
+
+    def wait(self) -> bool:
+        """Return whether there is something to take, after waiting for it for at most `WAIT_S`."""
+        if not self.ready():
+            with self._changed:
+                # A chunk, a None or the end ends the wait; less than a chunk is there when the time is over.
+                if not self._buffer:
+                    self._changed.wait(WAIT_S)
         return bool(self._buffer)
 
     def take(self, count: int) -> tuple[list[Any], ArrowItem | End | None, bool]:
@@ -118,6 +125,7 @@ class Puller:
         with self._changed:
             self._buffer.append(End(error, self._skip))
             self._changed.notify_all()
+        self._tell()
 
     def _pull(self) -> None:
         """Pull until told to stop; the iterator's end is a StopIteration."""
@@ -127,6 +135,7 @@ class Puller:
                 self._skip -= 1
                 continue
             append(None)
+            self._tell()
             self._wait_for_room(0)
         left = _CHUNK
         while not self._stopped:
@@ -138,10 +147,18 @@ class Puller:
                     with self._changed:
                         self._extra_rows += item.weight - 1
             append(item)
+            if self._awaited:
+                self._tell()
             left -= 1
             if not left:
                 self._wait_for_room(0 if item is None else BOUND_ROWS - 1)
                 left = _CHUNK
+
+    def _tell(self) -> None:
+        """Say that there is something, if it is awaited."""
+        if self._awaited:
+            self._awaited = False
+            self.on_ready()
 
     def _wait_for_room(self, rows: int) -> None:
         """Wait until no more than ``rows`` rows are in the buffer, or for `close`."""
@@ -156,3 +173,7 @@ def _weight(item: Any) -> int:
     if rows is None and hasattr(item, "__len__"):
         rows = len(item)
     return max(rows, 1) if isinstance(rows, int) else BOUND_ROWS
+
+
+def _nobody() -> None:
+    """Call nobody."""

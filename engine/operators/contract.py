@@ -110,6 +110,7 @@ class OperatorContext:
     it came from: one in most cases, more or fewer after a change of parallelism. ``locate[port]`` returns where the
     keys of an input's rows lie (none: the operator has no key); it is given to logs of input rows.
     ``placed_by`` numbers the keys by which rows and state lie, if these are not all of the operator's.
+    ``emit_interval_us``: changes of an updating result leave at most this long after the first of them.
     """
 
     name: str
@@ -127,6 +128,11 @@ class OperatorContext:
     restored: Sequence[Notes] = ()
     locate: Sequence[Locate] = ()
     placed_by: tuple[int, ...] | None = None
+    emit_interval_us: int = 100_000
+
+    def interval_ns(self, interval_us: int | None) -> int:
+        """Return how long an updating result that has an interval of its own (None: the job's) is held at most."""
+        return 1_000 * (self.emit_interval_us if interval_us is None else interval_us)
 
     def placed(self, leading: int = 0) -> tuple[int, ...] | None:
         """Return `TableSpec.placed_by` of a table whose key is the operator's, behind so many leading columns."""

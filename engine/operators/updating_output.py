@@ -23,7 +23,7 @@ class UpdatingOutput:
     def __init__(
         self,
         context: OperatorContext,
-        interval_us: int,
+        interval_us: int | None,
         show: Callable[[Slots], pa.RecordBatch],
         alive: Callable[[Slots], NDArray[np.bool_]],
         settle: Callable[[Slots], None],
@@ -32,7 +32,7 @@ class UpdatingOutput:
         self.pending = PendingChanges()
         self._clock = context.clock
         self._batch_rows = context.batch_rows
-        self._interval_ns = interval_us * 1_000
+        self._interval_ns = context.interval_ns(interval_us)
         self._show, self._alive, self._settle = show, alive, settle
         self._emitted_ns = self._clock.monotonic_ns()
         self._ingest_ns: int | None = None

@@ -153,7 +153,7 @@ class SimulatedAttempt:
         else:
             self._checkpoints.request(then_stop=True)
 
-    def wake(self) -> None:
+    def wake(self, instance: str | None = None) -> None:
         """Let every worker look again."""
         for worker in self._workers:
             worker.wake()

@@ -103,7 +103,7 @@ def test_an_instance_without_partitions_is_idle_and_waits_for_one() -> None:
 
 
 def test_a_partition_out_of_reach_is_not_idle() -> None:
-    source = Growing({"a": [rows(10), *[Read(out_of_reach=True)] * 100]}, ["a"])
+    source = Growing({"a": [rows(10), *[Read(out_of_reach=True, again_us=1_000)] * 100]}, ["a"])
     head = Head(source)
     assert head.poll(90) == ["1 rows", "to 10"]
     assert head.poll(120) == ["idle"]

@@ -1,6 +1,6 @@
 """The head of a source: watermarks, idleness, gathering of small reads, retries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import Any
@@ -10,7 +10,8 @@ import pytest
 
 from penstock.engine.elements import Batch, Element, EndOfStream, Idle, Watermark
 from penstock.engine.operators.contract import RowCounters
-from penstock.engine.source_head import RETRIES, RETRY_NS, SourceHead
+from penstock.engine.source_head import RETRIES, SourceHead
+from penstock.engine.source_partition import RETRY_NS
 from penstock.model.connectors import NOTHING, RawRecord, Read, Reader
 from penstock.model.errors import RetryableError, SchemaError
 from penstock.model.schema import TimeColumn
@@ -132,7 +133,7 @@ def test_an_idle_partition_that_comes_back_counts_again() -> None:
     head.poll()
     head.clock.advance_ns(100 * MS)
     assert head.poll() == ["idle"]
-    head.clock.advance_ns(MS)
+    head.clock.advance_ns(2 * MS)
     assert head.poll(2) == ["1 rows", "to 10", "1 rows", "to 50"]
 
 
@@ -152,6 +153,99 @@ def test_a_source_that_has_nothing_is_left_alone_for_a_moment() -> None:
     assert head.head.wake_ns() == 0
     head.poll()
     assert head.head.wake_ns() == head.clock.monotonic_ns() + RETRY_NS
+
+
+def test_one_that_cannot_say_when_it_has_something_is_asked_ever_more_rarely() -> None:
+    head = Head(Scripts({"a": [*repeat(NOTHING, 9), rows(1), *repeat(NOTHING, 3)]}))
+    waits = []
+    for _ in range(12):
+        due_ns = head.head.wake_ns()
+        assert due_ns is not None
+        waits.append((due_ns - head.clock.monotonic_ns()) // MS)
+        head.clock.advance_ns(due_ns - head.clock.monotonic_ns())
+        head.poll()
+    assert waits == [0, 1, 2, 4, 8, 16, 32, 32, 32, 32, 0, 1]
+
+
+def test_one_that_says_when_it_has_something_again_is_asked_then() -> None:
+    head = Head(Scripts({"a": [Read(again_us=7_000), Read(again_us=3), rows(1)]}, bounded=False))
+    head.poll()
+    assert head.head.wake_ns() == 7 * MS
+    head.clock.advance_ns(7 * MS)
+    head.poll()
+    assert head.head.wake_ns() == 8 * MS, "rows that trickle in are read together"
+
+
+class Waking(Scripts):
+    """Readers say themselves when they have something; ``wakes`` are what they call."""
+
+    def __init__(self, steps: dict[str, Sequence[Step] | Iterator[Step]]) -> None:
+        super().__init__(steps, bounded=False)
+        self.wakes: dict[str, Callable[[], None]] = {}
+
+    def open(self, partition: str, position: Any | None) -> Reader:
+        reader = super().open(partition, position)
+
+        def watch(wake: Callable[[], None]) -> bool:
+            self.wakes[partition] = wake
+            return True
+
+        return Overridden(reader, watch)
+
+
+class Overridden(Reader):
+    """A reader with another `watch`."""
+
+    def __init__(self, reader: Reader, watch: Callable[[Callable[[], None]], bool]) -> None:
+        self._reader = reader
+        self._watch = watch
+
+    def watch(self, wake: Callable[[], None]) -> bool:
+        return self._watch(wake)
+
+    def read(self, max_rows: int) -> Read:
+        return self._reader.read(max_rows)
+
+    def position(self) -> Any:
+        return self._reader.position()
+
+
+def test_one_that_wakes_the_job_is_not_asked_before() -> None:
+    source = Waking({"a": [rows(10), NOTHING, rows(20), NOTHING, NOTHING]})
+    head = Head(source)
+    assert head.poll(2) == ["1 rows", "to 10"]
+    assert head.head.wake_ns() == 100 * MS, "when it counts as idle"
+    source.wakes["a"]()
+    assert head.head.wake_ns() == RETRY_NS
+    head.clock.advance_ns(RETRY_NS)
+    assert head.poll(2) == ["1 rows", "to 20"]
+    # It is asked once more before it counts as idle, as it might be out of reach, and then no more.
+    head.clock.advance_ns(100 * MS)
+    assert head.poll() == ["idle"]
+    assert len(source.asked) == 5
+    assert head.head.wake_ns() is None
+
+
+def test_what_a_reader_says_while_it_is_read_is_not_lost() -> None:
+    source = Waking({"a": repeat(NOTHING)})
+    head = Head(source)
+
+    def read(max_rows: int) -> Read:
+        source.wakes["a"]()
+        return NOTHING
+
+    head.head._partitions[0].reader.read = read  # type: ignore[method-assign]
+    head.poll()
+    assert head.head.wake_ns() == RETRY_NS
+
+
+def test_a_failure_that_may_pass_is_tried_again_without_being_told() -> None:
+    source = Waking({"a": [RetryableError("gone"), rows(10)]})
+    head = Head(source)
+    assert head.poll() == []
+    assert head.head.wake_ns() == 2 * RETRY_NS
+    head.clock.advance_ns(2 * RETRY_NS)
+    assert head.poll() == ["1 rows", "to 10"]
 
 
 def test_small_reads_are_gathered_until_there_is_nothing() -> None:
@@ -176,7 +270,8 @@ def test_small_reads_are_gathered_no_longer_than_they_may_linger() -> None:
 
 
 def test_a_silent_partition_does_not_hurry_the_others() -> None:
-    steps: dict[str, Sequence[Step] | Iterator[Step]] = {"a": [rows(index) for index in range(9)], "b": repeat(NOTHING)}
+    nothing = Read(again_us=1_000)
+    steps: dict[str, Sequence[Step] | Iterator[Step]] = {"a": [rows(index) for index in range(9)], "b": repeat(nothing)}
     head = Head(Scripts(steps, bounded=False), batch_rows=80)
     for _ in range(4):
         assert head.poll(2) == []

@@ -5,7 +5,7 @@ source in one process are fetched by one consumer.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,11 +128,15 @@ class Cluster:
                 fetcher.detach(queue)
                 self._closed(reader)
 
+            def watch(wake: Callable[[], None]) -> None:
+                queue.on_change = wake
+
             reader = KafkaReader(
                 maker.fresh(),
                 at,
                 lambda count, size: fetcher.queues.take(queue, count, size),
                 end=end,
+                watch=watch,
                 reachable=lambda: fetcher.reachable,
                 close=close,
                 written=lambda: queue.written,

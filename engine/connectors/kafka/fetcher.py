@@ -231,8 +231,8 @@ class Fetcher:
         """Take in what concerns the whole client; librdkafka goes on trying, whatever it is."""
         clients.LOGGER.info("%s", error)
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._reachable = False
             self._outage.lost()
+            self._reach(False)
         elif error.fatal() or error.code() in clients.LOGIN:
             self.queues.fail(clients.failure("reading", error, self._settings))
 
@@ -248,8 +248,14 @@ class Fetcher:
 
     def _answered(self) -> None:
         if not self._reachable:
-            self._reachable = True
             self._outage.back()
+        self._reach(True)
+
+    def _reach(self, reachable: bool) -> None:
+        """Note whether a broker answers; readers are told of a change, as a partition out of reach is not idle."""
+        if reachable != self._reachable:
+            self._reachable = reachable
+            self.queues.tell()
 
 
 def _runs(batch: Block, *, one_topic: bool) -> list[tuple[int, int]]:

@@ -5,7 +5,7 @@ Only the lock is shared; which partitions are to be held up is decided here and 
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.engine.connectors.kafka.messages import Messages, joined
@@ -30,6 +30,10 @@ class _Held:
     end: int | None = None
 
 
+def _nobody() -> None:
+    """Tell nobody."""
+
+
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
     """What was fetched of one partition; changed by `Queues` only."""
@@ -45,6 +49,10 @@ class PartitionQueue:
     """A reader found it empty, and not because the partition is read to its end."""
     written: int | None = None
     """The offset that the next message will get, as the last answer to a fetch had it."""
+    awaited: bool = False
+    """A reader found nothing, and is to be told when that changes."""
+    on_change: Callable[[], None] = _nobody
+    """Tells the reader; called by whichever thread brings something, once after each time that there was nothing."""
 
     @property
     def name(self) -> str:
@@ -111,6 +119,7 @@ class Queues:
             queue.bytes += size
             queue.at_end = queue.starved = False
             self.bytes += size
+        self._tell([queue])
         return size
 
     def meet_end(self, queue: PartitionQueue, offset: int) -> None:
@@ -118,6 +127,7 @@ class Queues:
         with self._changed:
             queue.held.append(_Held(None, 0, end=offset))
             queue.at_end, queue.starved = True, False
+        self._tell([queue])
 
     def take(self, queue: PartitionQueue, count: int, size: int) -> Taken:
         """Take up to ``count`` messages of about ``size`` bytes in all, those that are there.
@@ -151,6 +161,7 @@ class Queues:
                 if queue.failure is not None:
                     raise queue.failure
                 queue.starved = not queue.at_end
+            queue.awaited = not parts
             self._changed.notify_all()
         return Taken(joined(parts) if parts else None, reached)
 
@@ -161,6 +172,13 @@ class Queues:
                 if queue.failure is None and which(queue):
                     queue.failure = failure
             self._changed.notify_all()
+        self.tell()
+
+    def tell(self) -> None:
+        """Let the readers that found nothing look again."""
+        with self._changed:
+            queues = list(self._queues.values())
+        self._tell(queues)
 
     def room(self, wait_s: float) -> int:
         """Return how many bytes may be fetched, after waiting for some room; 0: none yet."""
@@ -187,3 +205,9 @@ class Queues:
             for queue in resume:
                 queue.paused = False
         return pause, resume
+
+    def _tell(self, queues: Iterable[PartitionQueue]) -> None:
+        for queue in queues:
+            if queue.awaited:
+                queue.awaited = False
+                queue.on_change()

@@ -57,13 +57,15 @@ class KafkaReader(Reader):
         end: int | None,
         reachable: Callable[[], bool],
         close: Callable[[], None],
+        watch: Callable[[Callable[[], None]], None] = lambda wake: None,
         written: Callable[[], int | None] = lambda: None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Read from a position on what ``take`` gives, up to ``end`` (None: for ever); ``close`` is called once.
 
-        ``written`` is the offset that the partition's next message will get, as far as was heard. ``say`` takes what
-        the user should know of the messages.
+        ``watch`` takes what is to be called when there is something after ``take`` gave nothing. ``written`` is the
+        offset that the partition's next message will get, as far as was heard. ``say`` takes what the user should know
+        of the messages.
         """
         self._say = say
         self._maker = maker
@@ -73,6 +75,7 @@ class KafkaReader(Reader):
         self._reachable = reachable
         self._close = close
         self._written = written
+        self._watch = watch
         self._messages: Messages | None = None
         self._reached: int | None = None
         self._left: _Left | None = None
@@ -81,6 +84,11 @@ class KafkaReader(Reader):
     def over(self) -> bool:
         """Whether the partition is read to its end."""
         return is_over(self._position.offset, self._end)
+
+    def watch(self, wake: Callable[[], None]) -> bool:
+        """Promise to say when messages were fetched, and when brokers are gone or back."""
+        self._watch(wake)
+        return True
 
     def read(self, max_rows: int) -> Read:
         """Return rows of the messages that are there."""

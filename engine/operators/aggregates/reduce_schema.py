@@ -29,7 +29,7 @@ class ReducePlan:
     time: TimeColumn
     bounds: pa.TimestampType | None
     output: StreamSchema
-    interval_us: int
+    interval_us: int | None
 
     def result(self, keys: list[pa.Array], bounds: list[pa.Array], reduced: pa.RecordBatch) -> pa.RecordBatch:
         """Put the parts of result rows together: keys by position, window_start and window_end if shown, fields.

@@ -42,7 +42,7 @@ class UpdatingOver(Operator):
         self._plan = plan_over(spec, schema, name)
         self._input = OverInput(spec, self._plan, schema, name)
         self._rows = spec.rows
-        self._interval_ns = spec.interval_us * 1_000
+        self._interval_us = spec.interval_us
         self._append_only = not schema.changelog
         self._fields = StreamSchema(schema.fields, changelog=True).physical
 
@@ -55,6 +55,7 @@ class UpdatingOver(Operator):
         self._kept = KeptRuns(context.state, self._fields, self._plan.key_types, locate)
         self._frames = Frames(context.state, self._plan, self._input)
         self._grouper = KeyGrouper()
+        self._interval_ns = context.interval_ns(self._interval_us)
         self._emitted_ns = context.clock.monotonic_ns()
         self._ingest_ns: int | None = None
 

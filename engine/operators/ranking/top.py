@@ -54,7 +54,7 @@ class Top(Operator):
             self._kept = CountedRows(self._plan, self._log, self._table, self._computed)
         else:
             self._kept = RankedRows(self._plan, self._log, self._computed)
-        self._interval_ns = self._plan.interval_us * 1_000
+        self._interval_ns = context.interval_ns(self._plan.interval_us)
         self._emitted_ns = context.clock.monotonic_ns()
         self._ingest_ns: int | None = None
         self._restore()

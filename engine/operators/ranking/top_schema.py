@@ -27,7 +27,7 @@ class TopPlan:
     fixed: frozenset[str]
     tie_descending: bool
     ranked: bool
-    interval_us: int
+    interval_us: int | None
     input: StreamSchema
     output: StreamSchema
 

@@ -1,6 +1,6 @@
 """The reader of a partition, its queue and its rows, without a broker: every message costs what it should, once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -254,14 +254,54 @@ def test_the_reader_says_what_the_decoder_has_noticed() -> None:
         part = parts.pop()
         return Taken(part, int(part.offsets[-1]) + 1)
 
-    end = KafkaPosition(0, end=1_000)
-    reader = KafkaReader(maker, end, take, reachable=lambda: True, close=lambda: None, say=said.append)
+    start = KafkaPosition(0)
+    reader = KafkaReader(maker, start, take, end=1_000, reachable=lambda: True, close=lambda: None, say=said.append)
     assert reader.read(10).rows.num_rows == 2
     assert said == []
-    end = KafkaPosition(0, end=3)
     parts.append(messages([b'{"ID": 1}', b'{"ID": 2}']))
-    reader = KafkaReader(maker.fresh(), end, take, reachable=lambda: True, close=lambda: None, say=said.append)
+    reader = KafkaReader(maker.fresh(), start, take, end=3, reachable=lambda: True, close=lambda: None, say=said.append)
     assert reader.read(10).ended
     assert len(said) == 1 and said[0].startswith(
         "none of the first 2 messages has a field 'id', so the columns are null"
     )
+
+
+def test_a_reader_that_had_nothing_is_told_once_of_what_comes() -> None:
+    queues = Queues(1 << 20)
+    queue = queues.add("t", 3)
+    maker = RowMaker(JsonValues(ID), None, {}, ("id",))
+    told: list[str] = []
+
+    def watch(wake: Callable[[], None]) -> None:
+        queue.on_change = wake
+
+    reader = KafkaReader(
+        maker,
+        KafkaPosition(0),
+        lambda count, size: queues.take(queue, count, size),
+        end=None,
+        reachable=lambda: True,
+        close=lambda: None,
+        watch=watch,
+    )
+    assert reader.watch(lambda: told.append("wake"))
+    queues.put(messages([b'{"id":1}']))
+    assert told == [], "it has not been asked yet"
+    while reader.read(10).rows is not None:
+        pass
+    queues.put(messages([b'{"id":2}'], first=1))
+    queues.put(messages([b'{"id":3}'], first=2))
+    assert len(told) == 1
+    while reader.read(10).rows is not None:
+        pass
+    queues.meet_end(queue, 5)
+    assert len(told) == 2
+    reader.read(10)
+    assert reader.position() == {"offset": 5}
+    queues.tell()
+    assert len(told) == 3, "a broker that is gone or back is news"
+    reader.read(10)
+    queues.fail(UserError("gone"))
+    assert len(told) == 4
+    with pytest.raises(UserError):
+        reader.read(10)
