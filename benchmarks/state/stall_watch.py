@@ -10,7 +10,7 @@ from penstock.engine import checkpoint_events as ev
 from penstock.engine.checkpoint_session import CheckpointSession
 from penstock.engine.elements import Barrier
 from penstock.engine.instance import Instance
-from penstock.engine.paging import bucket_store, bucket_writing, pages_cut
+from penstock.engine.paging import bucket_writing, pages_cut
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.paged_operator import PagedOperator
@@ -118,15 +118,15 @@ class Watch:
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
     """Watch every job that runs meanwhile in this process."""
-    write_bucket, push, step = bucket_writing.write_bucket, Instance._push, Worker.step
+    encode, push, step = bucket_writing.encode_bucket, Instance._push, Worker.step
     room, inject, publish = PagedOperator.has_room, CheckpointSession._inject, CheckpointRepository.publish
     freeze = BucketStores.freeze
     on, work_off = CheckpointSession._on, PagedOperator._work_off
 
-    def written(pages: Any, bucket: Bucket, notes: Any) -> int:
-        size = write_bucket(pages, bucket, notes)
-        watch.stored(bucket.span.low, size)
-        return size
+    def encoded(bucket: Bucket, notes: Any) -> Any:
+        made = encode(bucket, notes)
+        watch.stored(bucket.span.low, bucket.paged_bytes)
+        return made
 
     def froze(stores: BucketStores) -> Any:
         unstored = freeze(stores)
@@ -176,8 +176,8 @@ def watching(watch: Watch) -> Iterator[None]:
         watch.row()
 
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (pages_cut, "write_bucket", written),
-        (bucket_store, "write_bucket", written),
+        (pages_cut, "encode_bucket", encoded),
+        (bucket_writing, "encode_bucket", encoded),
         (BucketStores, "freeze", froze),
         (Instance, "_push", pushed),
         (Worker, "step", stepped),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.ring import Span
-from penstock.engine.part_files import decode_part, encode_part
+from penstock.engine.part_files import decode_part
 from penstock.model.errors import CheckpointError, StateCorruptionError
 from penstock.state.image import Part
 from penstock.state.page_store import PageStore
@@ -49,21 +49,35 @@ class BucketImage:
 
 
 def write_image(
-    pages: PageStore, span: Span, part: Part | None, notes: Notes, before: Sequence[int] = ()
+    pages: PageStore, span: Span, data: pa.Buffer | None, notes: Notes, before: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """Store a bucket in the place of images of the lengths ``before``; return the lengths of those that are stored."""
-    data = None if part is None else encode_part(part)
-    if _pages_of(before) > (0 if data is None else _page_count(data.size)):
+    """Store a bucket in the place of images of the lengths ``before``; return the lengths of those that are stored.
+
+    ``data`` is its image as `encode_part` makes it, None if it holds nothing.
+    """
+    if pages_of(before) > (0 if data is None else _page_count(data.size)):
         pages.delete_range(_key(span.low, 1), _key(span.low + 1, 0))
     return _put(pages, span, (), data, notes)
 
 
-def append_image(pages: PageStore, span: Span, appended: Part, notes: Notes, before: Sequence[int]) -> tuple[int, ...]:
+def append_image(
+    pages: PageStore, span: Span, data: pa.Buffer | None, notes: Notes, before: Sequence[int]
+) -> tuple[int, ...]:
     """Store what was appended to the logs of a bucket of which images of the lengths ``before`` are stored.
 
     Returns the lengths of all its images.
     """
-    return _put(pages, span, before, encode_part(appended) if appended.batches else None, notes)
+    return _put(pages, span, before, data, notes)
+
+
+def image_lengths(data: pa.Buffer | None, before: Sequence[int] = ()) -> tuple[int, ...]:
+    """Return the lengths of the images of a bucket once another one lies behind those of the lengths ``before``."""
+    return tuple(before) if data is None else (*before, data.size)
+
+
+def pages_of(lengths: Sequence[int]) -> int:
+    """Return how many pages images take: each begins with a page of its own."""
+    return sum(_page_count(length) for length in lengths)
 
 
 def read_bucket(pages: PageStore, low: int) -> BucketImage:
@@ -107,11 +121,11 @@ def drop_bucket(pages: PageStore, low: int) -> None:
 
 def _put(pages: PageStore, span: Span, before: Sequence[int], data: pa.Buffer | None, notes: Notes) -> tuple[int, ...]:
     """Store an image behind those before, and the header."""
-    lengths = tuple(before) if data is None else (*before, data.size)
+    lengths = image_lengths(data, before)
     header = BucketHeader(span.low, span.high, lengths, dict(notes))
     keyed = [(_key(span.low, 0), msgspec.msgpack.encode(header))]
     if data is not None:
-        first, view = 1 + _pages_of(before), memoryview(data)
+        first, view = 1 + pages_of(before), memoryview(data)
         for number in range(_page_count(data.size)):
             page = bytes(view[number * PAGE_BYTES : (number + 1) * PAGE_BYTES])
             keyed.append((_key(span.low, first + number), page))
@@ -126,11 +140,6 @@ def _decoded(data: bytes, length: int, low: int) -> Mapping[str, Sequence[pa.Rec
         return decode_part(data, f"the bucket at position {low}").batches
     except CheckpointError as error:
         raise StateCorruptionError(str(error)) from error
-
-
-def _pages_of(lengths: Sequence[int]) -> int:
-    """Return how many pages images take: each begins with a page of its own."""
-    return sum(_page_count(length) for length in lengths)
 
 
 def _page_count(length: int) -> int:

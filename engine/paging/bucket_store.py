@@ -49,7 +49,7 @@ class BucketStores(StateStore):
         self._pages: PageStore | None = None
         self._resident: dict[int, Bucket] = {}
         self._page_memory_bytes = 0
-        self._frozen = False
+        self._frozen = self._writing_out = False
         self._writing = threading.Lock()
         self._closed = False
         self._uses = 0
@@ -102,6 +102,13 @@ class BucketStores(StateStore):
         """Return whether a checkpoint is still written: until then nothing may be used, nor stored."""
         return self._frozen
 
+    def writing_out(self) -> bool:
+        """Return whether what was frozen is still put into the page store.
+
+        Until then buckets may be used, but no other may be stored, cut or let go, and no checkpoint may begin.
+        """
+        return self._writing_out
+
     def freeze(self) -> list[Bucket]:
         """Let nobody use a bucket or store one, until `thaw`; return those in memory that are not stored."""
         self._frozen = True
@@ -119,9 +126,9 @@ class BucketStores(StateStore):
                 raise CheckpointError(f"operator {self._owner!r} was closed before its checkpoint was written.")
             yield self.pages
 
-    def thaw(self) -> None:
-        """Let buckets be used again; from any thread."""
-        self._frozen = False
+    def thaw(self, *, writing_out: bool = False) -> None:
+        """Let buckets be used again; from any thread. With ``writing_out`` until it is called once more without."""
+        self._writing_out, self._frozen = writing_out, False
         self._context.wake()
 
     def load(self, bucket: Bucket) -> None:
@@ -152,6 +159,8 @@ class BucketStores(StateStore):
 
     def is_too_large(self, bucket: Bucket) -> bool:
         """Return whether a bucket in memory is to be cut."""
+        if self._writing_out:
+            return False
         largest_bytes = max(self.options.largest_bytes(len(self.buckets)), bucket.whole_bytes)
         return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
 
@@ -186,7 +195,7 @@ class BucketStores(StateStore):
     def to_evict(self, needed_bytes: int) -> Iterator[Bucket]:
         """Yield buckets, the longest unused first, as long as there is not so much room besides them."""
         limit = self.options.held_bytes
-        if limit is None:
+        if limit is None or self._writing_out:
             return
         used = self.held_bytes()
         if used + needed_bytes <= limit:

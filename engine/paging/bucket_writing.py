@@ -3,11 +3,15 @@
 `bucket_store` calls it when a bucket is let go, `pages_cut` at a checkpoint.
 """
 
+from dataclasses import dataclass, field
+
 import pyarrow as pa
 
 from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.bucket import Bucket
-from penstock.engine.paging.bucket_pages import append_image, write_image
+from penstock.engine.paging.bucket_pages import append_image, image_lengths, pages_of, write_image
+from penstock.engine.paging.ring import Span
+from penstock.engine.part_files import encode_part
 from penstock.state.image import Part
 from penstock.state.page_store import PageStore
 from penstock.state.store import StateStore
@@ -16,24 +20,66 @@ MOST_SEGMENTS = 16
 """After so many images a bucket is written as one again, which takes up what is between them."""
 
 
-def write_bucket(pages: PageStore, bucket: Bucket, notes: Notes) -> int:
-    """Store what a bucket has in memory, and note that; return the bytes of its images."""
+@dataclass(frozen=True, slots=True)
+class EncodedBucket:
+    """What of a bucket is to be stored: bytes that share nothing with it, so that it may change meanwhile.
+
+    ``image`` is behind those of the lengths ``before`` if it is ``appended``, else in their place; None: no image.
+    """
+
+    span: Span
+    notes: Notes
+    image: pa.Buffer | None = field(repr=False)
+    before: tuple[int, ...]
+    appended: bool
+
+    def put(self, pages: PageStore) -> tuple[int, ...]:
+        """Store it; return the lengths of all its images."""
+        put = append_image if self.appended else write_image
+        return put(pages, self.span, self.image, self.notes, self.before)
+
+
+def encode_bucket(bucket: Bucket, notes: Notes) -> EncodedBucket:
+    """Return what of a bucket in memory is to be stored, and note it as stored: `put` is to follow, or `forget`."""
     assert bucket.held is not None
     store, before = bucket.held.store, bucket.log_rows
     rows, changes = store.rows_of_logs(), store.changes()
+    part: Part | None
     if bucket.stored and changes is not None and changes == bucket.stored_changes:
         # It was only read: nothing but its notes can differ.
-        bucket.segments = append_image(pages, bucket.span, Part({}), notes, bucket.segments)
+        part, appended = None, True
     elif before is None or rows is None or before.keys() != rows.keys() or len(bucket.segments) >= MOST_SEGMENTS:
-        bucket.segments = write_image(pages, bucket.span, part_of(store), notes, bucket.segments)
+        part, appended = part_of(store), False
     else:
         batches: dict[str, list[pa.RecordBatch]] = {}
-        for name, appended in store.appended(before):
-            batches.setdefault(name, []).append(appended)
-        bucket.segments = append_image(pages, bucket.span, Part(batches), notes, bucket.segments)
+        for name, added in store.appended(before):
+            batches.setdefault(name, []).append(added)
+        part, appended = (Part(batches) if batches else None), True
+    image = None if part is None else encode_part(part)
+    encoded = EncodedBucket(bucket.span, notes, image, bucket.segments, appended)
+    bucket.segments = image_lengths(image, bucket.segments if appended else ())
     bucket.log_rows, bucket.stored_changes = rows, changes
     bucket.stored, bucket.dirty = True, False
     bucket.paged_bytes = sum(bucket.segments)
+    return encoded
+
+
+def forget(bucket: Bucket, encoded: EncodedBucket) -> None:
+    """Note that what was encoded of a bucket may not be stored, nor what was before: all of it is to be written."""
+    # The longer of both says which pages may be there.
+    bucket.segments = max(bucket.segments, encoded.before, key=pages_of)
+    bucket.log_rows, bucket.stored_changes = None, None
+    bucket.stored, bucket.dirty = False, True
+
+
+def write_bucket(pages: PageStore, bucket: Bucket, notes: Notes) -> int:
+    """Store what a bucket has in memory, and note that; return the bytes of its images."""
+    encoded = encode_bucket(bucket, notes)
+    try:
+        encoded.put(pages)
+    except BaseException:
+        forget(bucket, encoded)
+        raise
     return bucket.paged_bytes
 
 

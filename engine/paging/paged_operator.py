@@ -139,7 +139,7 @@ class PagedOperator(Operator):
     def takes_barrier(self) -> bool:
         """Return whether everything is worked off, and the checkpoint before is written or given up."""
         self._hurried = self._stores.frozen() or bool(self._waiting) or self.has_pending()
-        return not self._hurried
+        return not self._hurried and not self._stores.writing_out()
 
     def timer_ns(self) -> int | None:
         """Return when a bucket's timer is due, or when what waits has waited long enough."""
@@ -201,7 +201,7 @@ class PagedOperator(Operator):
         Rows that wait are before it: those that are left if nobody asked `takes_barrier` are worked off.
         """
         stores = self._stores
-        if stores.frozen():
+        if stores.frozen() or stores.writing_out():
             raise BugError(f"operator {self.context.name!r} got a barrier while a checkpoint is written.")
         self._hurried = False
         self._asked_at_once = bool(self._waiting)

@@ -18,6 +18,7 @@ from penstock.engine.paging.bucket_pages import (
     write_image,
 )
 from penstock.engine.paging.ring import RING, Span
+from penstock.engine.part_files import encode_part
 from penstock.model.errors import StateCorruptionError
 from penstock.state.image import Part
 from penstock.state.page_store import PageStore
@@ -43,6 +44,10 @@ def part_of(rows: int) -> Part:
     return Part({"table": tables, "log": [pa.record_batch({"y": ["a"]})]})
 
 
+def image(part: Part) -> pa.Buffer | None:
+    return encode_part(part) if part.batches else None
+
+
 def open_pages() -> PageStore:
     return Shelves().open(8 << 20)
 
@@ -52,10 +57,10 @@ def test_a_bucket_comes_back(notes: dict[str, Any], rows: int | None, before: in
     pages, span = open_pages(), Span(5, 9)
     lengths: tuple[int, ...] = ()
     if before is not None:
-        lengths = write_image(pages, span, part_of(before), {"old": 1})
-        lengths = append_image(pages, span, part_of(before), {"old": 2}, lengths)
+        lengths = write_image(pages, span, image(part_of(before)), {"old": 1})
+        lengths = append_image(pages, span, image(part_of(before)), {"old": 2}, lengths)
     part = None if rows is None else part_of(rows)
-    lengths = write_image(pages, span, part, notes, lengths)
+    lengths = write_image(pages, span, None if part is None else image(part), notes, lengths)
     found = read_bucket(pages, 5)
     assert found.notes == notes
     assert {name: type(value) for name, value in found.notes.items()} == {k: type(v) for k, v in notes.items()}
@@ -71,11 +76,11 @@ def test_a_bucket_comes_back(notes: dict[str, Any], rows: int | None, before: in
 @given(st.lists(st.sampled_from([None, 0, 10, 8_000, 30_000]), min_size=1, max_size=4))
 def test_what_is_appended_comes_back_behind_the_rest(rows: list[int | None]) -> None:
     pages, span = open_pages(), Span(5, 9)
-    lengths = write_image(pages, span, part_of(5), {})
+    lengths = write_image(pages, span, image(part_of(5)), {})
     batches = {name: list(found) for name, found in part_of(5).batches.items()}
     for number, count in enumerate(rows):
         part = Part({}) if count is None else part_of(count)
-        lengths = append_image(pages, span, part, {"number": number}, lengths)
+        lengths = append_image(pages, span, image(part), {"number": number}, lengths)
         for name, found in part.batches.items():
             batches[name].extend(found)
     found = read_bucket(pages, 5)
@@ -89,7 +94,7 @@ def test_buckets_are_found_in_order_with_gaps_between_them() -> None:
     pages = open_pages()
     spans = [Span(1 << 31, RING), Span(0, 7), Span(7, 8), Span(100, 1 << 30)]
     for span in spans:
-        write_image(pages, span, part_of(20_000), {"low": span.low})
+        write_image(pages, span, image(part_of(20_000)), {"low": span.low})
     assert [header.span for header in headers(pages)] == sorted(spans)
     drop_bucket(pages, 7)
     assert [header.low for header in headers(pages)] == [0, 100, 1 << 31]
@@ -115,8 +120,8 @@ def scramble(pages: PageStore, key: bytes, page: bytes) -> None:
 )
 def test_what_is_not_whole_is_an_error(harm: Callable[..., None], number: int) -> None:
     pages = open_pages()
-    lengths = write_image(pages, Span(5, 9), part_of(10_000), {"note": "x" * 20})
-    (*_, last) = append_image(pages, Span(5, 9), part_of(10_000), {"note": "x" * 20}, lengths)
+    lengths = write_image(pages, Span(5, 9), image(part_of(10_000)), {"note": "x" * 20})
+    (*_, last) = append_image(pages, Span(5, 9), image(part_of(10_000)), {"note": "x" * 20}, lengths)
     assert min(last, *lengths) > PAGE_BYTES
     stored = list(pages.scan(b"", b"\xff" * 10))
     harm(pages, *stored[number])

@@ -2,13 +2,19 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.engine.clock import ManualClock
 from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.paging.bucket_pages import headers, read_bucket
+from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.paging.options import PagingOptions
 from penstock.model.errors import CheckpointError
+from penstock.model.failpoints import arm
 from tests.engine.paging.counting import COUNTING, LITTLE, counts, everything, paged, rows, spread
 from tests.engine.paging.driving import Paged
 from tests.engine.paging.kinds import KINDS, batch_of
@@ -124,3 +130,83 @@ def test_rows_may_come_while_another_thread_writes(seed: int, tmp_path: Path) ->
         writer.join()
         assert counts(job.operators[0]) == everything(times)
     job.operators[0].close()
+
+
+@contextmanager
+def armed(action: Callable[[str], None]) -> Iterator[None]:
+    arm(action)
+    try:
+        yield
+    finally:
+        arm(None)
+
+
+class Halted:
+    """Lets a test look in at the moment when the first bucket is about to be put into the page store."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look: Callable[[], None] | None = look
+
+    def __call__(self, name: str) -> None:
+        look = self._look
+        if name == "pages.bucket.before_write" and look is not None:
+            self._look = None
+            look()
+
+
+def test_without_a_budget_rows_are_worked_off_while_pages_are_written(tmp_path: Path) -> None:
+    operator = paged(PagingOptions(None, 8_000, 4_000))
+    stores = spread(operator)
+    assert len(stores.buckets) > 1
+    list(operator.on_barrier(1))
+    cut = operator.cut().pages
+    assert cut is not None and stores.frozen()
+    before = counts(operator)
+
+    def look() -> None:
+        assert not stores.frozen() and stores.writing_out()
+        assert operator.has_room() and not operator.takes_barrier()
+        list(operator.process(0, Batch(batch_of(rows(400)))))
+        assert counts(operator) - before == everything(1), "they are worked off and do not wait"
+
+    with armed(Halted(look)):
+        cut.write(tmp_path / "cut")
+    assert not stores.writing_out() and operator.takes_barrier()
+    kept = stored_counts(stores)
+    assert kept == before, "the checkpoint holds what was before the barrier"
+    assert any(bucket.dirty for bucket in stores.buckets), "what came meanwhile is for the next one"
+    list(operator.on_barrier(2))
+    cut = operator.cut().pages
+    assert cut is not None
+    cut.write(tmp_path / "next")
+    assert stored_counts(stores) == counts(operator)
+
+
+def test_what_could_not_be_written_is_written_by_the_next_checkpoint(tmp_path: Path) -> None:
+    operator = paged(PagingOptions(None, 8_000, 4_000))
+    stores = spread(operator)
+    list(operator.on_barrier(1))
+    cut = operator.cut().pages
+    assert cut is not None
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    with armed(Halted(fail)), pytest.raises(OSError, match="full"):
+        cut.write(tmp_path / "cut")
+    assert operator.takes_barrier()
+    list(operator.on_barrier(2))
+    cut = operator.cut().pages
+    assert cut is not None
+    cut.write(tmp_path / "next")
+    assert stored_counts(stores) == counts(operator)
+
+
+def stored_counts(stores: BucketStores) -> Counter[str]:
+    """Return what the page store holds of all buckets."""
+    found: Counter[str] = Counter()
+    for header in headers(stores.pages):
+        part = read_bucket(stores.pages, header.low).part
+        for batch in () if part is None else part.batches["counts"]:
+            found.update(dict(zip(batch.column("key_0").to_pylist(), batch.column("n").to_pylist(), strict=True)))
+    return found
