@@ -83,7 +83,8 @@ class CheckpointSession:
         self._manifests: dict[int, Manifest] = {}
         self._cuts: list[InstanceCut] = []
         self._given_up = 0
-        self._began_ns = 0
+        # The checkpoint under way and when it began.
+        self._began: tuple[int, int] | None = None
 
     def started(self, build: Build, attempt: int, restored: Restored | None) -> None:
         """Instances of a new attempt, all or a region, are about to run; their cuts come to this session from now on.
@@ -240,7 +241,7 @@ class CheckpointSession:
                 self.stopped = command
 
     def _inject(self, command: ev.InjectBarrier) -> None:
-        self._began_ns = self._clock.monotonic_ns()
+        self._began = command.epoch, self._clock.monotonic_ns()
         self.begun = command.epoch
         failpoint("checkpoint.barriers.before")
         for name, instance in self._instances.items():
@@ -256,6 +257,9 @@ class CheckpointSession:
     def _upload(self, command: ev.StartUpload) -> None:
         cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
         epoch = command.epoch
+        if self._began is None or self._began[0] != epoch:
+            # All inputs had ended: there were no barriers.
+            self._began = epoch, self._clock.monotonic_ns()
         # An instance that passed the barrier and ended since then has prepared for the next epoch, too.
         due = {
             name: [receipt for prepared, receipt in known if prepared <= epoch]
@@ -302,7 +306,8 @@ class CheckpointSession:
                 _fail_for_good(error)
                 return
             self.traffic = traffic
-            self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns)
+            assert self._began is not None
+            self.durations_ns.append(self._clock.monotonic_ns() - self._began[1])
             self._tell_sources(manifest)
             self._on(ev.Published(command.epoch))
 

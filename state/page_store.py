@@ -88,6 +88,18 @@ class PageStore(ABC):
             BugError: ``directory`` exists.
         """
 
+    def check(self, directory: Path, ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        """Read the pages with start <= key < end of these ranges back from the files of a snapshot.
+
+        For pages that were written since the last snapshot: whatever becomes of their bytes between the write and the
+        reading of the files is noticed then, and not when somebody needs them. The default has nothing to check, as for
+        stores whose files hold no more than what a digest was made of when it was written.
+
+        Raises:
+            StateCorruptionError: bytes are not those that were written.
+        """
+        return
+
     @abstractmethod
     def set_memory(self, memory_bytes: int) -> None:
         """Change the memory for pages not yet flushed and cached blocks (with indexes and filters), at once.

@@ -114,6 +114,11 @@ def headers(pages: PageStore) -> Iterator[BucketHeader]:
         low = header.high
 
 
+def bucket_range(low: int) -> tuple[bytes, bytes]:
+    """Return the first key of the bucket that begins at a position, and the first behind it."""
+    return _key(low, 0), _key(low + 1, 0)
+
+
 def drop_bucket(pages: PageStore, low: int) -> None:
     """Forget a bucket."""
     pages.delete_range(_key(low, 0), _key(low + 1, 0))

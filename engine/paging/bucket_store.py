@@ -4,9 +4,10 @@ To the rest of the engine it is the instance's state store. `paged_operator` say
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from penstock.engine.elements import START_OF_TIME_US
 from penstock.engine.operators.contract import Notes, Operator, OperatorContext
 from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource, Held
-from penstock.engine.paging.bucket_pages import drop_bucket, read_bucket
+from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import part_of, write_bucket
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.ring import Span, lows_of
@@ -52,6 +53,9 @@ class BucketStores(StateStore):
         self._frozen = self._writing_out = False
         self._writing = threading.Lock()
         self._closed = False
+        self._closed_bytes = 0
+        self._unchecked: set[int] = set()
+        """First positions of the buckets that were stored since the last copy of the page store."""
         self._uses = 0
         self._hits = self._misses = self._load_ns = 0
 
@@ -156,6 +160,26 @@ class BucketStores(StateStore):
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
         write_bucket(self.pages, bucket, bucket.notes())
+        self._unchecked.add(bucket.span.low)
+
+    def snapshot(self, pages: PageStore, directory: Path, written: Iterable[int]) -> list[str]:
+        """Make a copy of the page store of which everything that was stored since the last one was read back.
+
+        ``written`` are the buckets that were stored for it, by their first position. Runs beside the worker loop.
+
+        Raises:
+            StateCorruptionError: what was stored is not what lies in the files.
+        """
+        # A bucket that is stored from here on is for the next copy.
+        unchecked, self._unchecked = self._unchecked, set()
+        lows = sorted(unchecked.union(written))
+        try:
+            names = pages.snapshot(directory)
+            pages.check(directory, [bucket_range(low) for low in lows])
+        except BaseException:
+            self._unchecked.update(lows)
+            raise
+        return names
 
     def is_too_large(self, bucket: Bucket) -> bool:
         """Return whether a bucket in memory is to be cut."""
@@ -235,6 +259,7 @@ class BucketStores(StateStore):
     def close(self, *, abort: bool) -> None:
         """Release the operators and the page store, once no other thread writes to it."""
         with self._writing:
+            self._closed_bytes = self.bytes_used()
             self._closed = True
             try:
                 for bucket in self.buckets:
@@ -258,8 +283,8 @@ class BucketStores(StateStore):
         self.options = replace(self.options, budget_bytes=budget_bytes)
 
     def bytes_used(self) -> int:
-        """Return the bytes of the buckets in memory; from any thread."""
-        return self.held_bytes()
+        """Return the bytes of the buckets in memory, those at the end once it is closed; from any thread."""
+        return self._closed_bytes if self._closed else self.held_bytes()
 
     def names(self) -> Sequence[str]:
         """Return the names of the tables and logs of the buckets in memory, sorted."""

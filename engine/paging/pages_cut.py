@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.engine.operators.contract import Notes
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
-from penstock.engine.paging.bucket_writing import encode_bucket, forget, write_bucket
+from penstock.engine.paging.bucket_writing import EncodedBucket, encode_bucket, forget
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
 from penstock.state.image import Part
@@ -43,9 +43,8 @@ class PagesCut:
             else:
                 # Twice what is in memory might not fit the budget.
                 for bucket, notes in zip(self._unstored, self._notes, strict=True):
-                    failpoint("pages.bucket.before_write")
-                    write_bucket(pages, bucket, notes)
-                names = pages.snapshot(directory)
+                    _put(pages, bucket, encode_bucket(bucket, notes))
+                names = self._stores.snapshot(pages, directory, [bucket.span.low for bucket in self._unstored])
             self._written = True
         # The copy is of its own: what is uploaded of it keeps nobody waiting.
         self.release()
@@ -57,14 +56,13 @@ class PagesCut:
         encoded = deque(
             (bucket, encode_bucket(bucket, notes)) for bucket, notes in zip(self._unstored, self._notes, strict=True)
         )
+        lows = [bucket.span.low for bucket, _ in encoded]
         self._released, self._unstored, self._notes = True, (), []
         self._stores.thaw(writing_out=True)
         try:
             while encoded:
-                failpoint("pages.bucket.before_write")
-                encoded[0][1].put(pages)
-                encoded.popleft()
-            return pages.snapshot(directory)
+                _put(pages, *encoded.popleft())
+            return self._stores.snapshot(pages, directory, lows)
         finally:
             for bucket, image in encoded:
                 forget(bucket, image)
@@ -75,6 +73,15 @@ class PagesCut:
         if not self._released:
             self._released, self._unstored, self._notes = True, (), []
             self._stores.thaw()
+
+
+def _put(pages: PageStore, bucket: Bucket, image: EncodedBucket) -> None:
+    try:
+        failpoint("pages.bucket.before_write")
+        image.put(pages)
+    except BaseException:
+        forget(bucket, image)
+        raise
 
 
 @dataclass(frozen=True, slots=True)

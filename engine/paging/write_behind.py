@@ -59,6 +59,10 @@ class WriteBehind(PageStore):
         self._drain()
         return self._pages.snapshot(directory)
 
+    def check(self, directory: Path, ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        """Let the store below check its snapshot."""
+        self._pages.check(directory, ranges)
+
     def set_memory(self, memory_bytes: int) -> None:
         """Change the memory of the store below."""
         self._pages.set_memory(memory_bytes)

@@ -14,7 +14,7 @@ from penstock.engine.clock import ManualClock
 from penstock.engine.ledger import Ledger, OperatorLine
 from penstock.engine.metric_rates import OperatorRates, Rates, StateRates
 from penstock.engine.metrics import InstanceMetrics, JobMetrics, PartitionLag, SourceMetrics, StateMetrics, no_metrics
-from penstock.job import embed
+from penstock.job import Job, embed
 from penstock.run_options import RunOptions
 from penstock.state.store import Accesses
 from tests.penstock.checkpoint_jobs import LONG_S, per_item, running
@@ -84,6 +84,27 @@ def test_a_running_job_tells_of_its_checkpoints(tmp_path: Path) -> None:
     assert after.last_epoch == epoch and after.last_abort is None
     assert after.last_duration_ns is not None and after.last_duration_ns > 0
     assert after.last_uploaded_bytes is not None and after.last_uploaded_bytes > 0
+
+
+def test_a_checkpoint_behind_the_end_of_all_inputs_took_no_longer_than_the_job(tmp_path: Path) -> None:
+    totals = ps.read_memory([{"item": "a"}], job=Job()).name("rows").key_by("item").agg(n=ps.count()).name("totals")
+    totals.write_black_hole(mode="changelog").name("out")
+    options = {"checkpoint_dir": tmp_path / "checkpoints", "directory": tmp_path / "job", "checkpoint_interval": "1h"}
+    metrics = totals.job.run("ends", **options)
+    assert metrics.checkpoints is not None and metrics.checkpoints.committed == 1
+    assert metrics.checkpoints.last_duration_ns is not None
+    assert 0 < metrics.checkpoints.last_duration_ns < metrics.elapsed_ns
+
+
+@pytest.mark.parametrize("options", [{}, {"state_bytes": 8 << 20}], ids=["unbounded", "budget"])
+def test_the_state_at_the_end_is_told(tmp_path: Path, options: dict[str, int]) -> None:
+    rows = [{"item": number % 100} for number in range(1_000)]
+    totals = ps.read_memory(rows, job=Job()).key_by("item").agg(n=ps.count()).name("totals")
+    totals.write_black_hole(mode="changelog")
+    metrics = totals.job.run("ends", directory=tmp_path, **options)
+    [state] = metrics.states
+    assert state.operator == "totals"
+    assert metrics.state_bytes == state.bytes > 100 * 8
 
 
 def test_a_job_that_has_not_begun_has_metrics(tmp_path: Path) -> None:

@@ -10,13 +10,15 @@ import pytest
 
 from penstock.engine.clock import ManualClock
 from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.contract import RowCounters
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.options import PagingOptions
-from penstock.model.errors import CheckpointError
+from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.model.errors import CheckpointError, StateCorruptionError
 from penstock.model.failpoints import arm
-from tests.engine.paging.counting import COUNTING, LITTLE, counts, everything, paged, rows, spread
-from tests.engine.paging.driving import Paged
+from tests.engine.paging.counting import COUNTING, LITTLE, Counting, counts, everything, paged, rows, spread
+from tests.engine.paging.driving import Paged, context_of
 from tests.engine.paging.kinds import KINDS, batch_of
 from tests.engine.paging.shelves import RocksShelves
 
@@ -200,6 +202,29 @@ def test_what_could_not_be_written_is_written_by_the_next_checkpoint(tmp_path: P
     assert cut is not None
     cut.write(tmp_path / "next")
     assert stored_counts(stores) == counts(operator)
+
+
+@pytest.mark.parametrize("options", [PagingOptions(None, 8_000, 4_000), LITTLE], ids=["in memory", "little room"])
+def test_a_bit_that_is_flipped_between_write_and_upload_is_noticed(tmp_path: Path, options: PagingOptions) -> None:
+    operator = PagedOperator(Counting, options, RocksShelves(tmp_path / "rocks").open)
+    operator.open(context_of(ManualClock(), RowCounters(), COUNTING))
+    stores = spread(operator)
+    list(operator.on_barrier(1))
+    cut = operator.cut().pages
+    assert cut is not None
+
+    def flip(name: str) -> None:
+        if name == "pages.snapshot.done":
+            data = max((tmp_path / "cut").glob("*.*t"), key=lambda path: path.stat().st_size)
+            content = bytearray(data.read_bytes())
+            content[len(content) // 3] ^= 4
+            data.write_bytes(content)
+
+    with armed(flip), pytest.raises(StateCorruptionError):
+        cut.write(tmp_path / "cut")
+    cut.release()
+    assert not stores.frozen() and operator.takes_barrier()
+    operator.abort()
 
 
 def stored_counts(stores: BucketStores) -> Counter[str]:
