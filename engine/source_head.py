@@ -313,13 +313,17 @@ class SourceHead:
             elif partition.nothing_since_ns is None and not partition.failures:
                 partition.nothing_since_ns = now_ns
         else:
-            # There may be more, which nobody says.
-            partition.stirred = True
             partition.vain_reads = 0
+            if read.again_us is not None:
+                partition.rest(now_ns, read.again_us)
+            else:
+                # There may be more, which nobody says.
+                partition.stirred = True
             partition.nothing_since_ns = None
             partition.idle = False
         partition.ended = read.ended
-        quiet = all(item.ended or item.failures or item.nothing_since_ns is not None for item in self._partitions)
+        partition.emptied = nothing or read.again_us is not None
+        quiet = all(item.ended or item.failures or item.emptied for item in self._partitions)
         yield from self._flush(now_ns, force=quiet)
         if not self._gathered.rows:
             yield from self._watermark(now_ns)

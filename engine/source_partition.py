@@ -37,6 +37,8 @@ class Partition:
     wakes: bool = False
     stirred: bool = True
     vain_reads: int = 0
+    emptied: bool = False
+    """What was read last is all there is for now."""
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Let the reader, if it can, say when it has something: ``wake`` is called then, on any thread."""

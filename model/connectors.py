@@ -44,7 +44,8 @@ class Read:
     predicate excludes them, and ``skipped_time_us`` is their greatest event time, if known (`Source.with_time`).
     ``watermark_us`` says that no row with an earlier event time will follow, for a source that knows better than the
     greatest time seen less the declared delay. ``out_of_reach``: nothing came, but something may be there, so the
-    partition is not idle. ``again_us``: nothing more will be there before so many microseconds have passed.
+    partition is not idle. ``again_us``: nothing more will be there before so many microseconds have passed; with rows
+    or without, so that a source with a rate of its own is neither asked in vain nor waited for to fill a batch.
     """
 
     rows: pa.RecordBatch | None = None

@@ -176,6 +176,16 @@ def test_one_that_says_when_it_has_something_again_is_asked_then() -> None:
     assert head.head.wake_ns() == 8 * MS, "rows that trickle in are read together"
 
 
+def test_rows_of_a_source_with_a_rate_of_its_own_leave_at_once_and_it_rests() -> None:
+    slow = Read(rows(10).rows, again_us=20)
+    head = Head(Scripts({"a": [slow, Read(rows(20).rows, again_us=9_000)]}, bounded=False), batch_rows=80)
+    assert head.poll() == ["1 rows", "to 10"]
+    assert head.head.wake_ns() == RETRY_NS
+    head.clock.advance_ns(RETRY_NS)
+    assert head.poll() == ["1 rows", "to 20"]
+    assert head.head.wake_ns() == 10 * MS
+
+
 class Waking(Scripts):
     """Readers say themselves when they have something; ``wakes`` are what they call."""
 
