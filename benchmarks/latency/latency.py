@@ -61,7 +61,7 @@ def measure(
     job = Job()
     rows = ps.read(Steady(rows_per_s, keys, WARM_UP_S + seconds), job=job)
     stream = build(rows)
-    stream.for_each_batch(note, **({} if build is _filter else {"mode": "changelog"}))
+    stream.for_each_batch(note, mode="append" if build is _filter else "changelog")
     with TemporaryDirectory(prefix="penstock-") as folder:
         cpu_s, wall_s = time.process_time(), time.monotonic()
         job.run("latency", directory=folder, parallelism=parallelism)
