@@ -83,8 +83,7 @@ class CheckpointSession:
         self._manifests: dict[int, Manifest] = {}
         self._cuts: list[InstanceCut] = []
         self._given_up = 0
-        # The checkpoint under way and when it began.
-        self._began: tuple[int, int] | None = None
+        self._began_ns: dict[int, int] = {}
 
     def started(self, build: Build, attempt: int, restored: Restored | None) -> None:
         """Instances of a new attempt, all or a region, are about to run; their cuts come to this session from now on.
@@ -241,7 +240,7 @@ class CheckpointSession:
                 self.stopped = command
 
     def _inject(self, command: ev.InjectBarrier) -> None:
-        self._began = command.epoch, self._clock.monotonic_ns()
+        self._began_ns = {command.epoch: self._clock.monotonic_ns()}
         self.begun = command.epoch
         failpoint("checkpoint.barriers.before")
         for name, instance in self._instances.items():
@@ -257,9 +256,8 @@ class CheckpointSession:
     def _upload(self, command: ev.StartUpload) -> None:
         cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
         epoch = command.epoch
-        if self._began is None or self._began[0] != epoch:
-            # All inputs had ended: there were no barriers.
-            self._began = epoch, self._clock.monotonic_ns()
+        # Without barriers, as all inputs had ended, it begins here.
+        self._began_ns.setdefault(epoch, self._clock.monotonic_ns())
         # An instance that passed the barrier and ended since then has prepared for the next epoch, too.
         due = {
             name: [receipt for prepared, receipt in known if prepared <= epoch]
@@ -269,7 +267,6 @@ class CheckpointSession:
         failpoint("checkpoint.before_upload")
         # From here on the upload lets go of them.
         self._cuts.clear()
-
         flush_letters = self.flush_letters
 
         def work() -> Manifest:
@@ -306,8 +303,7 @@ class CheckpointSession:
                 _fail_for_good(error)
                 return
             self.traffic = traffic
-            assert self._began is not None
-            self.durations_ns.append(self._clock.monotonic_ns() - self._began[1])
+            self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns[command.epoch])
             self._tell_sources(manifest)
             self._on(ev.Published(command.epoch))
 
