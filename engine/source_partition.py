@@ -18,9 +18,9 @@ LONGEST_RETRY_NS = 32 * RETRY_NS
 class Partition:
     """One partition and how far it was read.
 
-    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows. One ``is_live`` that
-    brought rows in this run. ``wakes``: the reader
-    says when it has something, by `stir`; ``stirred``: it has said so since it was last asked.
+    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows; ``is_live``: it has
+    brought rows in this run. ``wakes``: the reader says when it has something, by `stir`; ``stirred``: it has said so
+    since it was last asked.
     """
 
     name: str

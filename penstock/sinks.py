@@ -16,7 +16,8 @@ from penstock.engine.connectors.table_rows import table_rows
 from penstock.job import Job
 from penstock.kafka_sinks import kafka_sink
 from penstock.model.config import check_count
-from penstock.model.connectors import FunctionSink, Sink
+from penstock.model.connectors import Sink
+from penstock.model.function_sink import FunctionSink
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
 from penstock.model.modes import Guarantee, MessageFormat, WriteMode

@@ -12,9 +12,9 @@ from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.worker import Ran
 from penstock.job import Job
 from penstock.model.config import LoopOptions
-from penstock.model.connectors import FunctionSink
 from penstock.model.errors import OptionError
 from penstock.model.expressions import col
+from penstock.model.function_sink import FunctionSink
 from penstock.readers import read
 from penstock.run_options import make_options
 from penstock.stream import Stream

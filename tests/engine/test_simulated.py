@@ -16,8 +16,8 @@ from penstock.engine.simulated import Simulation, record_pipeline
 from penstock.engine.simulation.faults import KINDS, Faults
 from penstock.engine.simulation.outputs import difference
 from penstock.engine.simulation.promises import not_promised
-from penstock.model.connectors import FunctionSink
 from penstock.model.errors import OptionError, PlanError
+from penstock.model.function_sink import FunctionSink
 from tests.engine.simulated_support import PIPELINES, read, rows, shared
 
 pytestmark = pytest.mark.xdist_group("simulated")

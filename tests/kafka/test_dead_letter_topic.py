@@ -20,8 +20,8 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.job import Job
 from penstock.kafka import dead_letter_topic, read_kafka
 from penstock.kafka_broker import LocalBroker
-from penstock.model.connectors import FunctionSink
 from penstock.model.errors import FatalError, OptionError, UserError
+from penstock.model.function_sink import FunctionSink
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import read_topic
 

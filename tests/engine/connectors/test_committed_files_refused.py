@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from penstock.engine.connectors.file_sinks import CsvSink, JsonLinesSink, ParquetSink
-from penstock.model.connectors import FunctionSink, SinkContext
+from penstock.model.connectors import SinkContext
 from penstock.model.errors import BugError, FatalError, RetryableError, UserError
 from penstock.model.failpoints import arm
+from penstock.model.function_sink import FunctionSink
 from penstock.state.kept_files import KeptFolder
 from penstock.state.local_files import LocalFiles
 from tests.engine.connectors.committing import SCHEMA, Job, rows, up_to
