@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 import penstock as ps
 from penstock.benchmarks.chaos.kafka_outputs import KEEP, committed_messages
-from penstock.benchmarks.chaos.supervised_faults import FAULTS
+from penstock.benchmarks.chaos.supervised_faults import FAULTS, ON_SMALL_DISK
 from penstock.benchmarks.chaos.supervised_places import SmallDisk, in_own_namespace
 from penstock.benchmarks.chaos.supervised_values import (
     KEYS,
@@ -153,7 +153,9 @@ def supervise(folder: Path, rounds: int, seed: int, names: Sequence[str] = ()) -
     chosen = {name: fault for name, fault in FAULTS.items() if not names or name in names}
     order = [name for _ in range(-(-rounds // len(chosen))) for name in rng.permutation(list(chosen))][:rounds]
     report = TrialReport()
-    with LocalBroker(folder / "broker") as broker, SmallDisk(folder / "disk") as disk:
+    disk = SmallDisk(folder / "disk")
+    mounted = disk if ON_SMALL_DISK.intersection(chosen) else nullcontext()
+    with LocalBroker(folder / "broker") as broker, mounted:
         trial = Trial(folder, broker, disk)
         try:
             for number, name in enumerate(order, 1):

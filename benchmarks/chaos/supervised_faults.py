@@ -161,6 +161,9 @@ FAULTS: Final[dict[str, Callable[["Trial"], Round]]] = {
     )
 }
 
+ON_SMALL_DISK: Final = frozenset(name for name in FAULTS if name.startswith(("full_", "read_only_")))
+"""Those that need a disk of their own, and the right to mount one."""
+
 
 def _started_into(trial: "Trial", fault: str, over: Callable[[], None]) -> Round:
     """Start the job into a fault, which is over after the promised time or once the job has ended."""
