@@ -102,7 +102,7 @@ class EmbeddedJob:
         self._checkpoints = checkpoints
         self._keeps = keeps
         self.at_end = False
-        self.worker = Worker((), self._clock)
+        self.worker = Worker((), self._clock, quiet_ns=options.linger_ms * 1_000_000)
         self._ended_ns: int | None = None
         self._stop: bool | None = None
         self._stopping = False

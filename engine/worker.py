@@ -50,8 +50,18 @@ class Worker:
     taken from, whose time has come, or for whom `wake` was called.
     """
 
-    def __init__(self, instances: Sequence[Instance], clock: Clock, shares: Mapping[str, float] | None = None) -> None:
-        """``shares`` maps instance names to their weight in the round robin, 1.0 when absent."""
+    def __init__(
+        self,
+        instances: Sequence[Instance],
+        clock: Clock,
+        shares: Mapping[str, float] | None = None,
+        quiet_ns: int = 0,
+    ) -> None:
+        """``shares`` maps instance names to their weight in the round robin, 1.0 when absent.
+
+        What an instance keeps for a quiet moment leaves once in ``quiet_ns`` at most: rows that trickle in would
+        otherwise each be followed by their results.
+        """
         self.instances: tuple[Instance, ...] = ()
         self.at: Instance | None = None
         """The instance that is being looked at or stepped; once that has raised, the one that did."""
@@ -63,6 +73,8 @@ class Worker:
         self._wake_times = WakeTimes()
         # Those that may have something pending: a quiet moment comes for them when nothing else can run.
         self._keeping: dict[int, Instance] = {}
+        self._quiet_ns = quiet_ns
+        self._not_before_ns: dict[int, int] = {}
         self._running: dict[int, Instance] = {}
         self._by_name: dict[str, Instance] = {}
         self._by_head: dict[int, Instance] = {}
@@ -89,7 +101,7 @@ class Worker:
         for instance in instances:
             self._unwire(instance)
             self._turns.forget(instance)
-            for known in (self._touched, self._keeping, self._running):
+            for known in (self._touched, self._keeping, self._running, self._not_before_ns):
                 known.pop(id(instance), None)
             self._wake_times.set(id(instance), None)
             if self._by_name.get(instance.name) is instance:
@@ -123,9 +135,9 @@ class Worker:
         instance = self._turns.next()
         idle = instance is None
         if instance is None:
-            instance = self._pick_keeping()
+            instance = self._pick_keeping(now_ns)
         if instance is None:
-            return Waiting(self._wake_times.next_ns()) if self._running else Done()
+            return Waiting(self._until_ns()) if self._running else Done()
         self._run(instance, now_ns, idle=idle)
         return Ran(instance.name)
 
@@ -169,17 +181,28 @@ class Worker:
                 self._running.pop(key, None)
         self.at = None
 
-    def _pick_keeping(self) -> Instance | None:
+    def _pick_keeping(self, now_ns: int) -> Instance | None:
         """Return an instance that keeps something for a quiet moment and has room for it."""
         for key, instance in list(self._keeping.items()):
             self.at = instance
             if not instance.has_pending():
                 # Only what makes the loop look at it again can change that.
                 del self._keeping[key]
-            elif all(output.has_room() for output in instance.outputs):
+            elif self._not_before_ns.get(key, now_ns) <= now_ns and all(item.has_room() for item in instance.outputs):
+                self._not_before_ns[key] = now_ns + self._quiet_ns
                 return instance
         self.at = None
         return None
+
+    def _until_ns(self) -> int | None:
+        """Return until when nothing can run; who has no room for what it keeps waits for that and not for a time."""
+        times = [
+            not_before_ns
+            for key, not_before_ns in self._not_before_ns.items()
+            if key in self._keeping and all(output.has_room() for output in self._keeping[key].outputs)
+        ]
+        wake_ns = self._wake_times.next_ns()
+        return min(times if wake_ns is None else [*times, wake_ns], default=None)
 
     def _wire(self, instance: Instance) -> None:
         """Let channels, and whoever changes an instance, tell the loop which may have become runnable."""

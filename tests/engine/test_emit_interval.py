@@ -9,9 +9,10 @@ import pytest
 
 from penstock.aggregates import count
 from penstock.engine.embedded import EmbeddedJob
-from penstock.engine.worker import Ran
+from penstock.engine.worker import Ran, Waiting
 from penstock.job import Job
 from penstock.model.config import LoopOptions
+from penstock.model.connectors import Read
 from penstock.model.errors import OptionError
 from penstock.model.expressions import col
 from penstock.model.function_sink import FunctionSink
@@ -65,6 +66,22 @@ def test_the_interval_is_the_jobs_or_the_operators_own(tmp_path: Path) -> None:
     assert len(set(busy(tmp_path, WAYS["group"], emit_interval_us=10_000))) >= 80
     slow = busy(tmp_path, lambda stream: stream.key_by("x").emit(every="400ms").agg(n=count()), emit_interval_us=10_000)
     assert len(set(slow)) == 2
+
+
+def test_quiet_moments_come_once_in_linger_ms(tmp_path: Path) -> None:
+    clock = ManualClock()
+    times: list[int] = []
+    job = Job()
+    slow = (Read(rows(number).rows, again_us=1_000) for number in range(1_000))
+    stream = read(Scripts({"a": slow}, bounded=False), time="at", job=job).key_by("x").agg(n=count())
+    stream.write(FunctionSink(lambda batch: times.append(clock.monotonic_ns() // MS)), mode="changelog")
+    runs = EmbeddedJob("slow", job.plan(), LoopOptions(batch_rows=80), tmp_path, clock=clock)
+    while clock.monotonic_ns() < 95 * MS:
+        outcome = runs.worker.step()
+        if isinstance(outcome, Waiting):
+            assert outcome.until_ns is not None and outcome.until_ns > clock.monotonic_ns()
+            clock.advance_ns(outcome.until_ns - clock.monotonic_ns())
+    assert times == list(range(0, 95, 10))
 
 
 def test_it_is_an_option_of_a_run() -> None:
