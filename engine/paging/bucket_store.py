@@ -259,7 +259,7 @@ class BucketStores(StateStore):
     def close(self, *, abort: bool) -> None:
         """Release the operators and the page store, once no other thread writes to it."""
         with self._writing:
-            self._closed_bytes = self.bytes_used()
+            self._closed_bytes = 0 if abort else self.bytes_used()
             self._closed = True
             try:
                 for bucket in self.buckets:
