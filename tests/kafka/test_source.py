@@ -38,7 +38,7 @@ def transaction(kafka: str, topic: str, values: Sequence[int], name: str, partit
     producer.init_transactions(20)
     producer.begin_transaction()
     for value in values:
-        producer.produce(topic, b'{"id":%d}' % value, partition=partition)
+        producer.produce(topic, b'{"id":%d,"name":"n"}' % value, partition=partition)
     producer.flush(20)
     return producer
 
@@ -72,7 +72,7 @@ def test_reads_every_partition_with_keys_headers_and_provenance(kafka: str, topi
 
 def test_offsets_stay_on_their_rows_beside_bad_messages_and_tombstones(kafka: str, topic: MakeTopic) -> None:
     name = topic()
-    two, pretty = (b'{"id":3}\n{"id":33}', b'{"id":4}{"id":44}'), b'{\n"id": 6\n}'
+    two, pretty = (b'{"id":3}\n{"id":33}', b'{"id":4}{"id":44}'), b'{\n"id": 6, "name": "n"\n}'
     produce(kafka, name, [0, b"", 2, *two, None, pretty, 7, b"\xff", 9])
     job = Job()
     stream = read_kafka(name, kafka=kafka, schema=Fields, until="latest", metadata={"offset": "at"}, job=job)
