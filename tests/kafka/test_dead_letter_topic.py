@@ -92,7 +92,7 @@ def test_a_tombstone_with_a_bad_key_stays_one(kafka: str, topic: MakeTopic, tmp_
         dead_letter_topic=dead, job=job,
     )  # fmt: skip
     keyed.name("keyed").collect()
-    job.run("keys", directory=tmp_path)
+    job.run("keys", directory=tmp_path, max_dead_letters="any")
     assert [letter.value for letter in letters(kafka, dead)] == [None, b""]
 
 
@@ -156,13 +156,13 @@ def test_a_topic_that_cannot_be_written_ends_the_job(kafka: str, topic: MakeTopi
         return job
 
     with pytest.raises(UserError, match=r"dead letters cannot be written to topic 'nowhere': .* is not there"):
-        reading("nowhere").run("a", directory=tmp_path)
+        reading("nowhere").run("a", directory=tmp_path, max_dead_letters="any")
     small = topic(max_message_bytes="1000")
     with pytest.raises(FatalError, match=f"dead letters cannot be written to topic '{small}': .* too large"):
-        reading(small).run("b", directory=tmp_path)
+        reading(small).run("b", directory=tmp_path, max_dead_letters="any")
     compacted = topic(cleanup_policy="compact")
     with pytest.raises(FatalError, match="takes only messages with a key, as it is compacted"):
-        reading(compacted).run("c", directory=tmp_path)
+        reading(compacted).run("c", directory=tmp_path, max_dead_letters="any")
     with pytest.raises(OptionError, match="is read itself"):
         reading(source)
     with pytest.raises(OptionError, match="needs on_error='dead_letter', not 'skip'"):
@@ -176,7 +176,7 @@ def test_letters_are_shown_and_replayed(kafka: str, topic: MakeTopic, tmp_path: 
     fill(kafka, source, BAD)
     job = Job()
     read_kafka(source, kafka=kafka, schema=FIELDS, until="latest", dead_letter_topic=dead, job=job).name("b").collect()
-    job.run("show", directory=tmp_path)
+    job.run("show", directory=tmp_path, max_dead_letters="any")
     table = command("show", dead, "--kafka", kafka)
     assert "decode" in table and "the message is empty" in table and f"4 dead letters of {dead}" in table
     lines = [
@@ -232,9 +232,10 @@ def test_a_broker_that_is_gone_ends_the_attempt_and_the_next_writes_again(
     job = Job()
     numbers = ps.read_memory([{"n": at} for at in range(10)], job=job).name("numbers")
     numbers.map(reject).name("reject").write_json(tmp_path / "out").name("out")
+    bad: dict[str, Any] = {"directory": tmp_path, "max_dead_letters": "any"}
     with pytest.raises(ps.RetryableError, match="dead letters cannot be written to topic 'dead': "):
-        job.run("gone", directory=tmp_path, dead_letters=dead_letter_topic("dead", kafka=quick))
+        job.run("gone", dead_letters=dead_letter_topic("dead", kafka=quick), **bad)
     own_broker.start()
-    job.run("gone", directory=tmp_path, dead_letters=dead_letter_topic("dead", kafka=kafka))
+    job.run("gone", dead_letters=dead_letter_topic("dead", kafka=kafka), **bad)
     assert len(letters(kafka, "dead")) == 10
     delete_topics(settings, ["dead"])
