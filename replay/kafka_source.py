@@ -64,8 +64,8 @@ class SlicesToRead:
         fields = self.maker.schema
         settings = self.settings.with_defaults(_READ_AHEAD)
         cluster = Cluster(settings, parse_topics(piece.topic), Place(name=EARLIEST), None)
-        position = KafkaPosition(piece.start, piece.skip, self.topic_ids.get(piece.topic), piece.stop)
-        reader = cluster.open(partition_name(piece.topic, piece.partition), position, self.maker)
+        position = KafkaPosition(piece.start, piece.skip, self.topic_ids.get(piece.topic))
+        reader = cluster.open(partition_name(piece.topic, piece.partition), position, self.maker, piece.stop)
         try:
             for rows, rejected in _reads(reader, piece):
                 batch = self.wanted.batch(rows, rejected, fields)

@@ -99,8 +99,10 @@ class Cluster:
             self._late.update(new)
             return new
 
-    def open(self, partition: str, position: KafkaPosition | None, maker: RowMaker) -> KafkaReader:
-        """Start to fetch a partition.
+    def open(
+        self, partition: str, position: KafkaPosition | None, maker: RowMaker, end: int | None = None
+    ) -> KafkaReader:
+        """Start to fetch a partition, up to ``end`` (None: the run's).
 
         Raises:
             UserError: the topic is gone, or another one has its name, or its messages up to the position are not there.
@@ -117,9 +119,10 @@ class Cluster:
             if wrong is not None:
                 raise wrong
             at = self._first(partition, listing[topic]) if position is None else position
-            end = self._end_of(partition)
-            if position is not None and end is not None:
-                self._check_reached(partition, position)
+            if end is None:
+                end = self._end_of(partition)
+                if position is not None and end is not None:
+                    self._check_reached(partition, position)
             fetcher = self._fetcher(topic, number)
             queue = fetcher.attach(topic, number, at.offset)
             reader: KafkaReader
