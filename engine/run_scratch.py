@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from penstock.state.private_files import make_private_folder
+
 SCRATCH = "scratch"
 
 _LOCK = "lock"
@@ -33,7 +35,7 @@ class RunScratch:
         if self._lock is not None:
             return
         try:
-            self.path.mkdir(parents=True)
+            make_private_folder(self.path)
         except OSError:
             return
         self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
