@@ -15,7 +15,7 @@ from penstock.engine.operators.over.schema import plan_over
 from penstock.model.aggregates import AggregateCall
 from penstock.model.durations import format_microseconds
 from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.expression_trees import bare, sql_text
+from penstock.model.expression_trees import bare, in_one_order, sql_text
 from penstock.model.expressions import Expr, Ordering, column_name
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
@@ -237,7 +237,8 @@ def _order(order: Sequence[Ordering]) -> str:
 
 
 def _text(expression: Expr) -> str:
-    return column_name(expression) or sql_text(bare(expression.tree, keep_alias=False))
+    # A set of strings has another order in every process.
+    return column_name(expression) or sql_text(in_one_order(bare(expression.tree, keep_alias=False)))
 
 
 def _duration(value_us: int | None) -> str:

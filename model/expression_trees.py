@@ -31,6 +31,14 @@ def sql_text(node: exp.Expr) -> str:
     return str(node.sql(dialect="duckdb", normalize_functions=False))
 
 
+def in_one_order(node: exp.Expr) -> exp.Expr:
+    """Return a copy of a tree in which the members of every ``IN`` stand in one order, however they were listed."""
+    ordered = node.copy()
+    for membership in ordered.find_all(exp.In):
+        membership.set("expressions", sorted(membership.expressions, key=sql_text))
+    return ordered
+
+
 def structure(node: Any) -> Any:
     """Return what makes two trees the same: hashable, blind to places and parentheses."""
     if isinstance(node, list):

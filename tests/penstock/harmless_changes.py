@@ -48,6 +48,10 @@ def _more(left: Stream, right: Stream) -> Stream:
     ).name("kept")
 
 
+def _northern(left: Stream, shops: list[str]) -> Stream:
+    return left.key_by("item").agg(n=count().filter(col("shop").is_in(shops)), total=sum_("price")).name("kept")
+
+
 HARMLESS: dict[str, tuple[Pipeline, Pipeline, tuple[str, ...] | None]] = {
     "agg: added, among the others": (
         kept.agg,
@@ -67,6 +71,11 @@ HARMLESS: dict[str, tuple[Pipeline, Pipeline, tuple[str, ...] | None]] = {
     "agg: a filter before it": (
         kept.agg,
         lambda left, right: sums(left.filter(col("price") > 0).key_by("item")),
+        None,
+    ),
+    "agg: members of a set in another order": (
+        lambda left, right: _northern(left, ["north", "east", "west"]),
+        lambda left, right: _northern(left, ["west", "north", "east"]),
         None,
     ),
     "agg: computed columns before it": (
