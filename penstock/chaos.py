@@ -143,7 +143,7 @@ class Chaos:
     def _undisturbed(self) -> dict[str, Any]:
         folder = self._folder / "undisturbed"
         folder.mkdir(parents=True)
-        child = self._begin(folder, [], "")
+        child = self._begin(folder, ["--at-end=close"], "")
         return self._finished(child, folder, _SILENT * self._options.patience_s)
 
     def _live(self, folder: Path) -> dict[str, Any] | None:

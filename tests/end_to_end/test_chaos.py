@@ -127,3 +127,20 @@ def test_the_command_tells_what_it_did(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "duplicated" in ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipeline_that_keeps_windows_for_its_next_run_is_compared(tmp_path: Path) -> None:
+    """Every life closes its windows, also the undisturbed one, which takes no checkpoints."""
+    file = tmp_path / "hourly.py"
+    file.write_text(
+        """
+import penstock as ps
+
+rows = ps.read_memory([{"n": n} for n in range(100)]).name("rows")
+rows.write_json("out").name("out")
+ps.run("hourly", checkpoint_dir="checkpoints", at_end="keep")
+"""
+    )
+    command = [sys.executable, "-m", "penstock", "chaos", str(file), "--kills", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
