@@ -111,15 +111,18 @@ class BadRecords:
             what = "this one and any others are skipped" if place is None else f"it and any others go to {place}"
             self._warn(f"BAD RECORD: of {operator!r}: {shown.first()}; {what}")
 
-    def verdict(self, build: Build, *, stopping: bool) -> DeadLetterLimitError | None:
-        """Return why the job must fail, None if it may go on; ``stopping``: inputs may end before their end."""
+    def verdict(self, build: Build, *, stopping: bool, last_barrier: int | None = None) -> DeadLetterLimitError | None:
+        """Return why the job must fail, None if it may go on; ``stopping``: inputs may end before their end.
+
+        Behind ``last_barrier`` no row follows, though inputs stay open for a later run; None: it was not sent.
+        """
         if not self._open:
             return None
         for operator, name in self._met(build):
             if name not in self._open:
                 continue
             rows = self._add_up(build, operator, name)
-            ended = not stopping and _ended(build, operator)
+            ended = not stopping and _ended(build, operator, last_barrier)
             excess = rows.excess(self._limit, ended=ended, handled=self._first[name].handled)
             if self._limit.all and self._count(build, operator, name).good:
                 self._open.discard(name)
@@ -173,5 +176,8 @@ class BadRecords:
         )
 
 
-def _ended(build: Build, operator: OperatorId) -> bool:
-    return all(instance.done for instance in build.tasks[build.graph.task_of(operator).id])
+def _ended(build: Build, operator: OperatorId, last_barrier: int | None) -> bool:
+    return all(
+        instance.done or (last_barrier is not None and instance.delivered >= last_barrier)
+        for instance in build.tasks[build.graph.task_of(operator).id]
+    )

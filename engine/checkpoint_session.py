@@ -64,6 +64,8 @@ class CheckpointSession:
         self.scratch: RunScratch | None = None  # None: each attempt has its own.
         self.begun = 0
         """The last checkpoint that was begun, or restored."""
+        self.last_barrier: int | None = None
+        """The barrier, on its way or through, behind which sources read nothing more; None: there is none."""
         self.hangs = False
         """Whether the job ends although its sinks are still committing: their end is not to be waited for."""
         self._snapshots = snapshots
@@ -94,6 +96,7 @@ class CheckpointSession:
         self._instances |= instances
         self._attempts |= dict.fromkeys(instances, attempt)
         self._attempt = attempt
+        self.last_barrier = None
         self.begun = max(self.begun, 0 if restored is None else restored.epoch)
         self._manifests.clear()
         sinks = {
@@ -242,6 +245,7 @@ class CheckpointSession:
     def _inject(self, command: ev.InjectBarrier) -> None:
         self._began_ns = {command.epoch: self._clock.monotonic_ns()}
         self.begun = command.epoch
+        self.last_barrier = command.epoch if command.last else None
         failpoint("checkpoint.barriers.before")
         for name, instance in self._instances.items():
             if name in command.sources:

@@ -35,6 +35,7 @@ from penstock.engine.run_scratch import RunScratch
 from penstock.engine.worker import Done, Ran, Waiting, Worker
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
+from penstock.model.errors import DeadLetterLimitError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
 from penstock.state.image import StoreImage
@@ -258,7 +259,7 @@ class EmbeddedJob:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self.worker.step()
-            failure = self._dead_letters.failure or self._bad_records.verdict(self.build, stopping=self._stopping)
+            failure = self._dead_letters.failure or self._verdict()
             if failure is not None:
                 return Struck(failure, None)
             if self._leases.fenced is not None:
@@ -285,6 +286,11 @@ class EmbeddedJob:
                 report_ns = self._clock.monotonic_ns()
                 progress(self.metrics())
         return None
+
+    def _verdict(self) -> DeadLetterLimitError | None:
+        """Return why the job must fail of its bad records, before the checkpoint behind them is published."""
+        last = self._checkpoints.last_barrier if self._checkpoints is not None and self.at_end else None
+        return self._bad_records.verdict(self.build, stopping=self._stopping, last_barrier=last)
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
