@@ -123,6 +123,10 @@ class Worker:
         """Look at an instance, or every one, again in the next step: something came from outside. From any thread."""
         self._woken.append(instance)
 
+    def is_touched(self) -> bool:
+        """Return whether something happened to an instance since the last step began, so that another may run."""
+        return bool(self._touched or self._woken)
+
     def step(self) -> Outcome:
         """Let one instance do one piece of work."""
         self.stepped_ns = now_ns = self._clock.monotonic_ns()

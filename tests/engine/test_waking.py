@@ -98,3 +98,24 @@ def test_time_spent_while_asleep_is_waited_for_input(tmp_path: Path) -> None:
         after = item.accounting.spent(now_ns)
         assert after.input_wait_ns - spent.input_wait_ns == now_ns - began_ns == after.wall_ns - spent.wall_ns
     silent.end()
+
+
+def test_a_checkpoint_goes_through_a_job_that_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for is done at once, though nobody would look again for long."""
+    monkeypatch.setattr("penstock.engine.embedded.LONGEST_WAIT_S", 60.0)
+    job, more = Job(), threading.Event()
+
+    def items() -> Iterator[dict[str, Any]]:
+        yield {"k": 1}
+        more.wait()
+
+    rows = read_iterable(items, schema={"k": int}, bounded=False, job=job).name("rows")
+    rows.key_by("k").agg(n=count()).name("counts").write_black_hole(mode="changelog").name("out")
+    options = {"checkpoint_dir": tmp_path / "checkpoints", "checkpoint_interval": "1h"}
+    handle = job.start("asleep", directory=tmp_path / "job", **options)
+    try:
+        assert [handle.savepoint(name, 15.0) for name in ("one", "two", "three")] == [1, 2, 3]
+        handle._job.stop()
+        handle.wait(15.0)
+    finally:
+        more.set()
