@@ -17,7 +17,10 @@ import msgspec
 RUNS = "runs"
 
 LAST_RUN = 9_999_999_999
-"""The greatest run: ten digits name one."""
+"""The greatest number that ten digits name."""
+
+LAST_REAL_RUN = 4_999_999_999
+"""No job comes to a later run: what has the name of one is nobody's, and would hold up all that begin."""
 
 Run = Annotated[int, msgspec.Meta(ge=0, le=LAST_RUN)]
 
@@ -96,13 +99,17 @@ class RunNames:
 
 
 def read_names(names: Iterable[str]) -> RunNames:
-    """Sort the names of a folder; others are passed over."""
+    """Sort the names of a folder; others, and those of runs that no job comes to, are passed over."""
     known = list(names)
     return RunNames(
-        sorted(int(match[1]) for match in map(_HELD.match, known) if match),
-        sorted(Claim(int(match[1]), match[2]) for match in map(_CLAIM.match, known) if match),
-        sorted(Seal(int(match[1]), int(match[2])) for match in map(_SEAL.match, known) if match),
+        sorted(int(match[1]) for match in _matches(_HELD, known)),
+        sorted(Claim(int(match[1]), match[2]) for match in _matches(_CLAIM, known)),
+        sorted(Seal(int(match[1]), int(match[2])) for match in _matches(_SEAL, known)),
     )
+
+
+def _matches(pattern: re.Pattern[str], names: Iterable[str]) -> list[re.Match[str]]:
+    return [match for match in map(pattern.match, names) if match and int(match[1]) <= LAST_REAL_RUN]
 
 
 def held_name(run: int) -> str:

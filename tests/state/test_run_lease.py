@@ -121,6 +121,19 @@ def test_a_damaged_record_is_watched_like_one_of_another_machine():
     assert world.now_ns / 1e9 >= LEASE_S
 
 
+@pytest.mark.parametrize(
+    "stray", ["9999999999.json", "9999999999-0123456789abcdef.claim", "5000000000-after-0000000001.seal"]
+)
+def test_a_file_with_a_number_that_no_run_comes_to_holds_nobody_up(stray):
+    world = World()
+    world.begin(1).release()
+    world.files.write(f"runs/{stray}", b"what")
+    second = world.begin(2)
+    second.check()
+    assert (second.number, world.said) == (2, [])
+    assert stray in world.files.list("runs")
+
+
 def test_what_was_published_after_the_seal_is_not_seen():
     names = [manifest_name(7, 0), manifest_name(8, 3), manifest_name(9, 3), manifest_name(9, 4), manifest_name(12, 2)]
     seal = Seal(4, 8)
