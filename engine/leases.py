@@ -186,7 +186,7 @@ def make_leases(
     sinks: dict[Path, list[tuple[Path, Sink]]] = {}
     for node in graph.graph.operators.values():
         if isinstance(node.spec, SinkSpec) and (path := node.spec.sink.exclusive()) is not None:
-            sinks.setdefault(path.absolute(), []).append((path, node.spec.sink))
+            sinks.setdefault(path.resolve(), []).append((path, node.spec.sink))
     outputs = []
     for path, writing in sorted(sinks.items()):
         folder = path.with_name(f".{path.name}.penstock") if path.suffix else path / OUTPUT_RUNS

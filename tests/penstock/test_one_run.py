@@ -123,6 +123,17 @@ def test_a_second_run_is_refused_and_disturbs_nothing(run: Run, tmp_path: Path) 
     assert found == list(range(len(found)))
 
 
+@pytest.mark.parametrize("take_over", [False, True])
+def test_two_paths_to_one_output_are_one_output_of_a_run(tmp_path: Path, take_over: bool) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    stream = ps.read_memory([{"number": 1}], schema={"number": int}, job=ps.Job())
+    stream.write_json(tmp_path / "out").name("as json")
+    stream.write_parquet(tmp_path / "link").name("as parquet")
+    stream.job.run("job", directory=tmp_path / "job", take_over=take_over)
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".jsonl", ".parquet"]
+
+
 def test_a_run_that_was_killed_holds_nobody_up(run: Run, tmp_path: Path) -> None:
     for _ in range(3):
         child = run(failpoints=f"{COMMITTED}:2:say")
