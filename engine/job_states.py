@@ -296,6 +296,9 @@ class JobLifeCycle:
             self.state = _S.FAILED
             return [GiveUp(self.error, f"it failed {self._policy.failures} times in a row")]
         self._restart_ns = now_ns + (min(delay_ns, STOP_DELAY_NS) if self._stopping else delay_ns)
+        if not self._has_run:
+            # The last try of a start is made when its time is over, and not a long wait after that.
+            self._restart_ns = min(self._restart_ns, self._submitted_ns + self._policy.start_timeout_ns)
         self.state = _S.RESTARTING
         return []
 

@@ -200,6 +200,17 @@ def test_a_job_that_never_ran_is_tried_for_a_while_and_then_given_up() -> None:
     assert "could not be started within 1 s" in given_up.reason and "start_timeout" in given_up.reason
 
 
+def test_the_last_try_of_a_start_is_made_when_its_time_is_over() -> None:
+    job = made(replace(OPTIONS, attempts=None, start_timeout_ms=1_000))
+    play(job, Submitted(0))
+    due_ms = []
+    while job.state is not JobState.FAILED:
+        now_ns = job.due_ns() or 0
+        due_ms.append(now_ns // MS)
+        play(job, *([Elapsed(now_ns)] if now_ns else []), Failed(now_ns, LOST), TakenDown(now_ns))
+    assert due_ms == [0, 100, 300, 600, 900, 1_000]
+
+
 def test_a_job_that_ran_is_not_given_up_by_the_time_for_a_start() -> None:
     job = running(replace(OPTIONS, attempts=None, start_timeout_ms=0))
     play(job, Failed(10 * MS, LOST), TakenDown(20 * MS), Elapsed(120 * MS), Failed(9_000 * MS, LOST))
