@@ -305,8 +305,13 @@ class EmbeddedJob:
         return None
 
     def _stop_at_end(self) -> None:
-        """Ask for the last checkpoint once no source has anything more for this run."""
+        """Ask for the last checkpoint once no source has anything more for this run, and no call is on its way.
+
+        A checkpoint keeps the rows of such calls for a later run, which might end as early.
+        """
         if self._checkpoints is None or not self._keeps or self.at_end or not self.is_up():
+            return
+        if any(operator.unanswered() for operator in self.build.operators()):
             return
         if all(head.exhausted for head in self.build.heads()):
             self.at_end = True

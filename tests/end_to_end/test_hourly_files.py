@@ -1,5 +1,6 @@
 """Runs of a job over a directory that grows, each over what is new: together they are one run over all of it."""
 
+import asyncio
 import json
 import random
 from collections import Counter, defaultdict
@@ -75,6 +76,29 @@ def hourly(source: Path, out: Path, kind: str = "json") -> Job:
     totals = rows.key_by("key").agg(n=ps.count(), total=ps.sum_("v")).name("totals")
     totals.write_json(out / "totals", mode="changelog").name("totals out")
     return job
+
+
+def test_a_run_ends_behind_the_answers_to_its_calls(tmp_path: Path) -> None:
+    """What is read in a run comes out in it, though nothing more is read while calls are on their way."""
+
+    async def answer(v: int) -> dict[str, Any]:
+        # Longer than a loop needs that has nothing to read.
+        await asyncio.sleep(0.2)
+        return {"twice": 2 * v}
+
+    def once() -> int:
+        job = Job()
+        rows = ps.read_json(feed.folder, schema=SCHEMA, time="at", job=job).name("orders")
+        answers = rows.map_async(answer, {"twice": int}, capacity=20).name("answers")
+        answers.write_json(tmp_path / "answers").name("answers out")
+        job.run("calls", checkpoint_dir=tmp_path / "checkpoints", directory=tmp_path / "job")
+        return len(lines(tmp_path / "answers"))
+
+    feed = Feed(tmp_path / "in")
+    for expected in (30, 60):
+        feed.hour(count=30)
+        assert once() == expected
+    assert sorted(row["twice"] for row in lines(tmp_path / "answers")) == sorted(2 * row["v"] for row in feed.rows)
 
 
 def run(source: Path, out: Path, kind: str = "json", **options: Any) -> JobMetrics:
