@@ -12,6 +12,8 @@ from penstock.engine.operators.contract import RowCounters
 from penstock.model.dead_letter_limit import NO_LIMIT, DeadLetterLimit, RejectedRows
 from penstock.model.errors import DeadLetterLimitError
 from penstock.model.ids import OperatorId
+from penstock.model.job_graph import AsyncFunctionSpec
+from penstock.model.keyed_specs import ProcessSpec
 
 _SHOWN = 200
 
@@ -52,19 +54,21 @@ class BadRecordsLine:
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """Rows an operator has taken in, rejected, and found good."""
+    """Rows of which an operator has decided, those it has rejected, and those it has found good."""
 
     rows: int
     rejected: int
     good: int
 
     @classmethod
-    def of(cls, counters: Iterable[RowCounters]) -> "_Count":
+    def of(cls, build: Build, operator: OperatorId) -> "_Count":
         total = RowCounters()
-        for item in counters:
+        for item in build.counters[operator]:
             total.add(item)
-        good = total.passed + total.folded + total.filtered + total.late
-        return cls(total.rows_in, total.dead_lettered, good)
+        # Rows that wait for an answer, or for their time, may be bad yet.
+        waits = isinstance(build.graph.node(operator).spec, AsyncFunctionSpec | ProcessSpec)
+        good = total.passed + total.filtered + total.late + (0 if waits else total.folded)
+        return cls(total.rows_in - (total.folded if waits else 0), total.dead_lettered, good)
 
     def plus(self, other: "_Count", times: int = 1) -> "_Count":
         return _Count(
@@ -132,15 +136,15 @@ class BadRecords:
 
     def began(self, part: Build) -> None:
         """Instances are about to run; a checkpoint may have given them counts, which are not of this run."""
-        for operator, counters in part.counters.items():
-            self._base[part.graph.node(operator).name] = _Count.of(counters)
+        for operator in part.counters:
+            self._base[part.graph.node(operator).name] = _Count.of(part, operator)
 
     def ended(self, build: Build, operators: Iterable[OperatorId]) -> None:
         """These operators' instances are gone; others may begin in their place."""
         for operator in operators:
             name = build.graph.node(operator).name
             self._earlier[name] = self._count(build, operator, name)
-            self._base[name] = _Count.of(build.counters[operator])
+            self._base[name] = _Count.of(build, operator)
 
     def lines(self, build: Build) -> tuple[BadRecordsLine, ...]:
         """Return what there is to say of each operator that has met a bad record, in the plan's order."""
@@ -157,7 +161,7 @@ class BadRecords:
         return counted
 
     def _count(self, build: Build, operator: OperatorId, name: str) -> "_Count":
-        now, base, earlier = _Count.of(build.counters[operator]), self._base.get(name), self._earlier.get(name)
+        now, base, earlier = _Count.of(build, operator), self._base.get(name), self._earlier.get(name)
         since = now if base is None else now.plus(base, -1)
         return since if earlier is None else since.plus(earlier)
 

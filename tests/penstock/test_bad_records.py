@@ -202,6 +202,18 @@ def test_a_run_that_keeps_windows_for_the_next_is_not_done_if_all_its_rows_are_b
     assert not list((tmp_path / "checkpoints").rglob("checkpoints/*.json"))
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_calls_that_all_fail_are_no_success_however_many_are_on_their_way(kept: bool, tmp_path: Path) -> None:
+    async def refused(text: str) -> dict[str, Any]:
+        raise ConnectionError(f"no answer to {text}")
+
+    rows = ps.read_memory([{"text": str(n)} for n in range(50)], schema=TEXTS, job=ps.Job()).name("rows")
+    rows.map_async(refused, {"n": int}, capacity=10).name("ask").write_black_hole().name("out")
+    options: dict[str, Any] = {"checkpoint_dir": tmp_path / "checkpoints", "at_end": "keep"} if kept else {}
+    with pytest.raises(DeadLetterLimitError, match="'ask' cannot go on: every record it took in is bad, 50 so far"):
+        rows.job.run("calls", directory=tmp_path / "job", **options)
+
+
 def test_a_stop_judges_no_short_input(tmp_path: Path) -> None:
     stream = ps.read(Script(TEXTS, [texts("x"), *[Read()] * 10_000], bounded=False), job=ps.Job())
     stream.map(parsed, schema={"n": "int64"}).name("parse").write_black_hole()
