@@ -1,4 +1,4 @@
-"""CSV as our sink writes it, read again as a whole: text may have line breaks, which sources do not read.
+"""CSV as our sink writes it, read again as a whole: an empty line is a row, which sources pass over.
 
 Called by `stream_output`; `bounded_source` reads it in Spark's workers.
 """

@@ -1,4 +1,4 @@
-"""CSV as a source: one record per line, in files of any size. Built by the DSL's readers."""
+"""CSV as a source, in files of any size. Built by the DSL's readers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +17,11 @@ SUFFIXES = (".csv", ".tsv", ".txt")
 
 
 class CsvSource(LineSource):
-    """Records of a file, a directory or a glob, one per line; quoted values may not hold line breaks.
+    """Records of a file, a directory or a glob, one per line; a quoted value may hold line breaks.
 
-    Times are ISO 8601 or epoch milliseconds. Lines that do not fit become raw records; empty lines count for nothing.
+    A record of several lines has a megabyte at the most. A line whose quoted value does not end within that, or ends
+    before anything but a delimiter or a line break, is a bad record, and the next line is one of its own again.
+    Times are ISO 8601 or epoch milliseconds. Records that do not fit become raw records; empty lines count for nothing.
     Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
     more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
     """
@@ -64,14 +66,14 @@ def _infer(files: Sequence[Path], path: str, delimiter: str) -> pa.Schema:
     if repeated:
         raise SchemaError(f"{str(file)!r} has two columns {repeated[0]!r}; every column needs its own name")
     texts = CsvDecoder(pa.schema([(name, pa.string()) for name in names]), names, delimiter)
-    lines = texts.well_formed(block[first_byte:])
-    if not lines:
+    records = texts.well_formed(block[first_byte:], final=len(block) == file.stat().st_size)
+    if not records:
         raise SchemaError(f"{str(file)!r} begins with no record of {len(names)} values; give schema=...")
-    block = b"\n".join(lines) + b"\n"
+    block = b"\n".join(records) + b"\n"
     table = pa.csv.read_csv(
         pa.BufferReader(block),
         read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
     )
     return pa.schema([pa.field(name, infer_type(table[name], name)) for name in table.schema.names])

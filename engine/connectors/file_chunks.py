@@ -35,20 +35,25 @@ def chunks_of(partition: FilePartition) -> list[Chunk]:
     ]
 
 
-def read_chunk(chunk: Chunk, first_byte: int) -> tuple[bytes, int, bool]:
+def next_chunk(chunk: Chunk) -> Chunk:
+    """Return the chunk that follows in the file, which may end before it."""
+    return Chunk(chunk.path, chunk.start + CHUNK_BYTES)
+
+
+def read_chunk(chunk: Chunk, first_byte: int, begin: int | None = None) -> tuple[bytes, int, bool]:
     """Return the bytes of a chunk's lines, where they begin, and whether the last line was cut because it is too long.
 
-    ``first_byte`` is where the file's records begin. A line that is too long keeps its first kilobyte.
+    ``first_byte`` is where the file's records begin; with ``begin``, the lines from there on are returned. A line that
+    is too long keeps its first kilobyte.
     """
     end = chunk.start + CHUNK_BYTES
     with chunk.path.open("rb", buffering=0) as file:
-        begin = first_byte
-        if chunk.start > first_byte:
-            begin = _line_start(file, chunk.start, end)
+        if begin is None:
+            begin = first_byte if chunk.start <= first_byte else line_start(file, chunk.start, end)
         if begin >= end:
             return b"", begin, False
         file.seek(begin)
-        block = _read_fully(file, end - begin)
+        block = read_fully(file, end - begin)
         if len(block) < end - begin or block.endswith(b"\n"):
             return block, begin, False
         rest, complete = _rest_of_line(file)
@@ -75,17 +80,13 @@ def first_block(files: Iterable[Path]) -> tuple[Path, bytes] | None:
     """Return the first file that is not empty and the whole lines among its first megabyte; None if all are empty."""
     for path in files:
         with path.open("rb", buffering=0) as file:
-            block = _read_fully(file, 1 << 20)
+            block = read_fully(file, 1 << 20)
         if block.strip():
             return path, block[: block.rfind(b"\n") + 1] or block
     return None
 
 
-def _starts(path: Path) -> range:
-    return range(0, path.stat().st_size, CHUNK_BYTES)
-
-
-def _line_start(file: BinaryIO, start: int, end: int) -> int:
+def line_start(file: BinaryIO, start: int, end: int) -> int:
     """Return where the first line that begins in [start, end) begins; ``end`` if there is none."""
     at = start - 1
     file.seek(at)
@@ -100,6 +101,23 @@ def _line_start(file: BinaryIO, start: int, end: int) -> int:
     return end
 
 
+def read_fully(file: BinaryIO, size: int) -> bytes:
+    """Read ``size`` bytes, or up to the end of the file."""
+    block = file.read(size)
+    if block is None or len(block) == size:
+        return block or b""
+    pieces = [block]
+    missing = size - len(block)
+    while missing and (block := file.read(missing)):
+        pieces.append(block)
+        missing -= len(block)
+    return b"".join(pieces)
+
+
+def _starts(path: Path) -> range:
+    return range(0, path.stat().st_size, CHUNK_BYTES)
+
+
 def _rest_of_line(file: BinaryIO) -> tuple[bytes, bool]:
     """Read on to the end of a line; False if it is longer than a chunk."""
     pieces: list[bytes] = []
@@ -112,16 +130,3 @@ def _rest_of_line(file: BinaryIO) -> tuple[bytes, bool]:
             return b"".join(pieces), True
         size += len(block)
     return b"", False
-
-
-def _read_fully(file: BinaryIO, size: int) -> bytes:
-    """Read ``size`` bytes, or up to the end of the file."""
-    block = file.read(size)
-    if block is None or len(block) == size:
-        return block or b""
-    pieces = [block]
-    missing = size - len(block)
-    while missing and (block := file.read(missing)):
-        pieces.append(block)
-        missing -= len(block)
-    return b"".join(pieces)

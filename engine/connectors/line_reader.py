@@ -1,6 +1,7 @@
 """Reads files of one record per line by chunks: whole chunks by the format's vectorised decoder, bad ones line by line.
 
-Shared by the JSON lines and CSV sources, which bring a `LineDecoder`. A line costs exactly one row or one raw record.
+Shared by the JSON lines and CSV sources, which bring a `LineDecoder`. A record costs exactly one row or one raw record;
+it is a line, or several where a `QuotedDecoder` allows line breaks in quoted values.
 """
 
 from abc import ABC, abstractmethod
@@ -14,9 +15,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.connectors.file_chunks import CHUNK_BYTES, Chunk, chunks_of, count_lines, read_chunk
+from penstock.engine.connectors.chunk_text import ChunkText, read_after_lines, read_lines, read_quoted
+from penstock.engine.connectors.file_chunks import CHUNK_BYTES, Chunk, chunks_of, next_chunk
 from penstock.engine.connectors.file_positions import FileMark, mark
 from penstock.engine.connectors.partitions import FilePartition
+from penstock.engine.connectors.quoted_records import Quoting, Records
 from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.model.connectors import ENDED, RawRecord, Read, Reader
 from penstock.model.errors import UserError
@@ -48,6 +51,16 @@ class LineDecoder(ABC):
         """Decode lines that are not blank; return the good rows, and index and error of every other line in order."""
 
 
+class QuotedDecoder(LineDecoder):
+    """Decodes records whose quoted values may hold line breaks."""
+
+    quoting: Quoting
+
+    @abstractmethod
+    def decode_records(self, block: bytes, records: Records) -> pa.RecordBatch | None:
+        """Decode the records of a block at once; None unless every one is exactly one good row."""
+
+
 @dataclass(slots=True)
 class Piece:
     """Decoded records of a chunk. ``errors`` are (index among the records, reason); all others are ``rows``."""
@@ -62,12 +75,17 @@ class Piece:
         return int(self.rows.num_rows) + len(self.errors)
 
 
-class LinePosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file, the byte at which one of its chunks starts (None: at the end of the last), and the records read of it."""
+class LinePosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A file, the byte at which one of its chunks starts (None: at the end of the last), and the records read of it.
+
+    ``first`` is the byte at which the first of them begins, where it may be another than that of the chunk's first
+    line; a position without it, of which records were read, counts lines.
+    """
 
     mark: FileMark
     chunk: int | None
     records: int
+    first: int | None = None
 
 
 class LineReader(Reader):
@@ -88,12 +106,12 @@ class LineReader(Reader):
         self._time = time
         self._next = 0
         self._read = 0
+        self._first: int | None = None
+        self._quoted = decoder if isinstance(decoder, QuotedDecoder) else None
+        self._spans_lines = False
         self._path: Path | None = None
         self._first_byte = 0
-        self._block = b""
-        self._too_long = False
-        self._lines: list[tuple[int, bytes]] | None = None
-        self._lines_before: int | None = None
+        self._text: ChunkText | None = None
         self._pieces: Iterator[Piece] = iter(())
         self._piece: Piece | None = None
         self._open = False
@@ -115,13 +133,13 @@ class LineReader(Reader):
         chunk = self._chunks[self._next] if self._next < len(self._chunks) else None
         if chunk is not None and str(chunk.path) != self._mark.file:
             self._mark = mark(self._partition, chunk.path)
-        at = LinePosition(self._mark, None if chunk is None else chunk.start, self._read)
+        at = LinePosition(self._mark, None if chunk is None else chunk.start, self._read, self._first)
         position: dict[str, Any] = msgspec.to_builtins(at)
         return position
 
     def close(self) -> None:
         """Forget the chunk; no file stays open between reads."""
-        self._piece, self._pieces, self._block, self._lines = None, iter(()), b"", None
+        self._piece, self._pieces, self._text = None, iter(()), None
 
     def _resume(self, position: LinePosition) -> None:
         if position.chunk is None:
@@ -132,7 +150,7 @@ class LineReader(Reader):
         if wanted not in places:
             raise UserError(f"no chunk of {wanted[0]!r} begins at byte {wanted[1]}: the position is none of this file")
         self._next = places.index(wanted)
-        self._read = position.records
+        self._read, self._first = position.records, position.first
 
     def _current(self) -> Piece | None:
         """Return the piece to read from, None at the end of the partition."""
@@ -143,9 +161,7 @@ class LineReader(Reader):
                 self._open_chunk(self._chunks[self._next])
             piece = next(self._pieces, None)
             if piece is None:
-                self._open = False
-                self._next += 1
-                self._read = 0
+                self._close_chunk()
             elif piece.first_record + piece.records > self._read:
                 self._piece = _after(piece, self._read - piece.first_record)
         return self._piece
@@ -154,30 +170,59 @@ class LineReader(Reader):
         if chunk.path != self._path:
             self._path = chunk.path
             self._first_byte = self._decoder.start_file(chunk.path)
-        self._block, self._start, self._too_long = read_chunk(chunk, self._first_byte)
-        self._lines = None
-        self._lines_before = None
-        self._pieces = self._decode()
+        if self._quoted is None:
+            self._text = read_lines(chunk, self._first_byte)
+        else:
+            if self._read and self._first is None:
+                self._text = read_after_lines(chunk, self._first_byte, self._read)
+                self._read = 0
+            else:
+                self._text = read_quoted(chunk, self._first_byte, self._quoted.quoting, self._first)
+            self._first = self._text.start
+        self._pieces = self._decode(self._text)
         self._open = True
 
-    def _decode(self) -> Iterator[Piece]:
-        if not self._block:
+    def _close_chunk(self) -> None:
+        """Go on to the next chunk; where its first record begins is known if it follows this one in the file."""
+        assert self._text is not None
+        done = self._chunks[self._next]
+        self._open = False
+        self._next += 1
+        self._read = 0
+        follows = self._next < len(self._chunks) and self._chunks[self._next] == next_chunk(done)
+        self._first = self._text.after if follows else None
+
+    def _decode(self, text: ChunkText) -> Iterator[Piece]:
+        if not text.block:
             return
-        rows = None if self._too_long else self._decoder.decode_block(self._block)
+        rows = self._decode_whole(text)
         if rows is not None:
             piece = self._timed(Piece(rows, [], 0))
             if not piece.errors:
                 # Many partitions may hold a decoded chunk each; only errors need its text.
-                self._block = b""
+                text.block = b""
             yield piece
             return
-        lines = [line for _, line in self._numbered_lines()]
-        complete = lines[:-1] if self._too_long else lines
+        lines = [line for _, line in text.lines(self._decoder.blank)]
+        complete = lines[:-1] if text.too_long else lines
         for first in range(0, len(complete), PIECE_LINES):
             yield self._timed(self._decode_piece(complete[first : first + PIECE_LINES], first))
-        if self._too_long:
+        if text.too_long:
             rows, _ = self._decoder.decode_each([])
             yield Piece(rows, [(0, f"the line is longer than {CHUNK_BYTES} bytes")], len(complete))
+
+    def _decode_whole(self, text: ChunkText) -> pa.RecordBatch | None:
+        """Decode a chunk at once: as lines, or as records if it has quotation marks and is not one row a line."""
+        decoder = self._quoted if text.quoted else None
+        by_lines = decoder is None or not self._spans_lines
+        rows = self._decoder.decode_block(text.block) if by_lines and not text.too_long else None
+        if decoder is None or rows is not None:
+            return rows
+        records = text.cut_records(decoder.quoting)
+        self._spans_lines = records.broken > 0
+        if text.too_long or records.unclosed.any() or (by_lines and not self._spans_lines):
+            return None
+        return decoder.decode_records(text.block, records)
 
     def _decode_piece(self, lines: list[bytes], first: int) -> Piece:
         rows = self._decoder.decode_block(b"\n".join(lines) + b"\n")
@@ -211,24 +256,9 @@ class LineReader(Reader):
         return Read(rows if rows.num_rows else None, rejected=rejected)
 
     def _raw(self, record: int, reason: str) -> RawRecord:
-        number, line = self._numbered_lines()[record]
-        if self._lines_before is None:
-            assert self._path is not None
-            self._lines_before = count_lines(self._path, self._start)
-        return RawRecord(line, f"{self._path}:{self._lines_before + number + 1}", reason)
-
-    def _numbered_lines(self) -> list[tuple[int, bytes]]:
-        """Return the lines of the chunk that are not blank, each with its number in the chunk."""
-        if self._lines is None:
-            lines = self._block.removesuffix(b"\n").split(b"\n")
-            blank = self._decoder.blank
-            cut = len(lines) - 1 if self._too_long else -1
-            self._lines = [
-                (number, line.removesuffix(b"\r"))
-                for number, line in enumerate(lines)
-                if line.strip(blank) or number == cut
-            ]
-        return self._lines
+        assert self._text is not None
+        number, line = self._text.lines(self._decoder.blank)[record]
+        return RawRecord(line, self._text.place(number), reason)
 
 
 def _after(piece: Piece, records: int) -> Piece:

@@ -63,6 +63,16 @@ def test_readers_use_the_default_job_unless_given_one(monkeypatch: pytest.Monkey
     assert ps.read_csv("orders.csv", job=job).job is job
 
 
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_text_with_line_breaks_comes_back_from_csv(parallelism: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engine.connectors.file_chunks.CHUNK_BYTES", 400)
+    written = [{"n": n, "text": f'{n} "a",\r\n\nb{"," * (n % 3)}\n' if n % 2 else "plain"} for n in range(100)]
+    ps.read_memory(written, job=(job := ps.Job())).write_csv("texts.csv")
+    job.run("write")
+    found = rows(ps.read_csv("texts.csv", job=ps.Job()), parallelism=parallelism)
+    assert sorted(found, key=lambda row: row["n"]) == written
+
+
 def test_items_of_an_iterable() -> None:
     class Sale:
         pass
