@@ -41,6 +41,13 @@ class Running:
 
     def recover(self, epoch: int | None = None, receipts: list[Any] | None = None) -> "Running":
         self.sink.recover(epoch, receipts or [])
+        return self._opened()
+
+    def join(self, epoch: int) -> "Running":
+        self.sink.join(epoch)
+        return self._opened()
+
+    def _opened(self) -> "Running":
         self.writers = [self.sink.open(SCHEMA, instance, self.instances) for instance in range(self.instances)]
         return self
 
@@ -166,6 +173,20 @@ def test_an_older_checkpoint_is_refused(kafka: str, topic: MakeTopic, start: Sta
     with pytest.raises(FatalError, match=r"output up to checkpoint 2 is published .* --accept-duplicates"):
         start(name).recover(1, older)
     start(name, accept=True).recover(1, older).publish(2, 2)
+    assert ids_in(kafka, name) == [1, 2, 2]
+
+
+def test_an_added_sink_that_has_published_behind_an_older_checkpoint_is_refused(
+    kafka: str, topic: MakeTopic, start: Start
+) -> None:
+    name = topic()
+    start(name).join(5)
+    # It has published nothing, and goes back.
+    start(name).join(4).publish(5, 1)
+    with pytest.raises(FatalError, match=r"up to checkpoint 5 is published .* checkpoint 4, which does not know this"):
+        start(name).join(4)
+    start(name).join(5).publish(6, 2)
+    start(name, accept=True).join(5).publish(6, 2)
     assert ids_in(kafka, name) == [1, 2, 2]
 
 

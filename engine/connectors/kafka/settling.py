@@ -44,6 +44,8 @@ def settle(
 ) -> Settlement:
     """Decide how a job goes on from ``epoch`` (None: it begins anew) with these receipts, by rising epochs.
 
+    Without receipts the checkpoint does not know the sink, which begins behind it.
+
     ``markers`` are those of `settled_ids`, in that order; ``start`` is this start's id, and that of a run that begins.
 
     Raises:
@@ -51,8 +53,12 @@ def settle(
             ``accept_duplicates`` it is passed over.
     """
     if epoch is None or not receipts:
-        claim = Marker(start, epoch or 0, start)
-        return Settlement(claim, dict.fromkeys(markers, Publish(claim, claim=True)))
+        later = {} if epoch is None else _published_behind(epoch, markers)
+        if later and not accept_duplicates:
+            raise FatalError(next(iter(later.values())))
+        # Nothing of the run is published yet, not even up to the checkpoint it begins behind.
+        claim = Marker(start, 0, start)
+        return Settlement(claim, dict.fromkeys(markers, Publish(claim, claim=True)), tuple(later))
     last = receipts[-1]
     due: dict[str, list[Receipt]] = {}
     for receipt in receipts:
@@ -92,6 +98,17 @@ def _doubt(name: str, marker: Marker | None, last: Receipt, epoch: int, known: b
         f"to its checkpoint {marker.epoch}), so that nobody can tell what is missing or may come twice: go on from "
         f"a checkpoint of that one, give this job another name, or {ACCEPT}"
     )
+
+
+def _published_behind(epoch: int, markers: Mapping[str, Marker | None]) -> dict[str, str]:
+    """Return for each id that has published something behind a checkpoint why going on from it is refused."""
+    return {
+        name: f"the output up to checkpoint {marker.epoch} is published under transactional id {name!r} already, and "
+        f"checkpoint {epoch}, which does not know this sink, came before it: restore the latest checkpoint, give the "
+        f"sink another name, or {ACCEPT}"
+        for name, marker in markers.items()
+        if marker is not None and marker.epoch > epoch
+    }
 
 
 def _publish(claim: Marker, receipts: Sequence[Receipt], marker: Marker | None) -> Publish:

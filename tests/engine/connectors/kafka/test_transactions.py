@@ -166,6 +166,23 @@ def test_what_cannot_be_told_is_refused(marker: Marker | None, says: str) -> Non
     assert accepted.publishes["id-0"] == Publish(accepted.claim, tuple(receipts), claim=True, may_be_gone=True)
 
 
+@pytest.mark.parametrize("marker", [None, Marker("old", 5, "old"), Marker("old", 0, "old")])
+def test_a_sink_that_a_checkpoint_does_not_know_begins_behind_it(marker: Marker | None) -> None:
+    settled = settle(5, [], {"id-0": marker}, start="new")
+    # It has published nothing, so an older checkpoint may still be restored.
+    assert settled.claim == Marker("new", 0, "new") and settled.doubts == ()
+    assert settled.publishes == {"id-0": Publish(settled.claim, claim=True)}
+
+
+def test_a_sink_that_has_published_behind_a_checkpoint_that_does_not_know_it_is_refused() -> None:
+    markers = {"id-0": Marker("run", 6, "start"), "id-1": None}
+    with pytest.raises(FatalError, match=r"up to checkpoint 6 is published .*'id-0' already, and checkpoint 5, which"):
+        settle(5, [], markers, start="new")
+    accepted = settle(5, [], markers, start="new", accept_duplicates=True)
+    assert accepted.claim == Marker("new", 0, "new") and accepted.doubts == ("id-0",)
+    assert settle(None, [], markers, start="new").doubts == ()
+
+
 def test_an_id_that_is_new_needs_no_marker() -> None:
     receipts = [Receipt("run", "start", "id-0", 5, 7, "file", 1, "digest")]
     markers = {"id-0": Marker("run", 5, "start"), "id-1": None, "id-2": Marker("old", 99, "old")}
