@@ -298,7 +298,7 @@ class CheckpointSession:
             # A run that took over before that may not have seen the checkpoint: it must not be committed.
             until_known(self._check_lease)
             if command.savepoint is not None:
-                self._save(command.savepoint, manifest)
+                self.savepoints.write(self.repository, command.savepoint, manifest)
             return traffic
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
@@ -318,19 +318,6 @@ class CheckpointSession:
             source = self._sources.get(entry.operator)
             if source is not None:
                 source.committed(manifest.job, {name: at["at"] for name, at in entry.positions.items()})
-
-    def _save(self, name: str, manifest: Manifest) -> None:
-        """Write a savepoint; what goes wrong with it is told to whoever asked, the checkpoint is there all the same."""
-        try:
-            until_known(lambda: self._save_once(name, manifest))
-        except PenstockError as error:
-            self.savepoints.failed(name, error)
-        else:
-            self.savepoints.saved(name, manifest.epoch)
-
-    def _save_once(self, name: str, manifest: Manifest) -> None:
-        if name not in self.repository.savepoints() or self.repository.savepoint(name).manifest != manifest:
-            self.repository.save(name, manifest)
 
     def _retain(self, command: ev.RetainCheckpoints) -> None:
         def work() -> Retained:

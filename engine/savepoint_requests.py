@@ -3,7 +3,10 @@
 from concurrent.futures import Future
 from threading import Lock
 
+from penstock.engine.until_known import until_known
 from penstock.model.errors import OptionError, PenstockError
+from penstock.state.checkpoint import CheckpointRepository
+from penstock.state.checkpoint_manifest import Manifest
 
 
 class SavepointRequests:
@@ -44,6 +47,20 @@ class SavepointRequests:
     def is_saved(self, name: str) -> bool:
         """Return whether the savepoint was written, committed or not."""
         return name in self._saved
+
+    def write(self, repository: CheckpointRepository, name: str, manifest: Manifest) -> None:
+        """Write a savepoint; what goes wrong is for whoever asked for it, as the checkpoint is there all the same."""
+
+        def write_once() -> None:
+            if name not in repository.savepoints() or repository.savepoint(name).manifest != manifest:
+                repository.save(name, manifest)
+
+        try:
+            until_known(write_once)
+        except PenstockError as error:
+            self.failed(name, error)
+        else:
+            self.saved(name, manifest.epoch)
 
     def saved(self, name: str, epoch: int) -> None:
         """Take in that a savepoint was written."""
