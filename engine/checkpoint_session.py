@@ -64,8 +64,7 @@ class CheckpointSession:
         self.scratch: RunScratch | None = None  # None: each attempt has its own.
         self.begun = 0
         """The last checkpoint that was begun, or restored."""
-        self.last_barrier: int | None = None
-        """The barrier, on its way or through, behind which sources read nothing more; None: there is none."""
+        self.last_barrier: int | None = None  # Sent; behind it sources read nothing more.
         self.hangs = False
         """Whether the job ends although its sinks are still committing: their end is not to be waited for."""
         self._snapshots = snapshots
@@ -95,8 +94,7 @@ class CheckpointSession:
         instances = {instance.name: instance for instance in build.instances}
         self._instances |= instances
         self._attempts |= dict.fromkeys(instances, attempt)
-        self._attempt = attempt
-        self.last_barrier = None
+        self._attempt, self.last_barrier = attempt, None
         self.begun = max(self.begun, 0 if restored is None else restored.epoch)
         self._manifests.clear()
         sinks = {
