@@ -311,9 +311,9 @@ class EmbeddedJob:
         """
         if self._checkpoints is None or not self._keeps or self.at_end or not self.is_up():
             return
-        if any(operator.unanswered() for operator in self.build.operators()):
+        if not all(head.exhausted for head in self.build.heads()):
             return
-        if all(head.exhausted for head in self.build.heads()):
+        if not any(operator.unanswered() for operator in self.build.operators()):
             self.at_end = True
             self._checkpoints.stop_at_end()
 
