@@ -35,7 +35,7 @@ class JobNews:
                 "delete it"
             )
         if restored is None:
-            self._warn(f"BEGUN: {self._job!r} has no checkpoint to go on from, so it begins at its beginning")
+            self._warn(f"BEGUN: {self._job!r} goes on from no checkpoint, so it begins at its beginning")
             return
         self._warn(restored_text(self._job, restored, self._clock.wall_us()))
         for text in passed_over(graph.graph, restored):

@@ -33,7 +33,7 @@ def test_a_first_start_and_one_from_a_checkpoint_say_so_in_one_line_each(
     with running(tmp_path):
         pass
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "BEGUN: 'items' has no checkpoint to go on from, so it begins at its beginning"
+    assert line == "BEGUN: 'items' goes on from no checkpoint, so it begins at its beginning"
     with running(tmp_path):
         pass
     (line,) = capsys.readouterr().err.splitlines()
