@@ -56,6 +56,7 @@ class NexmarkJob:
             checkpoint_dir=self.checkpoints,
             checkpoint_interval=interval,
             parallelism=parallelism,
+            at_end="close",
             **options,
         )
 

@@ -32,7 +32,7 @@ FEW = 572
 PROGRAM = """
 import sys
 from tests.replay.shop_topics import shops
-shops(*sys.argv[2:]).run("shops", checkpoint_dir=sys.argv[1])
+shops(*sys.argv[2:]).run("shops", checkpoint_dir=sys.argv[1], at_end="close")
 """
 
 
@@ -71,7 +71,14 @@ class Shop:
     def run(self) -> None:
         job = shops(self.kafka, self.sales)
         checkpoints = self.folder / "checkpoints"
-        job.run("shops", checkpoint_dir=checkpoints, checkpoint_interval="10ms", batch_rows=250, parallelism=2)
+        job.run(
+            "shops",
+            checkpoint_dir=checkpoints,
+            checkpoint_interval="10ms",
+            batch_rows=250,
+            parallelism=2,
+            at_end="close",
+        )
 
     def put(self, topic: str, values: Sequence[Any], **more: Any) -> None:
         """Write messages: objects as JSON, bytes and None as they are."""

@@ -54,7 +54,7 @@ file = ps.read_parquet(folder / "rows.parquet", time="at", watermark="5s").name(
 state = {"n": ps.value_state(int, default=0)}
 numbers = file.key_by("shop").process(numbered, state=state).name("numbers")
 numbers.write_json(folder / "numbered").name("numbered")
-ps.run("shops", checkpoint_dir=folder / "checkpoints")
+ps.run("shops", checkpoint_dir=folder / "checkpoints", at_end="close")
 """
 BESIDE = "def trebled(row):\n    return {**row, 'id': 3 * row['id']}\n"
 """A module of the user's, which the server is sent."""
