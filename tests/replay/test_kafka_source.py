@@ -51,7 +51,7 @@ def in_this_process(
 
 def test_rows_letters_and_counts_are_those_of_the_stream(spark: SparkSession, kafka: str, topic: MakeTopic) -> None:
     name = topic(3)
-    pretty, two = b'{\n"id": 6\n}', b'{"id":3}\n{"id":33}'
+    pretty, two = b'{\n"id": 6, "name": "n6"\n}', b'{"id":3}\n{"id":33}'
     produce(kafka, name, [*range(40), b"", None, two, pretty, b"\xff", 41], 0, key=b"k0", headers=HEADERS)
     produce(kafka, name, [*range(100, 120), None], 1, key=b"\xff")
     options: dict[str, Any] = {"schema": Fields, "metadata": METADATA, "key": {"k": str}}
