@@ -31,7 +31,8 @@ def test_the_command_line_has_options_of_jobs_under_their_names() -> None:
 
 
 def test_options_reach_what_they_set() -> None:
-    assert set(LoopOptions.__dataclass_fields__) <= OPTIONS
+    assert set(LoopOptions.__dataclass_fields__) - OPTIONS == {"emit_interval_us"}
+    assert make_options("job", {"emit_interval": "50ms"}).loop.emit_interval_us == 50_000
     kept = {"parallelism", "directory", "savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token"}
     assert kept <= set(RunOptions.__dataclass_fields__) & OPTIONS
     chosen = make_options("job", {"metrics_port": 7, "batch_rows": 5, "savepoint_on_stop": "friday"})
