@@ -26,7 +26,7 @@ def ends_value(text: NDArray[np.uint8], at: int, delimiter: int) -> bool:
 
 
 @jit
-def scan_line(text: NDArray[np.uint8], at: int, inside: bool, delimiter: int) -> tuple[int, int]:
+def _scan_line(text: NDArray[np.uint8], at: int, inside: bool, delimiter: int) -> tuple[int, int]:
     """Return where the next line begins and how this one ends, given whether it begins inside a quoted value."""
     carried = inside
     fresh = not inside
@@ -74,7 +74,7 @@ def find_records(
     # none is read twice, however many marks are not closed.
     chain, chain_at, chain_end = _NO_CHAIN, -1, 0
     while at < text.size:
-        end, state = scan_line(text, at, False, delimiter)
+        end, state = _scan_line(text, at, False, delimiter)
         if text[end - 1] != _NEWLINE and not final:
             return count, at, broken
         unclosed[count] = state == OPEN
@@ -82,7 +82,7 @@ def find_records(
             if end > chain_at:
                 chain, chain_at = _GOES_ON, end
             while chain == _GOES_ON and chain_at - at <= bound:
-                chain_end, state = scan_line(text, chain_at, True, delimiter)
+                chain_end, state = _scan_line(text, chain_at, True, delimiter)
                 if state == MALFORMED:
                     chain = _BROKEN
                 elif chain_end == chain_at or text[chain_end - 1] != _NEWLINE:

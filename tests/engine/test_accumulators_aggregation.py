@@ -256,7 +256,7 @@ def test_sketches_know_their_bytes_and_cannot_retract(function, options, monkeyp
     with pytest.raises(PlanError, match=r"aggregate 'x' \(approx_.*changelog"):
         Groups(call, [pa.int64()], 1, updating=True)
     hide(monkeypatch, "datasketches")
-    with pytest.raises(PlanError, match=f"'op': {function} needs .*penstock\\[sketches\\]"):
+    with pytest.raises(PlanError, match=f"'op': {function} needs .*\\[sketches\\]"):
         make_accumulator(call, [pa.int64()], "op")
 
 

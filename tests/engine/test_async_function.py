@@ -225,7 +225,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Element], Plan]:
             plan |= {row: draw(st.lists(st.sampled_from(["answer", "error", "silence"]), max_size=3)) for row in rows}
             elements.append(numbers(*rows))
         else:
-            elements.append([Watermark(index), Barrier(index), Idle()][-size])
+            elements.append([Watermark(index), Barrier(index + 1), Idle()][-size])
     return [*elements, EndOfStream(draw(st.booleans()))], plan
 
 
