@@ -64,7 +64,13 @@ def plausible(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, lost_af
             values = getattr(own, name)
             if values is None:
                 continue
-            most = SLACK * window_ns if group == "instances" and name in TIMES else MOST
+            most = MOST
+            if group == "instances" and name in TIMES:
+                most = SLACK * window_ns
+                none = (values > 0) & (values < LEAST)
+                if none.any():
+                    # What is left of a mean that fades away is no time at all, and no reason to know nothing.
+                    values = changed[name] = np.where(none, 0.0, values)
             wrong = ~((values == 0) | ((values >= LEAST) & (values <= most)))
             if group == "applications" and name in GIVEN:
                 wrong |= values == 0

@@ -237,8 +237,11 @@ def tuples(found: pa.Table) -> Found:
 
 
 def step_until_quiet(job: EmbeddedJob, clock: ManualClock) -> None:
-    """Step until nothing comes any more, but not so long that a source counts as idle."""
-    until_ns = clock.monotonic_ns() + 100_000_000
+    """Step until nothing comes any more, but not so long that a source counts as idle.
+
+    A source that cannot say when it has something is asked every 32 ms, and may have nothing several times in a row.
+    """
+    until_ns = clock.monotonic_ns() + 2_000_000_000
     while clock.monotonic_ns() < until_ns:
         outcome = job.worker.step()
         if isinstance(outcome, Done):
