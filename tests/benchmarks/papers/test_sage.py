@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
-from penstock.benchmarks.papers.cluster_model.loop import Run
+from penstock.benchmarks.papers.cluster_model.loop import EVALUATED, Run
 from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
 from penstock.benchmarks.papers.sage import at_once_rows
 from penstock.benchmarks.papers.sage.applications import PACKAGE, Averaged, Given, Trace, archetype, latency_bound_s
@@ -23,6 +23,7 @@ from penstock.engine.policies import make_policy, parameters_of
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan, as_dict
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog, Kind, read_log, snapshot_of
+from penstock.scheduler.guarded import guarded
 from penstock.scheduler.sage import Sage
 from tests.scheduler.sage_applications import GB, actions, simulate
 
@@ -109,7 +110,7 @@ def test_a_log_gives_the_same_decisions_and_sizes_again(
     _, members, cluster, done = starving
     path = tmp_path / "actions.jsonl"
     with ActionLog(path) as log:
-        log.policy("sage", parameters_of(ours()))
+        log.policy("sage", parameters_of(guarded(ours(), EVALUATED)))
         for record in done.records:
             log.snapshot(record.snapshot)
             log.decision(record.snapshot, "sage", record.decision)
