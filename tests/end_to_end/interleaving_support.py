@@ -15,6 +15,7 @@ from penstock.engine.elements import START_OF_TIME_US
 from penstock.engine.embedded import EmbeddedJob
 from penstock.engine.instance import Instance
 from penstock.engine.ledger import Ledger, check_ledger, read_ledger
+from penstock.engine.source_partition import LONGEST_RETRY_NS
 from penstock.engine.worker import Done, Waiting
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from tests.engine.support import ManualClock
@@ -239,9 +240,9 @@ def tuples(found: pa.Table) -> Found:
 def step_until_quiet(job: EmbeddedJob, clock: ManualClock) -> None:
     """Step until nothing comes any more, but not so long that a source counts as idle.
 
-    A source that cannot say when it has something is asked every 32 ms, and may have nothing several times in a row.
+    A source that cannot say when it has something is left alone for up to 32 ms, several times if it had nothing.
     """
-    until_ns = clock.monotonic_ns() + 2_000_000_000
+    until_ns = clock.monotonic_ns() + 10 * LONGEST_RETRY_NS
     while clock.monotonic_ns() < until_ns:
         outcome = job.worker.step()
         if isinstance(outcome, Done):

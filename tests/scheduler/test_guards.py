@@ -244,3 +244,12 @@ def test_memory_that_sage_raises_without_end_ends_at_the_quota(is_guarded: bool)
         for size in getattr(decision, "applications", ()):
             has = size.memory_bytes or has
     assert has == 20 * GB if is_guarded else has > 1e12
+
+
+def test_a_time_that_fades_to_nothing_is_no_time() -> None:
+    snapshot = job(9, 60.0)
+    fading = np.full(len(snapshot.instances), 1e-18)
+    fading[0] = 1e-3
+    seen = plausible(replace(snapshot, instances=replace(snapshot.instances, core_wait_ns=fading)), None, 10.0)
+    assert seen.instances.core_wait_ns is not None
+    assert seen.instances.core_wait_ns.tolist() == [1e-3, *[0.0] * (len(fading) - 1)]
