@@ -61,7 +61,7 @@ class OverSpec:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """Call a user's process function; see ``penstock.process``.
+    """Call a user's process function; see ``penstock.dsl.process``.
 
     ``function`` is an instance of one of its classes. ``fields`` is the schema of what it puts out, ``states`` what
     it declares by name, ``vectorised`` whether it takes batches. ``order`` is ``event`` or ``arrival``.

@@ -1,6 +1,6 @@
 """What users subclass to process the rows of a key one by one or in batches, with state and timers.
 
-`penstock.process` checks what they wrote; `engine.operators.process` calls it.
+`penstock.dsl.process` checks what they wrote; `engine.operators.process` calls it.
 """
 
 import datetime

@@ -97,9 +97,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "engine.connectors.nexmark_config": ("NexmarkConfig",),
-    "engine.checkpoint_reader": ("read_checkpoint",),
-    "engine.metrics": ("JobMetrics",),
+    "engine.connectors.nexmark.config": ("NexmarkConfig",),
+    "engine.checkpoint.reader": ("read_checkpoint",),
+    "engine.jobs.metrics": ("JobMetrics",),
     "model.aggregates": ("UserAggregate",),
     "model.connectors": (
         "ENDED",
@@ -135,7 +135,7 @@ _MODULES = {
     "model.process_states": ("list_state", "map_state", "reducing_state", "value_state"),
     "model.sql_reader": ("sql",),
     "model.windows": ("WindowAssigner",),
-    "aggregates": (
+    "dsl.aggregates": (
         "aggregate",
         "approx_count_distinct",
         "approx_quantile",
@@ -153,12 +153,12 @@ _MODULES = {
         "sum_",
         "variance",
     ),
-    "job": ("Handle", "Job", "run", "start"),
-    "join_verbs": ("join",),
-    "kafka": ("read_kafka",),
-    "lookup_tables": ("lookup_table",),
-    "plan_text": ("explain",),
-    "readers": (
+    "dsl.job": ("Handle", "Job", "run", "start"),
+    "dsl.join_verbs": ("join",),
+    "dsl.kafka": ("read_kafka",),
+    "dsl.lookup_tables": ("lookup_table",),
+    "plan_views.text": ("explain",),
+    "dsl.readers": (
         "read",
         "read_csv",
         "read_iterable",
@@ -167,9 +167,9 @@ _MODULES = {
         "read_nexmark",
         "read_parquet",
     ),
-    "sinks": ("Result", "SinkHandle"),
-    "stream": ("Stream",),
-    "windows": (
+    "dsl.sinks": ("Result", "SinkHandle"),
+    "dsl.stream": ("Stream",),
+    "dsl.windows": (
         "count_window",
         "global_window",
         "hopping",
@@ -202,7 +202,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from penstock.aggregates import (
+    from penstock.dsl.aggregates import (
         aggregate,
         approx_count_distinct,
         approx_quantile,
@@ -220,13 +220,32 @@ if TYPE_CHECKING:
         sum_,
         variance,
     )
-    from penstock.engine.checkpoint_reader import read_checkpoint
-    from penstock.engine.connectors.nexmark_config import NexmarkConfig
-    from penstock.engine.metrics import JobMetrics
-    from penstock.job import Handle, Job, run, start
-    from penstock.join_verbs import join
-    from penstock.kafka import read_kafka
-    from penstock.lookup_tables import lookup_table
+    from penstock.dsl.job import Handle, Job, run, start
+    from penstock.dsl.join_verbs import join
+    from penstock.dsl.kafka import read_kafka
+    from penstock.dsl.lookup_tables import lookup_table
+    from penstock.dsl.readers import (
+        read,
+        read_csv,
+        read_iterable,
+        read_json,
+        read_memory,
+        read_nexmark,
+        read_parquet,
+    )
+    from penstock.dsl.sinks import Result, SinkHandle
+    from penstock.dsl.stream import Stream
+    from penstock.dsl.windows import (
+        count_window,
+        global_window,
+        hopping,
+        session,
+        sliding,
+        tumbling,
+    )
+    from penstock.engine.checkpoint.reader import read_checkpoint
+    from penstock.engine.connectors.nexmark.config import NexmarkConfig
+    from penstock.engine.jobs.metrics import JobMetrics
     from penstock.model.aggregates import UserAggregate
     from penstock.model.connectors import (
         ENDED,
@@ -262,23 +281,4 @@ if TYPE_CHECKING:
     from penstock.model.process_states import list_state, map_state, reducing_state, value_state
     from penstock.model.sql_reader import sql
     from penstock.model.windows import WindowAssigner
-    from penstock.plan_text import explain
-    from penstock.readers import (
-        read,
-        read_csv,
-        read_iterable,
-        read_json,
-        read_memory,
-        read_nexmark,
-        read_parquet,
-    )
-    from penstock.sinks import Result, SinkHandle
-    from penstock.stream import Stream
-    from penstock.windows import (
-        count_window,
-        global_window,
-        hopping,
-        session,
-        sliding,
-        tumbling,
-    )
+    from penstock.plan_views.text import explain

@@ -1,6 +1,6 @@
 """``python -m penstock``: the same as the ``penstock`` command."""
 
-from penstock.cli import main
+from penstock.commands.cli import main
 
 if __name__ == "__main__":
     main()

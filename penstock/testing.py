@@ -23,17 +23,20 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from penstock.engine.async_calls import Answer, Asked
-from penstock.engine.clock import ManualClock
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.engine.connectors.table_rows import table_rows
-from penstock.engine.elements import Batch
-from penstock.engine.embedded import EmbeddedJob
-from penstock.engine.metrics import JobMetrics
-from penstock.engine.operators.contract import Emission, Operator
+from penstock.dsl.job import Job, embed
+from penstock.dsl.pushed_rows import PushedSource
+from penstock.dsl.readers import read
+from penstock.dsl.stream import Stream
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.connectors.local.table_rows import table_rows
+from penstock.engine.core.async_calls import Answer, Asked
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import Emission, Operator
+from penstock.engine.core.elements import Batch
+from penstock.engine.dataflow.worker import Ran
+from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.operators.process.process import Process
-from penstock.engine.worker import Ran
-from penstock.job import Job, embed
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import Read
 from penstock.model.durations import Duration, to_microseconds
@@ -42,10 +45,7 @@ from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import Fields, to_arrow_schema
 from penstock.model.source_location import user_traceback
-from penstock.pushed_rows import PushedSource
-from penstock.readers import read
-from penstock.run_options import RunOptions
-from penstock.stream import Stream
+from penstock.runs.run_options import RunOptions
 
 __all__ = ["Input", "Kit", "Output"]
 

@@ -59,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _archive(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from penstock.doctor.kafka import parse_setting
     from penstock.engine.connectors.kafka.settings import KafkaSettings
-    from penstock.kafka_doctor import parse_setting
     from penstock.replay.session import spark_session
 
     given = dict(map(parse_setting, arguments.settings))

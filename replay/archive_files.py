@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.replay.archive_manifest import Manifest, empty, parse
-from penstock.state.arrow_files import open_files
+from penstock.state.files.arrow_files import open_files
 
 MANIFEST = "archive.json"
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.job import Job
-from penstock.loading import capture
+from penstock.commands.loading import capture
+from penstock.dsl.job import Job
 from penstock.model.errors import OptionError, UserError
 from penstock.model.job_graph import SourceSpec
 
@@ -88,7 +88,7 @@ def load(arguments: argparse.Namespace) -> Asked:
         UserError: the file is no pipeline, or the checkpoint cannot be had.
         OptionError: a place is nothing of the kind.
     """
-    from penstock.engine.checkpoint_reader import read_checkpoint
+    from penstock.engine.checkpoint.reader import read_checkpoint
 
     job, options = capture(arguments.file, arguments.arguments)
     # Spark's workers on this machine import what this process can: also what lies beside the file.

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from penstock.engine.checkpoint_reader import Checkpoint
-from penstock.engine.connectors.file_manifest import newest_manifest
-from penstock.engine.connectors.file_sinks import FileSink
+from penstock.engine.checkpoint.reader import Checkpoint
+from penstock.engine.connectors.files.manifest import newest_manifest
+from penstock.engine.connectors.files.sinks import FileSink
+from penstock.engine.connectors.files.staged_files import epoch_of
 from penstock.engine.connectors.kafka.receipts import Marker, from_receipts
 from penstock.engine.connectors.kafka.sink import KafkaSink, transactional_id
-from penstock.engine.connectors.staged_files import epoch_of
 from penstock.model.job_graph import OperatorNode
 from penstock.replay.frames import ReplayError
 

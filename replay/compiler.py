@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
+from penstock.engine.core.clock import SystemClock
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT
-from penstock.engine.optimiser import narrowed, reachable
+from penstock.engine.plan.optimiser import narrowed, reachable
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.types as pt
 
-from penstock.engine.connectors.text_values import from_wire, wire_field
+from penstock.engine.connectors.text.text_values import from_wire, wire_field
 from penstock.model.connectors import ENDED, Read, Reader, Source
 from penstock.model.errors import SchemaError
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka.cluster import Cluster
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import EARLIEST, Place
 from penstock.engine.connectors.kafka.topics import parse_topics, partition_name
+from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import RetryableError, UserError
 from penstock.replay import kafka_travel

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.engine.checkpoint_reader import Checkpoint
+from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka import starts as kafka_starts
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -21,7 +21,7 @@ from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, look_up, parse_place
 from penstock.engine.connectors.kafka.topics import Listing, Topics, changed, partition_name, split_name
 from penstock.engine.connectors.positions import read_position
-from penstock.engine.source_positions import read_positions
+from penstock.engine.restore.source_positions import read_positions
 from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.replay.kafka_slices import OffsetRange, Place, ranges_between, split
 

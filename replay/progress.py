@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.checkpoint_reader import Checkpoint
+from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
-from penstock.engine.operators.contract import Notes
+from penstock.engine.core.contract import Notes
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.operators.functions.async_function import LOG
-from penstock.engine.optimiser import reachable
 from penstock.engine.paging.bucket import SWEPT
-from penstock.engine.source_positions import read_positions
+from penstock.engine.plan.optimiser import reachable
+from penstock.engine.restore.source_positions import read_positions
 from penstock.model.job_graph import JobGraph, OperatorNode, SourceSpec
 from penstock.replay.frames import ReplayError
 from penstock.replay.spark_types import quoted_name

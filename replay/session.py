@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from penstock.java import LEAST_MAJOR, find_java
+from penstock.dev.java import LEAST_MAJOR, find_java
+from penstock.doctor.spark import INSTALL, INSTALL_CONNECT, same_release, spark_version
 from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.replay.java_shim import make_java_home, make_log_settings
 from penstock.replay.spark_failures import failure_of, spark_errors
-from penstock.spark_doctor import INSTALL, INSTALL_CONNECT, same_release, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from penstock.engine.checkpoint_reader import Checkpoint
+from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.engine.source_positions import read_positions
+from penstock.engine.restore.source_positions import read_positions
 from penstock.model.connectors import Source
 from penstock.model.errors import UserError
 from penstock.model.ids import OperatorId

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.checkpoint_reader import Checkpoint
-from penstock.engine.connectors.file_sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
-from penstock.engine.connectors.json_lines import JsonLinesSource
+from penstock.engine.checkpoint.reader import Checkpoint
+from penstock.engine.connectors.files.sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
 from penstock.engine.connectors.kafka.sink import KafkaSink
-from penstock.engine.connectors.parquet import ParquetSource
+from penstock.engine.connectors.parquet.source import ParquetSource
+from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.connectors import Source
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.model.schema import StreamSchema

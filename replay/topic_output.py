@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine.checkpoint_reader import Checkpoint
+from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.model.job_graph import OperatorNode, SinkSpec

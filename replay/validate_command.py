@@ -106,7 +106,7 @@ def _corrector(arguments: argparse.Namespace, asked: Asked, wanted: set[str]) ->
     Raises:
         UserError: the replay would not be the exact answer, or no sink can be corrected there.
     """
-    from penstock.engine.checkpoint_reader import Checkpoint
+    from penstock.engine.checkpoint.reader import Checkpoint
     from penstock.replay.correction import Corrector
 
     for option in ("start", "stop", "checkpoint", "kept"):

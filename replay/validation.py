@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.simulation.promises import not_promised
+from penstock.engine.executors.simulation.promises import not_promised
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.both_sides import BothSides, CountedError, both_sides

@@ -1,6 +1,6 @@
 """The guards that every policy passes through: what it sees can be true, what it asks for can be had.
 
-`engine.policies` wraps each policy that has a name, the simulated cluster those that it runs.
+`engine.control.policies` wraps each policy that has a name, the simulated cluster those that it runs.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 Slots = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock import job as front_door
+from penstock.dsl import job as front_door
 from penstock.model.config import LoopOptions
-from penstock.run_options import RunOptions
+from penstock.runs.run_options import RunOptions
 
 VARIABLE = "PENSTOCK_RANDOM_SETTINGS"
 MARK = "fixed_settings"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.policies import POLICIES
+from penstock.engine.control.policies import POLICIES
 
 NAME = "threshold"
 THRESHOLD = '''

@@ -1,4 +1,4 @@
-"""The faults of reliability.md that strike one process and its files, as scripts for `penstock.chaos`.
+"""The faults of reliability.md that strike one process and its files, as scripts for `penstock.chaos.trials`.
 
 Each is drawn from one seed. Called by the tests with few kills, and by ``make chaos`` with many.
 """
@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from penstock.benchmarks.chaos.damage import damage_newest
-from penstock.chaos import Chaos
-from penstock.chaos_child import Start
-from penstock.chaos_values import ChaosOptions, ChaosReport
-from penstock.failpoint_settings import Setting
-from penstock.loading import capture
+from penstock.chaos.child import Start
+from penstock.chaos.trials import Chaos
+from penstock.chaos.values import ChaosOptions, ChaosReport
+from penstock.commands.loading import capture
 from penstock.model.failpoint_names import MEANINGS
+from penstock.runs.failpoint_settings import Setting
 
 PIPELINE = Path(__file__).with_name("pipeline.py")
 INTERVAL = "20ms"

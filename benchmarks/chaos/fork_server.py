@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from penstock.chaos_child import Child
+from penstock.chaos.child import Child
 from penstock.model.errors import FatalError
 
 
@@ -41,7 +41,7 @@ class ForkServer:
                 raise FatalError(f"the pipeline {warm_up} fails undisturbed")
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str], stdout: Path) -> Child:
-        """Start ``penstock`` with arguments; a `penstock.chaos_child.Start`."""
+        """Start ``penstock`` with arguments; a `penstock.chaos.child.Start`."""
         self._children += 1
         pipe = Path(self._folder.name) / f"stderr-{self._children}"
         os.mkfifo(pipe)
@@ -105,9 +105,9 @@ class _Status:
 
 def serve() -> None:
     """Answer each request on stdin with the child's process id, and with how it ended when it has."""
-    import penstock.chaos
-    import penstock.loading
-    import penstock.running  # noqa: F401
+    import penstock.chaos.trials
+    import penstock.commands.loading
+    import penstock.commands.run  # noqa: F401
 
     answers = os.fdopen(os.dup(1), "w")
     pid = 0
@@ -157,7 +157,7 @@ def _become(request: dict[str, object]) -> None:
 
 
 def _command(request: dict[str, object]) -> int:
-    from penstock.cli import main
+    from penstock.commands.cli import main
 
     arguments = request["arguments"]
     assert isinstance(arguments, list)

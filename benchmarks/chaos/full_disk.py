@@ -8,11 +8,11 @@ import resource
 from pathlib import Path
 
 from penstock.benchmarks.chaos.attacks import BATCH_ROWS, INTERVAL, PIPELINE
-from penstock.chaos_child import Child, Start
-from penstock.chaos_values import ChaosReport
-from penstock.compared_outputs import Difference, difference, read_rows
-from penstock.failpoint_settings import VARIABLE
-from penstock.relocated_sinks import output_folder
+from penstock.chaos.child import Child, Start
+from penstock.chaos.compared_outputs import Difference, difference, read_rows
+from penstock.chaos.values import ChaosReport
+from penstock.dsl.relocated_sinks import output_folder
+from penstock.runs.failpoint_settings import VARIABLE
 
 PATIENCE_S = 120.0
 _SINKS = (("windows", "append"), ("auctions", "changelog"))

@@ -16,14 +16,14 @@ from penstock.benchmarks.chaos.fork_server import ForkServer
 from penstock.benchmarks.chaos.kafka_outputs import TopicOutputs, oracle_rows
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.topic import EventTopic, fill
-from penstock.chaos import Chaos
-from penstock.chaos_child import Start
-from penstock.chaos_values import ChaosOptions, ChaosReport
-from penstock.compared_outputs import Rows
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.failpoint_settings import Setting
-from penstock.kafka_broker import LocalBroker
-from penstock.loading import capture
+from penstock.chaos.child import Start
+from penstock.chaos.compared_outputs import Rows
+from penstock.chaos.trials import Chaos
+from penstock.chaos.values import ChaosOptions, ChaosReport
+from penstock.commands.loading import capture
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.runs.failpoint_settings import Setting
 
 PIPELINE = Path(__file__).with_name("kafka_pipeline.py")
 INTERVAL = "50ms"

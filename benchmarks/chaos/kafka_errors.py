@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.benchmarks.chaos.kafka_mock import TRANSPORT, Api, MockCluster, error_name, error_text
-from penstock.chaos_values import ChaosError, ChaosReport
+from penstock.chaos.values import ChaosError, ChaosReport
 from penstock.engine.connectors.kafka.commits import Commits
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch
@@ -33,8 +33,8 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.transactions import Publish
 from penstock.engine.connectors.kafka.writer import SendingWriter
 from penstock.model.errors import BugError, PenstockError, RetryableError
-from penstock.state.kept_files import KeptFolder
-from penstock.state.local_files import LocalFiles
+from penstock.state.files.kept_files import KeptFolder
+from penstock.state.files.local_files import LocalFiles
 
 PASSING = (
     *(2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106),

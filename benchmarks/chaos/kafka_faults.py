@@ -13,13 +13,13 @@ import numpy as np
 
 from penstock.benchmarks.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
 from penstock.benchmarks.chaos.kafka_outputs import TopicOutputs, oracle_rows
-from penstock.chaos_child import Child, Start
-from penstock.chaos_values import ChaosError, ChaosReport
-from penstock.compared_outputs import Rows, difference
-from penstock.failpoint_settings import VARIABLE
-from penstock.kafka_broker import LocalBroker
-from penstock.loading import capture
+from penstock.chaos.child import Child, Start
+from penstock.chaos.compared_outputs import Rows, difference
+from penstock.chaos.values import ChaosError, ChaosReport
+from penstock.commands.loading import capture
+from penstock.dev.kafka_broker import LocalBroker
 from penstock.model.job_graph import SinkSpec
+from penstock.runs.failpoint_settings import VARIABLE
 
 QUERY, MODE = "q0", "append"
 COMPLETE = "checkpoint.manifest.published"

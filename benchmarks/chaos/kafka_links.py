@@ -14,13 +14,13 @@ from penstock.benchmarks.chaos.kafka_outputs import TopicOutputs, oracle_rows
 from penstock.benchmarks.chaos.link_shape import Shape
 from penstock.benchmarks.chaos.tcp_proxy import TcpProxy, point_at, proxied_listener
 from penstock.benchmarks.nexmark.topic import EventTopic
-from penstock.chaos_child import Child, Start
-from penstock.chaos_values import ChaosError, ChaosReport
-from penstock.compared_outputs import difference
-from penstock.failpoint_settings import VARIABLE
-from penstock.kafka_broker import LocalBroker
-from penstock.loading import capture
+from penstock.chaos.child import Child, Start
+from penstock.chaos.compared_outputs import difference
+from penstock.chaos.values import ChaosError, ChaosReport
+from penstock.commands.loading import capture
+from penstock.dev.kafka_broker import LocalBroker
 from penstock.model.job_graph import SinkSpec
+from penstock.runs.failpoint_settings import VARIABLE
 
 FAST = Shape(bytes_per_s=400_000)
 """Before: slow enough for events to be left when the link turns bad."""

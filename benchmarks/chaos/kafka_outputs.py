@@ -16,12 +16,12 @@ import pyarrow as pa
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.peers.runner import answer
-from penstock.chaos_values import ChaosError
-from penstock.compared_outputs import Outputs, Rows
+from penstock.chaos.compared_outputs import Outputs, Rows
+from penstock.chaos.values import ChaosError
+from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up
-from penstock.engine.connectors.row_text import encode_rows
-from penstock.job import Job
+from penstock.engine.connectors.text.row_text import encode_rows
 from penstock.model.job_graph import SinkSpec
 
 PARTITIONS = 3

@@ -14,15 +14,15 @@ import numpy as np
 
 from penstock.benchmarks.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
 from penstock.benchmarks.chaos.kafka_outputs import PARTITIONS, UNCOMMITTED, TopicOutputs, oracle_rows
-from penstock.chaos_child import Start
-from penstock.chaos_values import ChaosError, ChaosReport
-from penstock.compared_outputs import Rows, difference
+from penstock.chaos.child import Start
+from penstock.chaos.compared_outputs import Rows, difference
+from penstock.chaos.values import ChaosError, ChaosReport
+from penstock.commands.loading import capture
 from penstock.engine.connectors.kafka.clients import make_admin
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up
-from penstock.failpoint_settings import VARIABLE
-from penstock.loading import capture
 from penstock.model.job_graph import SinkSpec
+from penstock.runs.failpoint_settings import VARIABLE
 
 QUERY, MODE = "q0", "append"
 POINTS = ("kafka.transaction.delivered", "kafka.transaction.sent")

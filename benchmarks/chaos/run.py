@@ -21,8 +21,8 @@ from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
 from penstock.benchmarks.chaos.kafka_links import slow_links
 from penstock.benchmarks.chaos.kafka_timeouts import timed_out_transactions
 from penstock.benchmarks.chaos.record import Part, Record
-from penstock.chaos_child import Start, spawn
-from penstock.chaos_values import ChaosReport
+from penstock.chaos.child import Start, spawn
+from penstock.chaos.values import ChaosReport
 
 FILE = Path(".chaos") / "results.jsonl"
 MINUTES = 90.0

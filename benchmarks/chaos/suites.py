@@ -10,28 +10,28 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.chaos_values import ChaosReport
+from penstock.chaos.values import ChaosReport
 
 LONGEST_S = 3_600.0
 TESTS = Path("tests")
 
 UNDER_RANDOM_SETTINGS = (
-    "tests/penstock/test_job.py",
-    "tests/penstock/test_sinks.py",
-    "tests/penstock/test_stream.py",
-    "tests/penstock/test_over_updating.py",
-    "tests/penstock/test_updating_windows.py",
-    "tests/penstock/test_moved_times.py",
-    "tests/penstock/test_process.py",
-    "tests/penstock/test_map_async.py",
+    "tests/penstock/dsl/test_job.py",
+    "tests/penstock/dsl/test_sinks.py",
+    "tests/penstock/dsl/test_stream.py",
+    "tests/penstock/dsl/test_over_updating.py",
+    "tests/penstock/dsl/test_updating_windows.py",
+    "tests/penstock/dsl/test_moved_times.py",
+    "tests/penstock/dsl/test_process.py",
+    "tests/penstock/dsl/test_map_async.py",
     "tests/engine/connectors",
-    "tests/engine/test_window_aggregate.py",
-    "tests/engine/test_session_aggregate.py",
-    "tests/engine/test_group_aggregate.py",
-    "tests/engine/test_incremental_join_streams.py",
-    "tests/engine/test_top_streams.py",
-    "tests/engine/test_interval_join_sql.py",
-    "tests/engine/test_asof_join_sql.py",
+    "tests/engine/operators/aggregates/test_window_aggregate.py",
+    "tests/engine/operators/aggregates/test_session_aggregate.py",
+    "tests/engine/operators/aggregates/test_group_aggregate.py",
+    "tests/engine/operators/joins/test_incremental_join_streams.py",
+    "tests/engine/operators/ranking/test_top_streams.py",
+    "tests/engine/operators/joins/test_interval_join_sql.py",
+    "tests/engine/operators/joins/test_asof_join_sql.py",
     "tests/end_to_end/test_any_order.py",
     "tests/end_to_end/test_begin_elsewhere.py",
     "tests/end_to_end/test_dead_letter_stream.py",
@@ -79,7 +79,7 @@ def object_store(seed: int) -> ChaosReport:
 
 def paged_simulation(seed: int) -> ChaosReport:
     """M2 with state in pages."""
-    return suite(["tests/engine/test_simulated_pages.py"], {"PENSTOCK_PAGED_SEEDS": "12"}, seed)
+    return suite(["tests/engine/executors/test_simulated_pages.py"], {"PENSTOCK_PAGED_SEEDS": "12"}, seed)
 
 
 def late_ends(seed: int) -> ChaosReport:
@@ -90,4 +90,4 @@ def late_ends(seed: int) -> ChaosReport:
 
 def machine(seed: int) -> ChaosReport:
     """M1: 10,000 examples of 50 actions."""
-    return suite(["tests/engine/test_simulated_machine.py"], {"PENSTOCK_MACHINE_EXAMPLES": "10000"}, seed)
+    return suite(["tests/engine/executors/test_simulated_machine.py"], {"PENSTOCK_MACHINE_EXAMPLES": "10000"}, seed)

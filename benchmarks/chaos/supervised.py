@@ -32,13 +32,13 @@ from penstock.benchmarks.chaos.supervised_values import (
     messages,
     written_rows,
 )
-from penstock.chaos_child import Child, spawn
-from penstock.compared_outputs import difference
+from penstock.chaos.child import Child, spawn
+from penstock.chaos.compared_outputs import difference
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.failpoint_settings import VARIABLE
-from penstock.job import Job
-from penstock.kafka_broker import LocalBroker
+from penstock.runs.failpoint_settings import VARIABLE
 from penstock.tables import Column, print_table
 
 PIPELINE = Path(__file__).with_name("supervised_pipeline.py")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from penstock.benchmarks.chaos.supervised_values import Round
-from penstock.chaos_child import Child
+from penstock.chaos.child import Child
 
 if TYPE_CHECKING:
     from penstock.benchmarks.chaos.supervised import Trial

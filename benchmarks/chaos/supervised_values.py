@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from penstock.compared_outputs import Rows
+from penstock.chaos.compared_outputs import Rows
 
 KEYS = 7
 WINDOW_S = 20

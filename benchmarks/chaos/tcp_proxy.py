@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock.benchmarks.chaos.link_shape import Line, Shape
-from penstock.kafka_broker import Listener, LocalBroker
+from penstock.dev.kafka_broker import Listener, LocalBroker
 
 HOST = "127.0.0.1"
 NAME = "PROXIED"

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read_memory
+from penstock.dsl.stream import Stream
 from penstock.model.expressions import col
-from penstock.readers import read_memory
-from penstock.stream import Stream
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 ROW_GOAL, BATCH_GOAL = 1.0, 8.0

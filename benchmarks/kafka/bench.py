@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 from penstock.benchmarks.kafka.measured import CONSUMER, DECODER, GENERAL, Measured
 from penstock.benchmarks.nexmark.topic import SCHEME, EventTopic, fill, parse_address
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.kafka_broker import LocalBroker
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "kafka.md"
 EVENTS = 3_000_000

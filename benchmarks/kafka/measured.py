@@ -14,8 +14,8 @@ import pyarrow as pa
 from penstock.benchmarks.nexmark.messages import NexmarkValues, event_messages
 from penstock.benchmarks.nexmark.run import run_query
 from penstock.benchmarks.nexmark.topic import EventTopic, parse_address
-from penstock.engine.connectors.json_decode import JsonDecoder
-from penstock.engine.connectors.nexmark import SCHEMAS, NexmarkConfig
+from penstock.engine.connectors.nexmark.generator import SCHEMAS, NexmarkConfig
+from penstock.engine.connectors.text.json_decode import JsonDecoder
 
 CONSUMER, DECODER, GENERAL = "consumer", "decoder", "pyarrow"
 """What is measured beside queries: a consumer that only counts, our decoder, and pyarrow's on the same fields."""

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import penstock as ps
 from penstock.benchmarks.latency.steady import Steady
-from penstock.job import Job
+from penstock.dsl.job import Job
 
 WARM_UP_S = 4.0
 MOST_IDLE = {1: 0.01, 250: 0.03}

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.benchmarks.latency.steady import Steady
-from penstock.job import Job
+from penstock.dsl.job import Job
 
 MOST_MS = {"filter": ("p50", 3.0), "count": ("p99", 250.0)}
 """What is asked of each pipeline."""

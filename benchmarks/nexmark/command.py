@@ -102,7 +102,7 @@ def _wrong_source(source: str, settings: Sequence[str]) -> str | None:
 def _fill(arguments: argparse.Namespace) -> int:
     """Write the generator's events into a topic."""
     from penstock.benchmarks.nexmark.topic import PARTITIONS, fill, parse_address
-    from penstock.engine.connectors.nexmark_config import NexmarkConfig
+    from penstock.engine.connectors.nexmark.config import NexmarkConfig
     from penstock.model.errors import OptionError, PenstockError
 
     try:

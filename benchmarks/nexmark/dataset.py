@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from penstock.engine.connectors.nexmark import (
+from penstock.engine.connectors.nexmark.generator import (
     KINDS,
     SCHEMAS,
     NexmarkConfig,

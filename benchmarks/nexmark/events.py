@@ -8,16 +8,16 @@ import pyarrow.parquet as pq
 
 from penstock.benchmarks.nexmark.messages import EVENT_TYPE, NexmarkValues, column_of
 from penstock.benchmarks.nexmark.topic import EventTopic
-from penstock.engine.connectors.nexmark import SCHEMAS
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.job import Job
-from penstock.kafka import read_kafka
-from penstock.lookup_tables import lookup_table
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
+from penstock.dsl.lookup_tables import lookup_table
+from penstock.dsl.readers import read_nexmark, read_parquet
+from penstock.dsl.stream import Stream
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.connectors.nexmark.generator import SCHEMAS
 from penstock.model.connectors import LookupTable
 from penstock.model.errors import UserError
 from penstock.model.expressions import col
-from penstock.readers import read_nexmark, read_parquet
-from penstock.stream import Stream
 
 EventSource = NexmarkConfig | Path | EventTopic
 

@@ -14,10 +14,10 @@ import psutil
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.engine.metrics import JobMetrics
-from penstock.job import Job, embed
-from penstock.run_options import RunOptions
+from penstock.dsl.job import Job, embed
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.runs.run_options import RunOptions
 
 SAMPLES = 20
 """Points of the curve."""

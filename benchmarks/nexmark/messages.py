@@ -12,9 +12,16 @@ import pyarrow.compute as pc
 
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf, ValueDecoder, no_headers
 from penstock.engine.connectors.kafka.formats.json import JsonValues
-from penstock.engine.connectors.nexmark import KINDS, SCHEMAS, NexmarkConfig, generate, kinds_between, rows_before
-from penstock.engine.connectors.row_text import json_texts
-from penstock.engine.connectors.text_values import epoch_times
+from penstock.engine.connectors.nexmark.generator import (
+    KINDS,
+    SCHEMAS,
+    NexmarkConfig,
+    generate,
+    kinds_between,
+    rows_before,
+)
+from penstock.engine.connectors.text.row_text import json_texts
+from penstock.engine.connectors.text.text_values import epoch_times
 from penstock.model.errors import OptionError
 
 EVENT_TYPE, TIME = "event_type", "dateTime"

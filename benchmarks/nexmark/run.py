@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from penstock.benchmarks.nexmark.events import KINDS, Events, EventSource, count_events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.topic import SCHEME, EventTopic, parse_address
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.job import Job, embed
+from penstock.dsl.job import Job, embed
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import Sink, Writer
-from penstock.run_options import RunOptions
+from penstock.runs.run_options import RunOptions
 
 GENERATOR = "generator"
 WARM_UP_EVENTS = 5_000

@@ -10,7 +10,7 @@ from penstock.benchmarks.nexmark.messages import TIMES, event_messages
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, look_up
 from penstock.engine.connectors.kafka.topics import parse_topics
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.errors import FatalError, OptionError, UserError
 
 SCHEME = "kafka://"
@@ -74,7 +74,7 @@ def parse_address(text: str, settings: Iterable[str] = ()) -> EventTopic:
     Raises:
         OptionError: one is not of the form.
     """
-    from penstock.kafka_doctor import parse_setting
+    from penstock.doctor.kafka import parse_setting
 
     bootstrap, _, topic = text.removeprefix(SCHEME).partition("/")
     if not text.startswith(SCHEME) or ":" not in bootstrap or not topic:

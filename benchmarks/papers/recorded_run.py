@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates import count
-from penstock.engine.metrics import JobMetrics
-from penstock.job import Job
+from penstock.dsl.aggregates import count
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.connectors import NOTHING, Read, Reader, Source
-from penstock.readers import read
 
 LOADS = {"under": 0.4, "near": 0.8, "over": 2.0}
 """The source's rate as a part of what the job can do, which is measured first."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.clients import make_producer
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.nexmark import SCHEMAS, generate
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.engine.connectors.row_text import encode_rows
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.connectors.nexmark.generator import SCHEMAS, generate
+from penstock.engine.connectors.text.row_text import encode_rows
 from penstock.model.errors import FatalError
 
 PARTITIONS = 4

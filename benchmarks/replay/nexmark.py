@@ -18,8 +18,8 @@ from penstock.benchmarks.replay.machine import machine
 from penstock.benchmarks.replay.nexmark_job import QUERIES, NexmarkJob
 from penstock.benchmarks.replay.nexmark_replay import Replayed, replay_queries
 from penstock.benchmarks.replay.sections import write_section
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.kafka_broker import LocalBroker
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.replay.report import write_report
 from penstock.replay.session import spark_session
 from penstock.replay.validation_json import to_json

@@ -13,8 +13,8 @@ from typing import Any
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import NAMES, load
 from penstock.benchmarks.nexmark.topic import EventTopic, parse_address
-from penstock.engine.metrics import JobMetrics
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.job_graph import SinkSpec
 
 JOB = "nexmark"

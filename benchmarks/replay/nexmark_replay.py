@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock import __version__
 from penstock.benchmarks.replay.nexmark_job import JOB, NexmarkJob
-from penstock.engine.checkpoint_reader import read_checkpoint
+from penstock.engine.checkpoint.reader import read_checkpoint
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.replay.compiler import compile_job

@@ -21,7 +21,7 @@ from penstock.benchmarks.replay.machine import machine
 from penstock.benchmarks.replay.process_tree import PeakMemory
 from penstock.benchmarks.replay.rate_measured import COUNT, ENGINES, GROUPED, OURS, QUERIES, WIDE, Request, Run
 from penstock.benchmarks.replay.sections import write_section
-from penstock.kafka_broker import LocalBroker
+from penstock.dev.kafka_broker import LocalBroker
 
 BIDS = 10_000_000
 TITLE = "JSON messages per second"

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.aggregates import count, sum_
 from penstock.benchmarks.replay.bids import FIELDS
 from penstock.benchmarks.replay.process_tree import cpu_s
-from penstock.job import Job
-from penstock.kafka import read_kafka
+from penstock.dsl.aggregates import count, sum_
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from penstock.model.job_graph import SourceSpec
 from penstock.replay.compiler import compile_job
 from penstock.replay.session import spark_session

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.benchmarks.state.bare import bare_rocksdict
 from penstock.benchmarks.state.measured import measured
 from penstock.benchmarks.state.workloads import Counted, Workload, inner_join, keyed_counts, micro, sessions
-from penstock.job import Job
+from penstock.dsl.job import Job
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 MODULE = "penstock.benchmarks.state.bench"

@@ -18,8 +18,8 @@ from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
 from penstock.benchmarks.state.measured import measured
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 MODULE = "penstock.benchmarks.state.checkpoints"

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
+from penstock.dsl.job import Job
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.pages_cut import PagesCut
-from penstock.job import Job
 
 MB = 1 << 20
 BATCH_ROWS = 65_536

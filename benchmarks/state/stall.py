@@ -19,8 +19,8 @@ import pyarrow as pa
 import penstock as ps
 from penstock.benchmarks.state.measured import measured
 from penstock.benchmarks.state.stall_watch import Seen, Watch, watching
-from penstock.job import Job
-from penstock.state.keys import KeyCodec
+from penstock.dsl.job import Job
+from penstock.state.keys.batch_keys import KeyCodec
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 MB = 1 << 20

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engine import checkpoint_events as ev
-from penstock.engine.checkpoint_session import CheckpointSession
-from penstock.engine.elements import Barrier
-from penstock.engine.instance import Instance
+from penstock.engine.checkpoint import events as ev
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.core.elements import Barrier
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.dataflow.worker import Worker
 from penstock.engine.paging import bucket_writing, pages_cut
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.paged_operator import PagedOperator
-from penstock.engine.worker import Worker
-from penstock.state.checkpoint import CheckpointRepository
+from penstock.state.checkpoints.repository import CheckpointRepository
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.job import Job
+from penstock.dsl.job import Job
 
 VALUE_BYTES = 1_000
 _WARMING_KEYS = 1_000

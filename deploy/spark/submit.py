@@ -5,6 +5,6 @@
 
 import sys
 
-from penstock.cli import main
+from penstock.commands.cli import main
 
 main(sys.argv[1:])

@@ -23,7 +23,7 @@ from penstock.engine.kernels.scan import scan_counts
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 ROWS = "rows"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.contract import Rows
 from penstock.engine.expressions.decimals import nearest_floats
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Slots
 
 Signs = NDArray[np.int8]

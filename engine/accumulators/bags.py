@@ -15,7 +15,7 @@ from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import canonical
 from penstock.engine.kernels.scan import follow_counts
 from penstock.model.errors import NumericOverflowError
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Bag, BagCells, KeyedTable, Slots
 
 DISTINCT = "distinct values"

@@ -27,7 +27,7 @@ from penstock.engine.accumulators.ordering import Keys, SortColumn
 from penstock.engine.kernels.accumulate_best import least_pair, least_text, least_word
 from penstock.engine.kernels.scan import scan_least
 from penstock.model.errors import BugError
-from penstock.state.arrays import NO_BYTES, read_only
+from penstock.state.keys.arrays import NO_BYTES, read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots, Text
 
 _GREATEST = np.iinfo(np.int64).max

@@ -13,7 +13,7 @@ from penstock.engine.accumulators.arrays import taken
 from penstock.engine.accumulators.contract import Accumulator, Cells, Rows
 from penstock.engine.kernels.order import number_rows
 from penstock.model.errors import BugError
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, Text
 
 INTEGER = Fixed(np.dtype(np.int64))

@@ -11,7 +11,7 @@ from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableC
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
 from penstock.engine.kernels.scan import scan_counts
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Slots
 
 

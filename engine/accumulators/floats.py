@@ -23,7 +23,7 @@ from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas
 from penstock.engine.kernels.accumulate_floats import add_doubles
 from penstock.engine.kernels.scan import scan_doubles
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 _SPECIAL = ("nans", "ups", "downs")

@@ -24,7 +24,7 @@ from penstock.engine.accumulators.arrays import (
     valid_mask,
 )
 from penstock.engine.kernels.accumulate_best import double_keys
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Keys = list[Words | pa.Array]
 """One sort key a level: int64 words (ascending), or a string or binary array in the order of its

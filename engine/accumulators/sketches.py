@@ -19,7 +19,7 @@ from penstock.engine.accumulators.arrays import build, doubles, kept_rows, numbe
 from penstock.engine.accumulators.cells import TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.model.errors import BugError
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import KeyedTable, Objects, Slots
 
 APPROXIMATE = ("approx_count_distinct", "approx_quantile")

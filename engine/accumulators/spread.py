@@ -15,7 +15,7 @@ from penstock.engine.accumulators.cells import DOUBLE, INTEGER, TableAccumulator
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas
 from penstock.engine.kernels.accumulate_floats import add_doubles, add_squares
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 Doubles = NDArray[np.float64]

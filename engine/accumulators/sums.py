@@ -25,7 +25,7 @@ from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas, add_integers, add_wide
 from penstock.engine.kernels.scan import scan_integers
 from penstock.model.errors import NumericOverflowError
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import KeyedTable, Slots
 
 _DIGITS = 10**38 - 1

@@ -14,7 +14,7 @@ from penstock.engine.kernels.accumulate import add_counts, add_deltas
 from penstock.model.aggregates import UserAggregate
 from penstock.model.errors import UserError
 from penstock.model.schema import to_arrow_type
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Fixed, KeyedTable, Slots
 
 

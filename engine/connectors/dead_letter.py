@@ -12,14 +12,14 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from penstock.engine.connectors.letter_routes import LetterRoutes, split_error
-from penstock.engine.connectors.row_text import encode_lines, encode_rows
+from penstock.engine.connectors.text.row_text import encode_lines, encode_rows
 from penstock.model.config import check_on_error
 from penstock.model.connectors import RawRecord
 from penstock.model.dead_letters import DEAD_LETTER, LETTER_FIELDS
 from penstock.model.errors import BadRecordError, PenstockError
 from penstock.model.job_graph import JobGraph
 from penstock.model.source_location import innermost_user_line
-from penstock.state.private_files import append_private, make_private_folder
+from penstock.state.files.private_files import append_private, make_private_folder
 
 FILE_NAME = "dead_letters.jsonl"
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.connectors.layouts import plain_layout
-from penstock.engine.connectors.row_text import encode_rows
+from penstock.engine.connectors.text.layouts import plain_layout
+from penstock.engine.connectors.text.row_text import encode_rows
 from penstock.engine.connectors.time_range import ahead_error, raw_times, time_error, times_after, unusable_times
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import SchemaError

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.operators.event_time import MICROSECONDS
+from penstock.engine.core.event_time import MICROSECONDS
 
 LEAST_TIME_US = -62_135_596_800_000_000
 """0001-01-01T00:00:00Z, the least event time."""

@@ -1,1 +1,1 @@
-"""How typed expressions become steps over Arrow arrays; `penstock.engine.compile_arrow` is the way in."""
+"""How typed expressions become steps over Arrow arrays; `penstock.engine.expressions.compiler` is the way in."""

@@ -30,7 +30,7 @@ from penstock.engine.expressions.values import (
 from penstock.engine.kernels import text as kernels
 from penstock.model.coercion import Kind, digits_of
 from penstock.model.typed import Typed
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 _FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -26,7 +26,7 @@ from penstock.engine.expressions.values import (
     numbers,
 )
 from penstock.model.typed import Typed
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 Builder = Callable[[Typed], Kernel]
 

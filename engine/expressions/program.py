@@ -1,7 +1,7 @@
 """A compiled expression: steps over slots, equal subexpressions once, constants folded (engine.md section 3).
 
-`compile_arrow` makes one per operator. A step knows the kernel, the slots of its arguments and its own slot; running is
-one Python call per step and batch.
+`expressions.compiler` makes one per operator. A step knows the kernel, the slots of its arguments and its own slot;
+running is one Python call per step and batch.
 """
 
 from collections.abc import Sequence

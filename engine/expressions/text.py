@@ -28,8 +28,8 @@ from penstock.engine.expressions.values import (
 from penstock.engine.kernels import text as kernels
 from penstock.model.regular_expressions import GROUP, only_group
 from penstock.model.typed import Typed
-from penstock.state.arrays import read_only
-from penstock.state.keys import gather_bytes
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import gather_bytes
 
 Bytes = npt.NDArray[np.uint8]
 

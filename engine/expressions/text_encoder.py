@@ -13,9 +13,9 @@ import pyarrow.types as pt
 from penstock.engine.expressions.values import Dictionary, Encoded, load
 from penstock.model.errors import StateBudgetError
 from penstock.model.schema import normal_type
-from penstock.state.budget import Account, Budget
-from penstock.state.key_index import KeyIndex
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
+from penstock.state.tables.budget import Account, Budget
+from penstock.state.tables.key_index import KeyIndex
 
 _LIMIT_BYTES = 16_000_000
 _FEWEST_ROWS = 64

@@ -13,7 +13,7 @@ from penstock.engine.expressions.values import Kernel, arrow, fixed, numbers, va
 from penstock.engine.kernels import calendar
 from penstock.model.functions import FORMATS, format_pieces, truncation
 from penstock.model.typed import Typed
-from penstock.state.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.arrays import NO_INTEGERS, read_only
 
 Ints = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ once).
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Ints = NDArray[np.int64]
 Signs = NDArray[np.int8]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.accumulate import Ints, Signs
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Bytes = NDArray[np.uint8]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,7 +6,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, MICROSECOND, DAY_OF_YEAR, YEAR_OF_CENTURY = range(9)
 _DAY_SECONDS = 86_400

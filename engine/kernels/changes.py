@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 
 @jit

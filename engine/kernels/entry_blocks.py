@@ -8,8 +8,8 @@ Called by ``operators/ranking/top_blocks.py``.
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.intrinsics import inlined
-from penstock.state.jit import jit
+from penstock.state.kernels.intrinsics import inlined
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 

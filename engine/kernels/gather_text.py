@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.copy_bytes import copy_bytes
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 
 @jit

@@ -6,7 +6,7 @@ Chains are those of ``kernels/join.py``, linked both ways. Called by ``operators
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ next older row it has a *jump* over several older ones, and the least start and 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ Called by the joins under ``operators/``.
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 

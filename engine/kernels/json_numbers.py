@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 _N, _A, _I, _SMALL_N, _F = np.frombuffer(b"NaInf", np.uint8)
 _QUOTE, _MINUS = np.frombuffer(b'"-', np.uint8)

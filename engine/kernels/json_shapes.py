@@ -18,8 +18,8 @@ from penstock.engine.kernels.json_values import (
     value_end,
     whole_number,
 )
-from penstock.state.intrinsics import address, inlined, load64
-from penstock.state.jit import jit
+from penstock.state.kernels.intrinsics import address, inlined, load64
+from penstock.state.kernels.jit import jit
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ Called by the kernel that matches messages with shapes. What is refused is for a
 import numpy as np
 
 from penstock.engine.kernels.json_values import byte_at, digits
-from penstock.state.intrinsics import inlined, load64
+from penstock.state.kernels.intrinsics import inlined, load64
 
 _DATE = np.uint64(int.from_bytes(b"0000-00-", "little"))
 _DATE_MARKS = np.uint64(int.from_bytes(b"\0\0\0\0\xff\0\0\xff", "little"))

@@ -6,7 +6,7 @@ address that is -1 stands for refused. Eight bytes behind ``end`` must be readab
 
 import numpy as np
 
-from penstock.state.intrinsics import inlined, load8, load64
+from penstock.state.kernels.intrinsics import inlined, load8, load64
 
 _ONES = np.uint64(0x0101_0101_0101_0101)
 _HIGHS = np.uint64(0x8080_8080_8080_8080)

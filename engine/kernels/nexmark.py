@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.engine.kernels.copy_bytes import copy_bytes
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]

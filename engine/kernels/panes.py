@@ -7,7 +7,7 @@ and a row is folded once, however many windows cover it (paired panes: never mor
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 
 @jit

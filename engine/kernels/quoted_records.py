@@ -8,7 +8,7 @@ line whose value does not end within the bound.
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 CLOSED, OPEN, MALFORMED = 0, 1, 2
 UNCLOSED, BARE_RETURN = 1, 2

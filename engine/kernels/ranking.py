@@ -23,8 +23,8 @@ from penstock.engine.kernels.entry_blocks import (
     TWINS,
     make_room,
 )
-from penstock.state.intrinsics import address, inlined, prefetch
-from penstock.state.jit import jit
+from penstock.state.kernels.intrinsics import address, inlined, prefetch
+from penstock.state.kernels.jit import jit
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,11 +6,11 @@ Batches repeat keys, and a small direct-mapped memory of them stays in the first
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.index_kernels import table_hash
-from penstock.state.intrinsics import address
-from penstock.state.jit import jit
-from penstock.state.kernels import same_bytes
-from penstock.state.keys import KeyArrays
+from penstock.state.kernels.byte_strings import same_bytes
+from penstock.state.kernels.intrinsics import address
+from penstock.state.kernels.jit import jit
+from penstock.state.keys.batch_keys import KeyArrays
+from penstock.state.tables.index_kernels import table_hash
 
 
 @jit

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.accumulate import Ints
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Bytes = NDArray[np.uint8]
 Doubles = NDArray[np.float64]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.jit import jit
+from penstock.state.kernels.jit import jit
 
 Number = int | np.int64
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.state.intrinsics import address, inlined, load8, load64
-from penstock.state.jit import jit
-from penstock.state.kernels import same_bytes
+from penstock.state.kernels.byte_strings import same_bytes
+from penstock.state.kernels.intrinsics import address, inlined, load8, load64
+from penstock.state.kernels.jit import jit
 
 Offsets = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]

@@ -12,10 +12,10 @@ from penstock.engine.kernels.changes import remaining_changes
 from penstock.engine.operators.ordered_rows import sort_keys
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.schema import WEIGHT
-from penstock.state.arrays import read_only
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import MAX_KEY_COLUMNS, KeyCodec
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import MAX_KEY_COLUMNS, KeyCodec
 from penstock.state.store import Slots
+from penstock.state.tables.grouping import KeyGrouper
 
 _WEIGHT_FIELD = pa.field(WEIGHT, pa.int8(), nullable=False)
 

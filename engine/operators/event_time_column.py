@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.connectors.time_range import time_error, unusable_times
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
-from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us
 from penstock.engine.operators.ordered_rows import split_late
 from penstock.model.job_graph import TimeSpec
 from penstock.model.schema import StreamSchema, TimeColumn

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import ROW_ERRORS, evaluate_isolating
-from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.core.contract import OperatorContext
+from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
 
 Result = TypeVar("Result")
 

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.recent_keys import first_rows
-from penstock.state.arrays import NO_INTEGERS, read_only
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import KeyedTable, Located
 
 _FEWEST_ROWS = 256

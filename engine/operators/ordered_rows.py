@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_text
 from penstock.engine.kernels.order import mark_ties
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Locate, StateStore
 
 Ints = NDArray[np.int64]

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.changes import mark_touched
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Slots
 
 _NONE: Slots = np.zeros(0, np.int64)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from penstock.engine.elements import START_OF_TIME_US
-from penstock.engine.operators.contract import Clock, Notes
+from penstock.engine.core.contract import Clock, Notes
+from penstock.engine.core.elements import START_OF_TIME_US
 
 _LATEST = "clock_us"
 

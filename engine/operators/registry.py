@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from penstock.engine.core.contract import Operator
 from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
 from penstock.engine.operators.aggregates.reduce import Reduce
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
-from penstock.engine.operators.contract import Operator
 from penstock.engine.operators.event_time_column import EventTimeColumn
 from penstock.engine.operators.functions.async_function import AsyncFunction
 from penstock.engine.operators.functions.batch_function import BatchFunction

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from penstock.state.arrays import read_only
-from penstock.state.kernels import copy_segments
-from penstock.state.keys import MAX_KEY_COLUMNS, KeyBatch, KeyCodec
+from penstock.state.kernels.byte_strings import copy_segments
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import MAX_KEY_COLUMNS, KeyBatch, KeyCodec
 
 Ints = NDArray[np.int64]
 

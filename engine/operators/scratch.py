@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Fixed, Slots, StateStore, TableSpec
 
 _NONE: Slots = np.zeros(0, np.int64)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pyarrow.compute as pc
 
-from penstock.engine.compile_arrow import compile_predicate, compile_projection
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator
+from penstock.engine.core.contract import MAIN, Emission, Operator
+from penstock.engine.core.elements import Batch
+from penstock.engine.expressions.compiler import compile_predicate, compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import col
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SplitSpec

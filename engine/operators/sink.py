@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import Emission, Operator, OperatorContext
+from penstock.engine.core.contract import Emission, Operator, OperatorContext
+from penstock.engine.core.elements import Batch
 from penstock.model.connectors import Writer
 from penstock.model.job_graph import SinkSpec
 from penstock.model.schema import WEIGHT, StreamSchema
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
+from penstock.state.tables.grouping import KeyGrouper
 
 
 class SinkOperator(Operator):

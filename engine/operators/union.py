@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import Emission
+from penstock.engine.core.contract import Emission
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.select import Pass
 from penstock.model.errors import PlanError
 from penstock.model.schema import StreamSchema

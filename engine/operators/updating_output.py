@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.contract import MAIN, Emission, OperatorContext
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import changes_between
-from penstock.engine.operators.contract import MAIN, Emission, OperatorContext
 from penstock.engine.operators.pending_changes import Changes, PendingChanges
 from penstock.state.store import Slots
 

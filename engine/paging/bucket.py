@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.engine.elements import START_OF_TIME_US
-from penstock.engine.operators.contract import Notes, Operator
+from penstock.engine.core.contract import Notes, Operator
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.paging.ring import Span
-from penstock.state.image import Part
-from penstock.state.memory_store import MemoryStore
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.tables.image import Part
 
 SWEPT, PASSED = "paging swept_us", "paging passed_us"
 """The notes that say up to which watermark a bucket, or a whole operator, has come, and which one has gone out."""

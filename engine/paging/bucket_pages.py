@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from penstock.engine.operators.contract import Notes
+from penstock.engine.core.contract import Notes
+from penstock.engine.paging.part_files import decode_part
 from penstock.engine.paging.ring import Span
-from penstock.engine.part_files import decode_part
 from penstock.model.errors import CheckpointError, StateCorruptionError
-from penstock.state.image import Part
-from penstock.state.page_store import PageStore
+from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import Part
 
 PAGE_BYTES = 64 << 10
 

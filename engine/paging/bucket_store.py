@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import START_OF_TIME_US
-from penstock.engine.operators.contract import Notes, Operator, OperatorContext
+from penstock.engine.core.contract import Notes, Operator, OperatorContext
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource, Held
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import part_of, write_bucket
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.ring import Span, lows_of
 from penstock.model.errors import BugError, CheckpointError
-from penstock.state.image import StoreImage
-from penstock.state.memory_store import MemoryStore
-from penstock.state.page_store import PageStore
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import StoreImage
 
 __all__ = ["BucketStores", "PagingOptions", "part_of"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.engine.operators.contract import Notes
+from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_pages import append_image, image_lengths, pages_of, write_image
+from penstock.engine.paging.part_files import encode_part
 from penstock.engine.paging.ring import Span
-from penstock.engine.part_files import encode_part
-from penstock.state.image import Part
-from penstock.state.page_store import PageStore
 from penstock.state.store import StateStore
+from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import Part
 
 MOST_SEGMENTS = 16
 """After so many images a bucket is written as one again, which takes up what is between them."""

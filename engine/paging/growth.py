@@ -3,7 +3,7 @@
 Called by `paged_operator`, which cuts longer input and looks after every piece whether the bucket must be cut.
 """
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.elements import Batch
 from penstock.engine.paging.options import PagingOptions
 
 _PIECES = 4

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch, Watermark
-from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.contract import Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch, Watermark
 from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource
 from penstock.engine.paging.bucket_store import BucketStores, part_of
 from penstock.engine.paging.growth import Growth
@@ -21,7 +21,7 @@ from penstock.engine.paging.ring import owned_spans
 from penstock.engine.paging.sweep import Sweep, Turn
 from penstock.engine.paging.waiting import WaitingInput
 from penstock.model.errors import BugError
-from penstock.state.page_store import PageStore
+from penstock.state.stores.page_store import PageStore
 
 SLICE_NS = 10_000_000
 """After how long a sweep lets the worker loop go on: between two buckets, or before one that was fetched."""

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.engine.operators.contract import Notes
+from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.bucket_writing import EncodedBucket, encode_bucket, forget
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
-from penstock.state.image import Part
-from penstock.state.page_store import PageStore
+from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import Part
 
 
 class PagesCut:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from penstock.engine.operators.contract import Operator
+from penstock.engine.core.contract import Operator
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.write_behind import WriteBehind
-from penstock.state.page_store import PageStore, PageStores
-from penstock.state.private_files import make_private_folder
+from penstock.state.files.private_files import make_private_folder
+from penstock.state.stores.page_store import PageStore, PageStores
 
 
 class Paging:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import Batch, Watermark
-from penstock.state.arrays import read_only
-from penstock.state.jit import jit
+from penstock.engine.core.elements import Batch, Watermark
+from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from penstock.state.page_store import Page, PageStore, PageStoreStatistics
+from penstock.state.stores.page_store import Page, PageStore, PageStoreStatistics
 
 _MOST_WAITING = 2
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from penstock.engine.elements import Batch, Element, Watermark
-from penstock.engine.picked_rows import Picks, put_together
+from penstock.engine.core.elements import Batch, Element, Watermark
+from penstock.engine.transport.picked_rows import Picks, put_together
 
 
 class Channel:

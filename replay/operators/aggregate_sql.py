@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Expr
 from penstock.replay.operators.prepared import AT, quoted

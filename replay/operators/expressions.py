@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import compile_projection, evaluate_isolating
+from penstock.engine.expressions.compiler import compile_projection, evaluate_isolating
 from penstock.model.expressions import Expr, col
 from penstock.replay.spark_sql import NoSparkTextError, condition_sql, row_error_sql, to_spark_sql
 from penstock.replay.spark_types import from_spark_batch, quoted_name, spark_schema, to_spark_batch

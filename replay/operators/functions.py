@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from penstock.engine.clock import SystemClock
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import Emission, Operator
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.contract import Emission, Operator
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.registry import make_operator
 from penstock.model.job_graph import (
     MAIN,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator
-from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import MAIN, Emission, Operator
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us
 from penstock.engine.operators.registry import make_operator
 from penstock.model import windows
 from penstock.model.errors import BugError

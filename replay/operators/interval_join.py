@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import MAIN, OperatorNode

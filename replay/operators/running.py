@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.operators.contract import Clock, OperatorContext, RawRecord, RowCounters
+from penstock.engine.core.contract import Clock, OperatorContext, RawRecord, RowCounters
 from penstock.model.errors import BadRecordError, BugError
-from penstock.state.memory_store import MemoryStore
+from penstock.state.stores.memory_store import MemoryStore
 
 BATCH_ROWS = 32_768
 """At most how many rows leave an operator at once."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, WindowAssigner
 from penstock.replay.operators.prepared import AT, over, quoted

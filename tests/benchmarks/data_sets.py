@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
-from penstock.engine.connectors.nexmark import NexmarkConfig
+from penstock.engine.connectors.nexmark.generator import NexmarkConfig
 from tests.benchmarks.oracle import ReadSoFar, expected
 
 DELAY_MS = 4000

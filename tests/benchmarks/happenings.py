@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from penstock.engine.connectors.nexmark import KINDS
+from penstock.engine.connectors.nexmark.generator import KINDS
 from tests.benchmarks.data_sets import DELAY_MS
 
 _VIEWS = f"""

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from penstock.engine.connectors.nexmark import KINDS
+from penstock.engine.connectors.nexmark.generator import KINDS
 from tests.benchmarks.same_rows import assert_same_rows
 
 __all__ = ["INPUTS", "QUERIES", "ReadSoFar", "assert_same_rows", "expected"]

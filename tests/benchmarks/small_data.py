@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.connectors.nexmark import KINDS, SCHEMAS
+from penstock.engine.connectors.nexmark.generator import KINDS, SCHEMAS
 from tests.benchmarks.oracle import ReadSoFar, expected
 
 _NOT_TEXT = {"id", "auction", "bidder", "price", "dateTime", "expires", "seller", "category"}

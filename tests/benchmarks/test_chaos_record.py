@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.benchmarks.chaos.record import Part, Record
-from penstock.chaos_values import ChaosReport
+from penstock.chaos.values import ChaosReport
 
 R1, R2 = Part("R1", 0), Part("R2", 0)
 

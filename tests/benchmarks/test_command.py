@@ -10,7 +10,7 @@ import pytest
 from penstock.benchmarks.nexmark.chart import draw
 from penstock.benchmarks.nexmark.command import command
 from penstock.benchmarks.nexmark.dataset import write_dataset
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from tests.benchmarks.oracle import assert_same_rows, expected
 
 FIELDS = ["query", "events", "seconds", "events_per_s", "rows", "peak_rss_mb", "parallelism"]

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.benchmarks.nexmark.dataset import ensure_dataset, write_dataset
-from penstock.engine.connectors.nexmark import KINDS, SCHEMAS, NexmarkConfig, generate
+from penstock.engine.connectors.nexmark.generator import KINDS, SCHEMAS, NexmarkConfig, generate
 from penstock.model.errors import OptionError
 from tests.benchmarks.data_sets import DATA_SETS, Coverage, coverage
 from tests.benchmarks.happenings import JOINS, RANKINGS, TIES, happenings

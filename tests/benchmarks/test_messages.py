@@ -5,8 +5,8 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.benchmarks.nexmark.messages import EVENT_TYPE, TIMES, NexmarkValues, column_of, event_messages
-from penstock.engine.connectors.nexmark import KINDS, generate, rows_before
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.connectors.nexmark.generator import KINDS, generate, rows_before
 
 CONFIG = NexmarkConfig(2_000, out_of_order_group=7)
 

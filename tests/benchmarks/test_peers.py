@@ -11,7 +11,7 @@ import pytest
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.queries import NAMES
 from penstock.benchmarks.peers.runner import ENGINES, VARIANTS, answer, load, run_peer
-from penstock.engine.connectors.nexmark import NexmarkConfig
+from penstock.engine.connectors.nexmark.generator import NexmarkConfig
 from penstock.model.errors import FatalError, OptionError
 from tests.benchmarks.oracle import QUERIES, assert_same_rows, expected
 from tests.benchmarks.ties import write_ties

@@ -5,11 +5,11 @@ import pytest
 from penstock.benchmarks.chaos.suites import suite
 
 SOME = (
-    "tests/penstock/test_job.py",
-    "tests/penstock/test_stream.py",
-    "tests/penstock/test_updating_windows.py",
-    "tests/engine/connectors/test_memory_commits.py",
-    "tests/engine/test_interval_join_sql.py",
+    "tests/penstock/dsl/test_job.py",
+    "tests/penstock/dsl/test_stream.py",
+    "tests/penstock/dsl/test_updating_windows.py",
+    "tests/engine/connectors/local/test_memory_commits.py",
+    "tests/engine/operators/joins/test_interval_join_sql.py",
     "tests/end_to_end/test_any_order.py",
     "tests/end_to_end/test_begin_elsewhere.py",
 )

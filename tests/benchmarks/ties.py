@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.connectors.nexmark import SCHEMAS
+from penstock.engine.connectors.nexmark.generator import SCHEMAS
 
 _START_MS = 1_704_153_595_000
 _PERSONS, _AUCTIONS, _BIDS = 6, 60, 3000

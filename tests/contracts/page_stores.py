@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.state.rocksdb_store import RocksDbStores
-from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
-from penstock.state.simulated_page_store import SimulatedPageStores
+from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
+from penstock.state.stores.rocksdb_store import RocksDbStores
+from penstock.state.stores.simulated_page_store import SimulatedPageStores
 
 
 class RealDisk:

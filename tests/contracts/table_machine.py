@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.model.key_groups import key_groups_at
-from penstock.state.image import Part, StoreImage
-from penstock.state.memory_store import MemoryStore
 from penstock.state.store import TableSpec
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.tables.image import Part, StoreImage
 from tests.contracts.tables_support import COLUMNS, encode, integer_keys, slots_of
 
 integers = st.none() | st.integers(-3, 12)

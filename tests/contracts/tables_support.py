@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Bag, Fixed, Objects, Text
 
 OBJECTS = Objects(encode=lambda item: json.dumps(item).encode(), decode=json.loads, size=lambda item: 8 * len(item))

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from penstock.model.errors import OptionError
-from penstock.state.arrow_files import ArrowFiles
-from penstock.state.durable_files import CHUNK_BYTES
-from penstock.state.local_files import LocalFiles
-from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
+from penstock.state.files.arrow_files import ArrowFiles
+from penstock.state.files.durable_files import CHUNK_BYTES
+from penstock.state.files.local_files import LocalFiles
+from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
 from tests.contracts.object_store import ObjectStore
 
 

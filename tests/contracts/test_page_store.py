@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.model.errors import BugError, OptionError, StateCorruptionError
-from penstock.state.page_store import SMALLEST_MEMORY_BYTES
+from penstock.state.stores.page_store import SMALLEST_MEMORY_BYTES
 from tests.contracts.page_stores import PAGE_STORES
 
 EVERYTHING = (b"", b"\xff" * 9)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.model.errors import BugError, SchemaError, StateBudgetError
-from penstock.state.memory_store import MemoryStore
+from penstock.state.stores.memory_store import MemoryStore
 from tests.contracts.backends import BACKENDS
 
 SCHEMA = pa.schema(

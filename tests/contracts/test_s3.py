@@ -12,9 +12,9 @@ from itertools import chain, repeat
 import pytest
 
 from penstock.model.errors import FencedError, InUseError, RetryableError
-from penstock.state.arrow_files import open_files
-from penstock.state.run_lease import RunLease
-from penstock.state.run_records import Owner
+from penstock.state.files.arrow_files import open_files
+from penstock.state.leases.run_lease import RunLease
+from penstock.state.leases.run_records import Owner
 from tests.contracts.faulty_s3 import FORBIDDEN, PASSING, SILENT, Store, s3_store
 
 FAULTS = int(os.environ.get("PENSTOCK_S3_FAULTS", "20"))

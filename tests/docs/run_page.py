@@ -21,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import penstock.job
-from penstock.pictures import Picture
+import penstock.dsl.job
+from penstock.dsl.pictures import Picture
 from tests.docs.pages import KINDS, ROOT, Block, blocks
 
 PROGRAM = "import penstock as ps"
@@ -53,7 +53,7 @@ class Page:
     def _python(self, block: Block) -> str:
         if PROGRAM in block.text:
             self.names = {"__name__": "__main__"}
-            penstock.job._default_job = penstock.job.Job()
+            penstock.dsl.job._default_job = penstock.dsl.job.Job()
         code = compile("\n" * (block.line - 1) + block.text, str(self.path), "exec", dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -12,10 +12,11 @@ import pytest
 import typer
 
 import penstock
-from penstock import cli, testing
+from penstock import testing
 from penstock.benchmarks.nexmark.command import command as nexmark
-from penstock.engine.checkpoint_reader import Checkpoint
-from penstock.keyed_stream import KeyedStream, OverStream, WindowedStream
+from penstock.commands import cli
+from penstock.dsl.keyed_stream import KeyedStream, OverStream, WindowedStream
+from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.model import errors
 from tests.docs.pages import ROOT
 
@@ -23,10 +24,10 @@ CLASSES = {
     "penstock.Stream": penstock.Stream,
     "penstock.Result": penstock.Result,
     "penstock.Handle": penstock.Handle,
-    "penstock.engine.checkpoint_reader.Checkpoint": Checkpoint,
-    "penstock.keyed_stream.KeyedStream": KeyedStream,
-    "penstock.keyed_stream.WindowedStream": WindowedStream,
-    "penstock.keyed_stream.OverStream": OverStream,
+    "penstock.engine.checkpoint.reader.Checkpoint": Checkpoint,
+    "penstock.dsl.keyed_stream.KeyedStream": KeyedStream,
+    "penstock.dsl.keyed_stream.WindowedStream": WindowedStream,
+    "penstock.dsl.keyed_stream.OverStream": OverStream,
     "penstock.testing.Kit": testing.Kit,
 }
 pytestmark = pytest.mark.xdist_group("reference")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
-from penstock.engine.ledger import Ledger, check_ledger
+from penstock.engine.jobs.ledger import Ledger, check_ledger
 from tests.penstock.front_door import dead_letters, ordered
 
 Row = dict[str, Any]

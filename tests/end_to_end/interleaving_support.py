@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
-from penstock.engine.elements import START_OF_TIME_US
-from penstock.engine.embedded import EmbeddedJob
-from penstock.engine.instance import Instance
-from penstock.engine.ledger import Ledger, check_ledger, read_ledger
-from penstock.engine.source_partition import LONGEST_RETRY_NS
-from penstock.engine.worker import Done, Waiting
+from penstock.engine.core.elements import START_OF_TIME_US
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.dataflow.source_partition import LONGEST_RETRY_NS
+from penstock.engine.dataflow.worker import Done, Waiting
+from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.ledger import Ledger, check_ledger, read_ledger
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from tests.engine.support import ManualClock
 from tests.random_settings import with_random

@@ -9,11 +9,11 @@ import pyarrow as pa
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.engine.embedded import EmbeddedJob
-from penstock.job import Job, embed
-from penstock.run_options import RunOptions
+from penstock.dsl.job import Job, embed
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.runs.run_options import RunOptions
 from tests.benchmarks.data_sets import DATA_SETS
 from tests.benchmarks.oracle import expected
 from tests.random_settings import with_random

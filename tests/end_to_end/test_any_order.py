@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col, count, max_, sum_
-from penstock.job import embed
-from penstock.run_options import RunOptions
+from penstock.dsl.job import embed
+from penstock.runs.run_options import RunOptions
 from tests.random_settings import with_random
 
 EXAMPLES = int(os.environ.get("PENSTOCK_ORDER_EXAMPLES", "40"))

@@ -13,9 +13,9 @@ import pytest
 from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
 from penstock.benchmarks.chaos.fork_server import ForkServer
 from penstock.benchmarks.chaos.full_disk import full_disk
-from penstock.chaos import Chaos
-from penstock.chaos_values import ChaosOptions, ChaosReport
-from penstock.loading import capture
+from penstock.chaos.trials import Chaos
+from penstock.chaos.values import ChaosOptions, ChaosReport
+from penstock.commands.loading import capture
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 

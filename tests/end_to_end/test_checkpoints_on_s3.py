@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.compared_outputs import difference, read_rows
-from penstock.failpoint_settings import VARIABLE
+from penstock.chaos.compared_outputs import difference, read_rows
+from penstock.runs.failpoint_settings import VARIABLE
 from tests.contracts.faulty_s3 import PASSING, Store, s3_store
 
 PIPELINE = """

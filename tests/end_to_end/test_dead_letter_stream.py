@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.engine.connectors.dead_letter import FILE_NAME
-from penstock.engine.ledger import check_ledger
+from penstock.engine.jobs.ledger import check_ledger
 from penstock.model.dead_letters import LETTER_FIELDS
 from tests.end_to_end.bad_input_support import GOOD, LARGEST, Row, from_csv, from_json, from_memory, sale
 from tests.penstock.front_door import dead_letters, line, ordered

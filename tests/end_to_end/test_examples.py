@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock import job as job_module
+from penstock.dsl import job as job_module
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("kafka_"))

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from penstock import job as job_module
+from penstock.dsl import job as job_module
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = 336_776

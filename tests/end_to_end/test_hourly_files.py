@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.engine.metrics import JobMetrics
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.errors import OptionError, UserError
 from penstock.model.failpoints import arm
 from penstock.model.job_graph import SourceSpec

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.engine.elements import END_OF_TIME_US
+from penstock.engine.core.elements import END_OF_TIME_US
 from tests.end_to_end.interleaving_support import (
     DELAY_US,
     PLAIN,

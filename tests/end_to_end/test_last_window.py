@@ -12,8 +12,8 @@ import pytest
 
 import penstock as ps
 from penstock import count, tumbling
-from penstock.engine.connectors.row_text import encode_rows
-from penstock.engine.connectors.table_rows import table_rows
+from penstock.engine.connectors.local.table_rows import table_rows
+from penstock.engine.connectors.text.row_text import encode_rows
 
 LAST = datetime(9999, 12, 31, 23, 59, 59)
 END_US = 253_402_300_800_000_000

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.connectors.nexmark import KINDS
-from penstock.engine.ledger import check_ledger, read_ledger
+from penstock.engine.connectors.nexmark.generator import KINDS
+from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from tests.benchmarks.oracle import QUERIES, assert_same_rows
 from tests.end_to_end.nexmark_support import DataSets, answer, prepare
 

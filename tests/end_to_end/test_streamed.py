@@ -10,16 +10,16 @@ import pytest
 
 from penstock.benchmarks.nexmark.events import WATERMARK, Events
 from penstock.benchmarks.nexmark.queries import load
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.engine.connectors.parquet import ParquetSource
-from penstock.engine.embedded import EmbeddedJob
-from penstock.engine.worker import Done, Ran
-from penstock.job import Job, embed
+from penstock.dsl.job import Job, embed
+from penstock.dsl.readers import read
+from penstock.dsl.stream import Stream
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.connectors.parquet.source import ParquetSource
+from penstock.engine.dataflow.worker import Done, Ran
+from penstock.engine.executors.embedded import EmbeddedJob
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import NOTHING, Read, Reader, Source
-from penstock.readers import read
-from penstock.run_options import RunOptions
-from penstock.stream import Stream
+from penstock.runs.run_options import RunOptions
 from tests.benchmarks.data_sets import DELAY_MS
 from tests.benchmarks.oracle import INPUTS, QUERIES, ReadSoFar, assert_same_rows, expected
 from tests.end_to_end.nexmark_support import DataSets

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.chain import ChainNode
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
-from penstock.engine.elements import Batch, Element
-from penstock.engine.exchange import Forward, Output
-from penstock.engine.input_gate import GateInput, InputGate
-from penstock.engine.instance import Instance
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext, RowCounters
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext, RowCounters
+from penstock.engine.core.elements import Batch, Element
+from penstock.engine.dataflow.chain import ChainNode
+from penstock.engine.dataflow.exchange import Forward, Output
+from penstock.engine.dataflow.input_gate import GateInput, InputGate
+from penstock.engine.dataflow.instance import Instance
 from penstock.engine.transport.in_memory import Channel
-from penstock.state.memory_store import MemoryStore
+from penstock.state.stores.memory_store import MemoryStore
 from tests.engine.support import ManualClock
 
 

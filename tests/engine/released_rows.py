@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.contract import Operator
+from penstock.engine.core.contract import Operator
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from tests.engine.support import Collected, ManualClock
 
 Row = dict[str, Any]

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.engine.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import Emission, Operator, OperatorContext
-from penstock.state.image import Part, StoreImage
-from penstock.state.keys import KeyCodec
-from penstock.state.memory_store import MemoryStore
+from penstock.engine.core.contract import Emission, Operator, OperatorContext
+from penstock.engine.core.elements import START_OF_TIME_US, Batch
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Locate, Positions, StateStore
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.tables.image import Part, StoreImage
 
 HALF = 1 << 31
 

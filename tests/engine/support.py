@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.contract import (
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import (
     LATE,
     MAIN,
     Emission,
@@ -18,7 +17,8 @@ from penstock.engine.operators.contract import (
     RawRecord,
     RowCounters,
 )
-from penstock.state.memory_store import MemoryStore
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.state.stores.memory_store import MemoryStore
 
 __all__ = ["Collected", "ManualClock", "Rejected", "collect", "open_operator"]
 

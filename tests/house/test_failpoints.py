@@ -10,15 +10,14 @@ from penstock.model.failpoint_names import MEANINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("model", "state", "shedding", "scheduler", "engine", "penstock", "replay", "benchmarks")
-TWINS = {"state/rocksdb_store.py", "state/simulated_page_store.py"}
+TWINS = {"state/stores/rocksdb_store.py", "state/stores/simulated_page_store.py"}
 """Two ways to do the same, with the same points."""
 LEAST = 30
 
 
 def calls(function: str) -> Iterator[tuple[str, ast.Call]]:
     for folder in FOLDERS:
-        pattern = "*.py" if folder == "penstock" else "**/*.py"
-        for path in (ROOT / folder).glob(pattern):
+        for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
                     yield path.relative_to(ROOT).as_posix(), node

@@ -21,7 +21,7 @@ def config() -> configparser.ConfigParser:
 def python_files() -> list[Path]:
     folders = [ROOT / name for name in (*LAYERS, "tests", "examples")]
     files = [path for folder in folders for path in folder.rglob("*.py")]
-    return files + list((ROOT / "penstock").glob("*.py"))
+    return files + list((ROOT / "penstock").rglob("*.py"))
 
 
 @pytest.mark.parametrize("layer", LAYERS)

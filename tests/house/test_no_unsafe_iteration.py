@@ -4,14 +4,13 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ONLY_USER = "state/rocksdb_store.py"
-FOLDERS = ("model", "state", "shedding", "scheduler", "engine", "replay", "benchmarks", "tests", "examples")
+ONLY_USER = "state/stores/rocksdb_store.py"
+FOLDERS = ("model", "state", "shedding", "scheduler", "engine", "penstock", "replay", "benchmarks", "tests", "examples")
 UNSAFE = {"items", "keys", "values", "columns", "entities"}
 
 
 def files():
-    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    return [*paths, *(ROOT / "penstock").glob("*.py"), *(ROOT / "penstock" / "project").rglob("*.py")]
+    return [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 
 
 def imported(tree):

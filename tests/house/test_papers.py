@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.benchmarks.papers.command import NAMES
-from penstock.engine.policies import POLICIES
+from penstock.engine.control.policies import POLICIES
 from tests.house.reached_code import reached
 
 ROOT = Path(__file__).resolve().parents[2]

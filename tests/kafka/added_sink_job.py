@@ -7,7 +7,7 @@ the two partitions, milliseconds between reads.
 import sys
 
 import penstock as ps
-from penstock.job import Job
+from penstock.dsl.job import Job
 from tests.kafka.sink_job import Numbers
 
 if __name__ == "__main__":

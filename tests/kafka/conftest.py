@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.dev.kafka_broker import BrokerError, LocalBroker
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics, is_ready
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.kafka_broker import BrokerError, LocalBroker
 from tests.kafka.secured_broker import SecuredBroker, secured_broker
 from tests.kafka.shared_broker import shared_broker
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from penstock.kafka_broker import Listener, LocalBroker
+from penstock.dev.kafka_broker import Listener, LocalBroker
 
 USER, PASSWORD = "alice", 'correct horse "battery" staple'
 

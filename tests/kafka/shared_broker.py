@@ -9,8 +9,8 @@ from typing import IO
 
 import psutil
 
+from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka.admin import is_ready
-from penstock.kafka_broker import LocalBroker
 
 STOP_S = 30.0
 

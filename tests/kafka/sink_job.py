@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.sinks import SinkHandle
 from penstock.model.connectors import ENDED, Read, Reader, Source
-from penstock.sinks import SinkHandle
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 READ_ROWS = 200

@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
 )
 
 import penstock
+from penstock.dev.kafka_broker import BrokerError, LocalBroker
+from penstock.doctor.kafka import examine_kafka
 from penstock.engine.connectors.kafka.admin import create_topic, is_ready, look
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.kafka_broker import BrokerError, LocalBroker
-from penstock.kafka_doctor import examine_kafka
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.secured_broker import USER, SecuredBroker
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
-from penstock.chaos_values import ChaosReport
+from penstock.chaos.values import ChaosReport
 
 pytestmark = pytest.mark.slow
 

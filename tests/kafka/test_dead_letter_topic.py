@@ -12,14 +12,14 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 import penstock as ps
-from penstock.cli import app
+from penstock.commands.cli import app
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import dead_letter_topic, read_kafka
 from penstock.engine.connectors.dead_letter import FILE_NAME
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.letter_reading import LetterReader, StoredLetter
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
-from penstock.kafka import dead_letter_topic, read_kafka
-from penstock.kafka_broker import LocalBroker
 from penstock.model.errors import FatalError, OptionError, UserError
 from penstock.model.function_sink import FunctionSink
 from tests.kafka.conftest import MakeTopic

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.encoded import MESSAGES
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch, time_retention_ms
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
 from tests.kafka.conftest import MakeTopic
 
 NOW_MS = 1_000_000

@@ -16,8 +16,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import penstock as ps
-from penstock.job import Job
-from penstock.kafka import read_kafka
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from tests.engine.connectors.kafka.formats.protobuf_classes import ORDER
 from tests.engine.connectors.kafka.formats.registry_server import registry_server
 from tests.kafka.conftest import MakeTopic

@@ -17,11 +17,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import penstock as ps
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.metrics import JobMetrics
-from penstock.job import Job
-from penstock.kafka import read_kafka
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.errors import UserError
 
 MakeTopic = Callable[..., str]

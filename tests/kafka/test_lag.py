@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import penstock as ps
-from penstock.engine.metrics import SourceMetrics
-from penstock.job import Job
-from penstock.kafka import read_kafka
-from penstock.prometheus import exposition
-from penstock.prometheus_text import parse_metrics
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
+from penstock.engine.jobs.metrics import SourceMetrics
+from penstock.metrics.prometheus import exposition
+from penstock.metrics.prometheus_text import parse_metrics
 from tests.kafka.test_source import Fields, MakeTopic, produce
 
 PATIENCE_S = 60.0

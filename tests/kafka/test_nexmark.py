@@ -15,15 +15,15 @@ from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.messages import TIMES
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.topic import EventTopic, fill
+from penstock.dsl.job import Job, embed
 from penstock.engine.connectors.kafka.admin import delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.engine.ledger import check_ledger, read_ledger
-from penstock.job import Job, embed
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.model.config import LoopOptions
 from penstock.model.job_graph import SourceSpec
-from penstock.run_options import RunOptions
+from penstock.runs.run_options import RunOptions
 from tests.benchmarks.oracle import QUERIES, assert_same_rows, expected
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import read_topic

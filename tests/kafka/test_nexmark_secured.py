@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from penstock.benchmarks.nexmark.command import command
 from penstock.benchmarks.nexmark.dataset import write_dataset
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from tests.benchmarks.oracle import assert_same_rows, expected
 from tests.kafka.secured_broker import PASSWORD, USER, SecuredBroker
 from tests.kafka.test_security import grant

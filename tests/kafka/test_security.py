@@ -22,11 +22,11 @@ from confluent_kafka.admin import (
 
 import penstock
 import penstock as ps
+from penstock.commands.failures import describe_failure
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.failures import describe_failure
-from penstock.job import Job
-from penstock.kafka import read_kafka
 from penstock.model.errors import OptionError, UserError
 from tests.kafka.reading import ids_in
 from tests.kafka.secured_broker import PASSWORD, USER, SecuredBroker, make_authority
@@ -173,7 +173,7 @@ PROGRAM = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
 import penstock as ps
-from penstock.kafka import read_kafka
+from penstock.dsl.kafka import read_kafka
 settings = {settings!r}
 rows = read_kafka({topic!r}, kafka=settings, schema={{"id": int}}, until="latest", dead_letter_topic={dead!r})
 rows.name("in").write_kafka({out!r}, kafka=settings, guarantee="exactly_once").name("out")

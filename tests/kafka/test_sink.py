@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 import penstock as ps
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.stream import Stream
 from penstock.model.errors import BadRecordError, FatalError, OptionError, PlanError, UserError
-from penstock.stream import Stream
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in, read_topic
 from tests.kafka.sink_job import numbers_to

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.benchmarks.chaos.fork_server import ForkServer
-from penstock.chaos_child import Child, Start
-from penstock.failpoint_settings import VARIABLE
+from penstock.chaos.child import Child, Start
+from penstock.runs.failpoint_settings import VARIABLE
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in
 

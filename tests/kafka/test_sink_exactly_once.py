@@ -18,8 +18,8 @@ from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.connectors import SinkContext, Writer
 from penstock.model.errors import FatalError, FencedError, RetryableError, UserError
 from penstock.model.failpoints import arm
-from penstock.state.kept_files import KeptFolder
-from penstock.state.local_files import LocalFiles
+from penstock.state.files.kept_files import KeptFolder
+from penstock.state.files.local_files import LocalFiles
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in
 from tests.kafka.sink_job import numbers_to

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
 )
 
 import penstock as ps
+from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
 from penstock.model.errors import UserError
 from tests.kafka.reading import ids_in
 from tests.kafka.secured_broker import USER, SecuredBroker

@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import penstock as ps
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
-from penstock.kafka import read_kafka
-from penstock.kafka_broker import LocalBroker
 
 MakeTopic = Callable[..., str]
 Fields = {"id": int, "name": str}

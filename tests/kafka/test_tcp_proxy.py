@@ -8,9 +8,9 @@ from confluent_kafka import KafkaException, Producer
 
 from penstock.benchmarks.chaos.link_shape import Shape
 from penstock.benchmarks.chaos.tcp_proxy import END_TXN, PRODUCE, TcpProxy, point_at, proxied_listener
+from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka.admin import create_topic, is_ready
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.kafka_broker import LocalBroker
 from tests.kafka.reading import read_topic
 
 PATIENCE_S = 30.0

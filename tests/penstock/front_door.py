@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.engine.metrics import JobMetrics
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read_memory
+from penstock.dsl.stream import Stream
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.connectors import ENDED, Read, Reader, Source
-from penstock.readers import read_memory
-from penstock.stream import Stream
 
 Row = dict[str, Any]
 

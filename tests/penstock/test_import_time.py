@@ -16,7 +16,7 @@ HEAVY = ("numba", "pyarrow", "numpy", "sqlglot", "duckdb", "polars", "pandas", "
 PROBE = """
 import sys
 sys.argv[:] = ["penstock", *sys.argv[1:]]
-from penstock.cli import main
+from penstock.commands.cli import main
 try:
     main()
 except SystemExit as end:

@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock import col, testing
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 @dataclass

@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.engine.connectors.lookup_tables import SourceTable
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read_memory
+from penstock.dsl.stream import Stream
+from penstock.engine.connectors.local.lookup_tables import SourceTable
+from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.model.job_graph import OperatorNode, SourceSpec
-from penstock.readers import read_memory
 from penstock.replay.compiler import compile_job
 from penstock.replay.frames import Frame
 from penstock.replay.spark_types import carrier_schema, from_spark_batch, spark_schema
-from penstock.stream import Stream
 from tests.benchmarks.same_rows import assert_same_rows
 
 EPOCH = datetime.datetime(1970, 1, 1)

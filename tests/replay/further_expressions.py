@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.model.expression_functions import coalesce, concat, when
 from penstock.model.expressions import Expr, col, lit
-from tests.engine.test_compile_arrow_properties import PARTS, SIGNS, compare
+from tests.engine.expressions.test_compiler_properties import PARTS, SIGNS, compare
 
 UTC = datetime.UTC
 MORE = pa.schema(

@@ -8,11 +8,11 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.topics import Topics
-from penstock.job import Job
-from penstock.kafka import read_kafka
 from penstock.model.job_graph import SourceSpec
 from penstock.replay.offsets import Chosen, ask, choose
 from penstock.replay.spark_types import from_spark_batch

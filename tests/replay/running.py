@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.engine.checkpoint_reader import Checkpoint, read_checkpoint
-from penstock.job import Handle, Job
+from penstock.dsl.job import Handle, Job
+from penstock.engine.checkpoint.reader import Checkpoint, read_checkpoint
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from penstock.engine.compile_arrow import compile_expression, evaluate_isolating
+from penstock.engine.expressions.compiler import compile_expression, evaluate_isolating
 from penstock.model.expressions import Expr
 from penstock.replay.spark_sql import NoSparkTextError, row_error_sql, to_spark_sql
 from penstock.replay.spark_types import carrier_schema, from_spark_batch, spark_schema

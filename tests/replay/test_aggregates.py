@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col, tumbling
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read_memory
+from penstock.dsl.stream import Stream
 from penstock.model.aggregates import AggregateCall
-from penstock.readers import read_memory
-from penstock.stream import Stream
 from tests.replay.both import check_both, collected, compiled, random_rows, timed
 
 VALUES = ("k", "name", "n", "small", "x", "price", "flag", "day", "raw", "at")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col
-from penstock.job import Job
+from penstock.dsl.job import Job
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.replay.approximate import Approximate, approximate_columns
 from penstock.replay.frames import ReplayError

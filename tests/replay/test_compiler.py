@@ -8,14 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import penstock as ps
 from penstock import col, tumbling
-from penstock.engine.connectors.memory_sink import MemorySink
-from penstock.engine.optimiser import optimise
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read_memory
+from penstock.dsl.stream import Stream
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.plan.optimiser import optimise
 from penstock.model.job_graph import OperatorNode
-from penstock.readers import read_memory
 from penstock.replay.compiler import check_job, compile_job
 from penstock.replay.frames import Frame, ReplayError
-from penstock.stream import Stream
 from tests.benchmarks.same_rows import assert_same_rows
 from tests.replay.both import check_both, collected, compiled, random_rows, reading, timed
 

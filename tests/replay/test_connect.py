@@ -16,7 +16,7 @@ import pyspark
 import pytest
 
 import penstock
-from penstock.java import find_java
+from penstock.dev.java import find_java
 from penstock.model.errors import RetryableError
 from penstock.replay import session
 from penstock.replay.java_shim import make_java_home, make_log_settings

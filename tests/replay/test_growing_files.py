@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.engine.checkpoint_reader import read_checkpoint
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.engine.checkpoint.reader import read_checkpoint
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SourceSpec
 from penstock.replay.source_reading import SourceReading

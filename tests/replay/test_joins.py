@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col, tumbling
-from penstock.job import Job
-from penstock.readers import read_memory
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read_memory
+from penstock.dsl.stream import Stream
 from penstock.replay.frames import ReplayError
 from penstock.replay.spark_failures import worker_failure
-from penstock.stream import Stream
 from tests.replay.both import check_both, compiled, random_rows, timed
 
 HOWS = ("inner", "left", "right", "full")

@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf, ValueDecoder, no_headers, one_each
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
-from penstock.kafka import read_kafka
 from penstock.model.errors import UserError
 from penstock.replay.compiler import compile_job
 from penstock.replay.kafka_batches import LETTERS, Wanted

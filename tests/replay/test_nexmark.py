@@ -22,11 +22,11 @@ from penstock.benchmarks.replay import nexmark_job
 from penstock.benchmarks.replay.nexmark import config
 from penstock.benchmarks.replay.nexmark_job import QUERIES, NexmarkJob
 from penstock.benchmarks.replay.nexmark_replay import Replayed, fingerprint, replay_queries
+from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.admin import delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
-from penstock.job import Job
 from penstock.replay import validate_command
 from penstock.replay.compiler import compile_job
 from penstock.replay.frames import ReplayError

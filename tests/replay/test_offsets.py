@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from penstock.engine.checkpoint_reader import read_checkpoint
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
+from penstock.engine.checkpoint.reader import read_checkpoint
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import Topic
-from penstock.job import Job
-from penstock.kafka import read_kafka
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.kafka_slices import OffsetRange, Place, offset_range
 from penstock.replay.offsets import Chosen, TopicState, check_there, checkpoint_places, choose, choose_kept

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col
+from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink

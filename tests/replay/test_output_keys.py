@@ -8,9 +8,9 @@ import pytest
 
 import penstock as ps
 from penstock import col, count, count_window, session, tumbling
+from penstock.dsl.stream import Stream
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.output_keys import OutputKeys, output_keys
-from penstock.stream import Stream
 
 ROWS = [{"at": datetime.datetime(2024, 1, 1), "shop": "a", "item": 1}]
 SCHEMA = {"at": pa.timestamp("us"), "shop": str, "item": int}

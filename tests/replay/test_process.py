@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
-from penstock.job import Job
-from penstock.process import Context, Process, Timer
+from penstock.dsl.job import Job
+from penstock.dsl.process import Context, Process, Timer
+from penstock.dsl.stream import Stream
 from penstock.replay.frames import ReplayError
-from penstock.stream import Stream
 from tests.replay.both import check_both, collected, compiled, random_rows, timed
 
 ROWS = random_rows(31, 200, span_s=20).select(["k", "at", "name", "small"])

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.stream import Stream
 from penstock.model.aggregates import AggregateCall
 from penstock.replay.frames import ReplayError
-from penstock.stream import Stream
 from tests.replay.both import check_both, compiled, random_rows, timed
 
 ROWS = random_rows(21, 200, span_s=10)

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col
+from penstock.dsl.job import Job
+from penstock.dsl.kafka import read_kafka
+from penstock.dsl.process import Context, Process, Timer
+from penstock.dsl.stream import Stream
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.job import Job
-from penstock.kafka import read_kafka
-from penstock.process import Context, Process, Timer
 from penstock.replay.validation_values import Status
-from penstock.stream import Stream
 from tests.kafka.conftest import MakeTopic, kafka
 from tests.replay.running import SCHEMA, checkpoint_of, fill, start, validated, wait_for
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.java import bundled_java, parse_version, version_text
+from penstock.dev.java import bundled_java, parse_version, version_text
+from penstock.doctor.spark import INSTALL
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.java_shim import make_java_home
 from penstock.replay.session import SQL_SETTINGS, open_session, spark_session
-from penstock.spark_doctor import INSTALL
 from tests.hidden_libraries import hide
 
 TOOLS = ("bash", "sh", "dirname", "ps", "rm", "uname")

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_functions import when
 from penstock.model.expressions import Expr, col
 from penstock.replay.spark_sql import NoSparkTextError, row_error_sql, to_spark_sql
-from tests.engine.test_compile_arrow_properties import EXPRESSIONS, SCHEMA, batches
+from tests.engine.expressions.test_compiler_properties import EXPRESSIONS, SCHEMA, batches
 from tests.replay.further_expressions import MORE, ROW, TIMES, WHOLE
 from tests.replay.spark_answers import check, drawn, in_spark
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col, hash_
-from penstock.job import Job
-from penstock.stream import Stream
+from penstock.dsl.job import Job
+from penstock.dsl.stream import Stream
 from tests.replay.both import EPOCH, FIELDS, check_both, compiled, random_rows, timed
 
 ROWS = random_rows(31, 300)

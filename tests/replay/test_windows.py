@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import tumbling
-from penstock.job import Job
+from penstock.dsl.job import Job
+from penstock.dsl.stream import Stream
 from penstock.model.windows import Count, Hopping, Session, Tumbling, Window, Windowing
-from penstock.stream import Stream
 from tests.replay.both import check_both, random_rows, timed
 
 WINDOWS = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.engine.policies import POLICIES, make_policy
+from penstock.engine.control.policies import POLICIES, make_policy
 from penstock.model.plan import (
     ApplicationSize,
     BucketMove,

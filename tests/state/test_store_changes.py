@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.state.keys import KeyCodec
-from penstock.state.memory_store import MemoryStore
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Fixed, TableSpec, Text
+from penstock.state.stores.memory_store import MemoryStore
 
 CODEC = KeyCodec([pa.int64()])
 STEPS = st.lists(

@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Callable
 
 from penstock.benchmarks.nexmark.events import Events
+from penstock.dsl.stream import Stream
 from penstock.model.errors import OptionError
-from penstock.stream import Stream
 
 NAMES = tuple(f"q{number}" for number in range(24))
 """The queries there are, in order."""

@@ -1,7 +1,7 @@
 """What does it cost to pass every bid through?"""
 
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from penstock import col
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 EUROS_PER_DOLLAR = Decimal("0.908")
 

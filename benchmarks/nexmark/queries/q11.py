@@ -2,7 +2,7 @@
 
 from penstock import count, session
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from penstock import col, when
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

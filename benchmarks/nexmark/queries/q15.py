@@ -2,8 +2,8 @@
 
 from penstock import col, count, count_distinct
 from penstock.benchmarks.nexmark.events import Events
+from penstock.dsl.stream import Stream
 from penstock.model.aggregates import AggregateCall
-from penstock.stream import Stream
 
 
 def query(events: Events) -> Stream:

@@ -3,7 +3,7 @@
 from penstock import col, max_
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries.q15 import statistics
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

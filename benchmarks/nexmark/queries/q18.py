@@ -1,7 +1,7 @@
 """What was each bidder's last bid on every auction?"""
 
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

@@ -1,7 +1,7 @@
 """Which bids were made by people who sell themselves, and what do they sell?"""
 
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 PERSON = ("person_id", "name", "emailAddress", "creditCard", "city", "state", "person_extra")
 AUCTION = ("itemName", "description", "initialBid", "reserve", "auction_dateTime", "expires")

@@ -2,7 +2,7 @@
 
 from penstock import col, count, max_, sum_
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from penstock import col, max_, tumbling
 from penstock.benchmarks.nexmark.events import Events
-from penstock.stream import Stream
+from penstock.dsl.stream import Stream
 
 
 def query(events: Events) -> Stream:

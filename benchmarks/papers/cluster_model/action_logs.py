@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.benchmarks.papers.cluster_model.loop import EVALUATED, Run
-from penstock.engine.policies import parameters_of
+from penstock.engine.control.policies import parameters_of
 from penstock.model.policy import Policy
 from penstock.scheduler.action_log import ActionLog
 from penstock.scheduler.guarded import guarded

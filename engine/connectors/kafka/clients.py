@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka.outages import Outage, outage_of
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.core.clock import SystemClock
 from penstock.model.errors import FatalError, OptionError, PenstockError, RetryableError, UserError
 
 LOGGER = logging.getLogger("penstock.kafka")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Headers, ValueEncoder
 from penstock.engine.connectors.kafka.messages import HEADERS
-from penstock.engine.connectors.row_text import json_texts
+from penstock.engine.connectors.text.row_text import json_texts
 from penstock.model.errors import BadRecordError, SchemaError
 
 MESSAGES = pa.schema(

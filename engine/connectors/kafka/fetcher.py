@@ -14,11 +14,11 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from numpy.typing import NDArray
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka import clients
 from penstock.engine.connectors.kafka.messages import columns_of, stamps_of
 from penstock.engine.connectors.kafka.queues import PartitionQueue, Queues
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.core.clock import SystemClock
 from penstock.model.errors import BugError, PenstockError, UserError
 
 QUEUE_BYTES = 24 << 20

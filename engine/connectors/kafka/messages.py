@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.formats.contract import Headers
 from penstock.model.connectors import RawRecord
-from penstock.state.arrays import NO_INTEGERS
+from penstock.state.keys.arrays import NO_INTEGERS
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -6,8 +6,8 @@ A cluster has one `Outage` in a process: its sources, sinks and dead letters are
 import threading
 from collections.abc import Callable
 
-from penstock.engine.clock import SystemClock
-from penstock.engine.operators.contract import Clock
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.contract import Clock
 
 SAID_AFTER_NS = 1_000_000_000
 """A connection that comes back sooner is not worth a line."""

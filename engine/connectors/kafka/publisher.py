@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka.clients import error_of, make_marker_reader
 from penstock.engine.connectors.kafka.commits import TroubleError
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs, gone
@@ -18,6 +17,7 @@ from penstock.engine.connectors.kafka.producing import REFUSED, Messenger, sendi
 from penstock.engine.connectors.kafka.receipts import Marker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.transactions import Broke, Fenced, Publish, Refused
+from penstock.engine.core.clock import SystemClock
 from penstock.model.errors import PenstockError, UserError
 from penstock.model.failpoints import failpoint
 

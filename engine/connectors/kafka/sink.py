@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka.commits import Commits, Transport
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
+from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import Sink, SinkContext, Writer
 from penstock.model.errors import BugError, UserError
 

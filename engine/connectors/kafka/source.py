@@ -1,4 +1,4 @@
-"""Topics of Apache Kafka as a source: one partition of the job for each of theirs. Built by `penstock.kafka`."""
+"""Topics of Apache Kafka as a source: one partition of the job for each of theirs. Built by `penstock.dsl.kafka`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.engine.connectors.kafka.receipts import Marker, Receipt
-from penstock.engine.event_log import EventLog
+from penstock.engine.core.event_log import EventLog
 from penstock.model.errors import BugError, FatalError, FencedError, PenstockError, RetryableError
 
 TRIES = 4

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
 from penstock.engine.accumulators.contract import Rows
-from penstock.engine.compile_arrow import compile_projection
+from penstock.engine.core.contract import OperatorContext
+from penstock.engine.core.event_time import event_times_us
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.aggregates.emptiness import add_to_checksums
-from penstock.engine.operators.contract import OperatorContext
-from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import WEIGHT, StreamSchema
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import KeyedTable, Slots
 
 Ints = NDArray[np.int64]

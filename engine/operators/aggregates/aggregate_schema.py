@@ -1,6 +1,6 @@
 """What an aggregate may aggregate and what comes out of it, checked when the pipeline is built.
 
-`engine.schemas` and the aggregate operators call it; the operators compute nothing that is not fixed here.
+`engine.plan.schemas` and the aggregate operators call it; the operators compute nothing that is not fixed here.
 """
 
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
-from penstock.engine.compile_arrow import infer_type
-from penstock.engine.operators.event_time import bounds_type, time_type
+from penstock.engine.core.event_time import bounds_type, time_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.model.errors import ExpressionError, PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, Windowing
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 """What windowed results carry between their keys and their aggregates."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.kernels.panes import expand_windows
 from penstock.model.errors import UserError
 from penstock.model.windows import Hopping, Tumbling, WindowAssigner
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import ROWS
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import time_array
 from penstock.engine.kernels.order import number_rows
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.following import Updating
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, OperatorContext
-from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
@@ -21,10 +21,10 @@ from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count
-from penstock.state.arrays import read_only
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import Fixed, Slots, TableSpec
+from penstock.state.tables.grouping import KeyGrouper
 
 Ints = NDArray[np.int64]
 

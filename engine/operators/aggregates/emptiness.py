@@ -12,9 +12,9 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.accumulate import add_deltas
-from penstock.state import kernels
-from penstock.state.arrays import read_only
-from penstock.state.keys import KeyCodec
+from penstock.state.kernels import byte_strings as kernels
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots
 
 CHECKSUM = "checksum"

@@ -6,8 +6,8 @@ Count windows and reduce build on `Updating`; `group_aggregate` and `session_agg
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
-from penstock.engine.operators.contract import Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.contract import Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import ROWS
-from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, Emission, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, EvaluatedRows, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.aggregates.emptiness import CHECKSUM, CHECKSUM_COLUMN
 from penstock.engine.operators.aggregates.following import Following
-from penstock.engine.operators.contract import LATE, Emission, OperatorContext
-from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.core.contract import OperatorContext
 from penstock.engine.kernels.panes import combine_panes, count_pairs
 from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.aggregates.window_state import Refused, WindowState
-from penstock.engine.operators.contract import OperatorContext
 from penstock.engine.operators.scratch import ScratchGroups
-from penstock.state.arrays import read_only
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots
+from penstock.state.tables.grouping import KeyGrouper
 
 _PAIRS_AT_ONCE = 1 << 16
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.kernels.panes import assign_panes
 from penstock.model.windows import Hopping, Tumbling
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

@@ -7,24 +7,24 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.aggregates.following import Updating
 from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, OperatorContext
-from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.model.job_graph import ReduceSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global, Session
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots
+from penstock.state.tables.grouping import KeyGrouper
 
 __all__ = ["Reduce", "reduce_output"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.core.contract import OperatorContext
 from penstock.engine.operators.functions.python_rows import python_rows
 from penstock.model.errors import SchemaError
 from penstock.model.source_location import user_traceback

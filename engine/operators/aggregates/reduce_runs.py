@@ -7,17 +7,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US
+from penstock.engine.core.contract import OperatorContext, chunks
+from penstock.engine.core.elements import END_OF_TIME_US
+from penstock.engine.core.event_time import time_array
 from penstock.engine.kernels.order import number_rows, number_sessions
 from penstock.engine.operators.aggregates.reduce_fold import ROW_COLUMN, Folder
 from penstock.engine.operators.aggregates.reduce_schema import ReducePlan
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState
 from penstock.engine.operators.changelog import changes_between
-from penstock.engine.operators.contract import OperatorContext, chunks
-from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.windows import Count, Session
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Fixed, Positions, Slots, TableSpec
 
 Ints = NDArray[np.int64]

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.core.event_time import time_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.aggregates.aggregate_schema import WINDOW_COLUMNS, window_bounds_type
-from penstock.engine.operators.event_time import time_type
 from penstock.model.errors import PlanError
 from penstock.model.expressions import column_name
 from penstock.model.job_graph import ReduceSpec
 from penstock.model.schema import StreamSchema, TimeColumn
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.contract import OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.aggregates.assigned_windows import Assigned, AssignedWindows
 from penstock.engine.operators.aggregates.reduce_fold import ROW_COLUMN, Folder, ReducedRows
 from penstock.engine.operators.aggregates.reduce_schema import ReducePlan
-from penstock.engine.operators.contract import OperatorContext
-from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.updating_output import UpdatingOutput
-from penstock.state.image import positions_of
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Positions, Slots, TableSpec
+from penstock.state.tables.image import positions_of
 
 Ints = NDArray[np.int64]
 

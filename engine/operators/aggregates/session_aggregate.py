@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.following import Following
 from penstock.engine.operators.aggregates.session_state import SessionRows, SessionState
-from penstock.engine.operators.contract import LATE, MAIN, Emission, OperatorContext
-from penstock.engine.operators.event_time import time_array
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec

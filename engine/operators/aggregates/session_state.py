@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.kernels.sessions import (
     SessionLinks,
     assign_sessions,
@@ -22,8 +22,8 @@ from penstock.engine.kernels.sessions import (
 )
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.model.errors import BugError
-from penstock.state.arrays import read_only
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
@@ -19,7 +20,6 @@ from penstock.engine.operators.aggregates.window_state import (
     GlobalWindowState,
     WindowState,
 )
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec

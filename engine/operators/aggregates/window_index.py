@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import expand_chains, find_chains, index_rows
 from penstock.engine.operators.row_chunks import Waiting
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

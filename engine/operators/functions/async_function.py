@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.async_calls import Asked, AsyncCalls
 from penstock.engine.connectors.time_range import time_error, unusable_times
-from penstock.engine.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import MAIN, Emission, Notes, Operator, OperatorContext
-from penstock.engine.operators.event_time import kept_time
+from penstock.engine.core.async_calls import Asked, AsyncCalls
+from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.functions.call_backlog import CallBacklog
 from penstock.engine.operators.functions.call_lines import Call, Line, OrderedLine, UnorderedLine
 from penstock.engine.operators.functions.row_results import RowResults

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from penstock.engine.connectors.normalise import to_schema
 from penstock.engine.connectors.time_range import time_error, unusable_times
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator
-from penstock.engine.operators.event_time import kept_time
+from penstock.engine.core.contract import MAIN, Emission, Operator
+from penstock.engine.core.elements import Batch
+from penstock.engine.core.event_time import kept_time
 from penstock.model.errors import BadRecordError, PlanError, SchemaError
 from penstock.model.job_graph import BatchFunctionSpec
 from penstock.model.modes import BatchFormat

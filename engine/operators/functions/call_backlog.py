@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.functions.call_lines import Call
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 

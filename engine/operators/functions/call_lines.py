@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.elements import Batch
 
 
 @dataclass(slots=True, eq=False)

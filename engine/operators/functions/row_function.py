@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.connectors.time_range import time_error, unusable_times
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator
-from penstock.engine.operators.event_time import kept_time
+from penstock.engine.core.contract import MAIN, Emission, Operator
+from penstock.engine.core.elements import Batch
+from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
 from penstock.engine.operators.functions.row_results import RowResults

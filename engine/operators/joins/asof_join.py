@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us
 from penstock.engine.kernels.asof import last_before
 from penstock.engine.kernels.order import mark_ties
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
-from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.joins.asof_join_schema import asof_join_output
 from penstock.engine.operators.joins.join_input import JoinInput
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
@@ -22,7 +22,7 @@ from penstock.engine.operators.ordered_rows import break_ties, split_late
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import Fixed, TableSpec
 
 Ints = NDArray[np.int64]

@@ -6,9 +6,9 @@ present, for any order of the inputs.
 
 from collections.abc import Iterable
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import weights_of
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.operators.joins.incremental_join_pairs import Items, PairBuilder
 from penstock.engine.operators.joins.incremental_join_rows import AppendedRows, CountedRows, JoinedRows
 from penstock.engine.operators.joins.join_schema import join_output, keeps_unmatched, key_types, side_columns

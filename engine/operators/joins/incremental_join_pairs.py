@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from penstock.engine.kernels.incremental_join import expand_copies
 from penstock.engine.operators.changelog import consolidate, with_weights
 from penstock.engine.operators.joins.incremental_join_rows import Change, JoinedRows
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

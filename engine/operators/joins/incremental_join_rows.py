@@ -15,8 +15,8 @@ from penstock.engine.kernels.join import chain_heads
 from penstock.engine.operators.joins.join_rows import KeptRows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.engine.operators.row_identity import RowCodec
-from penstock.state.arrays import NO_INTEGERS, read_only
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import Fixed, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]

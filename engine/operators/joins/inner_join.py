@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.elements import Batch
 from penstock.engine.kernels.join import expand_chains
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.operators.joins.join_rows import KeptRows
 from penstock.engine.operators.joins.join_schema import join_output, key_types, side_columns
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

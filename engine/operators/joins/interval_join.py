@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.time_range import time_limits
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
-from penstock.engine.operators.event_time import column_times_us, event_times_us
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import column_times_us, event_times_us
 from penstock.engine.operators.joins.interval_join_schema import NULLABLE_SIDES, event_time, interval_join_output
 from penstock.engine.operators.joins.interval_rows import IntervalRows
 from penstock.engine.operators.joins.join_input import Arrived, JoinInput

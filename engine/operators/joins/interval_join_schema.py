@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.joins.join_schema import key_types
 from penstock.engine.operators.joins.timed_join_schema import check_inputs, joined_fields, time_of_side
 from penstock.model.errors import PlanError

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.kernels.intervals import NODE_WORDS, find_overlaps, index_intervals, mark_first
 from penstock.engine.operators.joins.deadlines import Deadlines
-from penstock.state.arrays import read_only, zeros
-from penstock.state.image import referring
+from penstock.state.keys.arrays import read_only, zeros
 from penstock.state.store import Positions, StateStore
+from penstock.state.tables.image import referring
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.operators.contract import OperatorContext
-from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.core.contract import OperatorContext
+from penstock.engine.core.event_time import event_times_us
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.schema import StreamSchema
-from penstock.state.image import positions_of
-from penstock.state.key_columns import WordColumn, read_column
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
+from penstock.state.keys.key_columns import WordColumn, read_column
 from penstock.state.store import Positions
+from penstock.state.tables.image import positions_of
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

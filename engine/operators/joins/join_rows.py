@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from penstock.engine.kernels.join import chain_heads, link_rows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
-from penstock.state.arrays import read_only
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import Fixed, Located, StateStore, TableSpec
 
 Ints = NDArray[np.int64]

@@ -2,14 +2,14 @@
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import infer_type
-from penstock.engine.operators.event_time import bounds_type, time_type
+from penstock.engine.core.event_time import bounds_type, time_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
 from penstock.model.join_specs import JoinSpec, TwoSided
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling, Windowing
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 LATE_RIGHT = "late_right"
 """The output of the right side's late rows; the left side's leave through ``late``."""

@@ -6,14 +6,14 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.operators.contract import OperatorContext
+from penstock.engine.core.contract import OperatorContext
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.schema import StreamSchema
-from penstock.state.image import positions_of
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Positions
+from penstock.state.tables.image import positions_of
 
 
 class JoinSide:

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.elements import Batch
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.joins.lookup_index import LookupIndex
 from penstock.engine.operators.joins.lookup_schema import lookup_key_types, lookup_output
 from penstock.model.expressions import col
 from penstock.model.join_specs import LookupSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 _POLL_NS = 20_000_000
 """How often the loop looks whether a table that is being read is there."""

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
-from penstock.state.arrays import read_only
-from penstock.state.keys import KeyBatch, KeyCodec
-from penstock.state.memory_store import MemoryStore
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Fixed, TableSpec
+from penstock.state.stores.memory_store import MemoryStore
 
 Ints = NDArray[np.int64]
 

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.joins.join_schema import common_key_type
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.join_specs import LookupSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 
 def lookup_output(spec: LookupSpec, schema: StreamSchema, name: str) -> StreamSchema:

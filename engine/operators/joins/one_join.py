@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.compile_arrow import compile_predicate
-from penstock.engine.elements import Batch
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.elements import Batch
+from penstock.engine.expressions.compiler import compile_predicate
 from penstock.engine.kernels.join import settle_keys, take_first
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.joins.join_schema import join_output, key_types, side_columns
 from penstock.engine.operators.joins.join_side import JoinSide
@@ -20,10 +20,10 @@ from penstock.engine.operators.joins.waiting_rows import WaitingRows
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.arrays import read_only
-from penstock.state.image import positions_of
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import Fixed, Slots, TableSpec
+from penstock.state.tables.image import positions_of
 
 Ints = NDArray[np.int64]
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.errors import BugError
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 
 def same_keys(one: KeyBatch, other: KeyBatch) -> NDArray[np.bool_]:

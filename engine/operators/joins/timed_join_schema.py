@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from penstock.engine.operators.event_time import time_type
+from penstock.engine.core.event_time import time_type
 from penstock.model.errors import PlanError
 from penstock.model.join_specs import Output
 from penstock.model.schema import StreamSchema, TimeColumn

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
-from penstock.state.arrays import read_only
-from penstock.state.image import referring
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import KeyedTable, Slots, StateStore
+from penstock.state.tables.image import referring
 
 Ints = NDArray[np.int64]
 

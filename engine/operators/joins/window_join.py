@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us, time_array
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.aggregates.window_index import WindowIndex
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
-from penstock.engine.operators.event_time import event_times_us, time_array
 from penstock.engine.operators.joins.join_schema import (
     LATE_RIGHT,
     join_output,
@@ -30,7 +30,7 @@ from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 Ints = NDArray[np.int64]
 

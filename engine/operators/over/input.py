@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
 from penstock.engine.accumulators.contract import Rows
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.operators.contract import OperatorContext
-from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.core.contract import OperatorContext
+from penstock.engine.core.event_time import event_times_us
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import sort_keys
 from penstock.engine.operators.over.schema import OverPlan
 from penstock.model.expressions import Expr
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Slots
 
 Ints = NDArray[np.int64]

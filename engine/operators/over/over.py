@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.over.frames import Carried, Frames
 from penstock.engine.operators.over.input import OverInput
@@ -15,10 +15,10 @@ from penstock.engine.operators.over.rows import KeptRuns, Runs
 from penstock.engine.operators.over.schema import OverPlan, plan_over
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.grouping import KeyGrouper
-from penstock.state.image import positions_of
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import StateStore, TableSpec
+from penstock.state.tables.grouping import KeyGrouper
+from penstock.state.tables.image import positions_of
 
 Ints = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.operators.ordered_rows import sort_keys, tie_order
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import Fixed, Locate, Positions, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]

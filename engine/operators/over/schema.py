@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.core.event_time import time_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
-from penstock.engine.operators.event_time import time_type
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.keyed_specs import OverSpec

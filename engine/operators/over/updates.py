@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, Batch
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext, chunks
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.changelog import consolidate, weights_of, with_weights
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext, chunks
 from penstock.engine.operators.over.frames import Frames
 from penstock.engine.operators.over.input import OverInput
 from penstock.engine.operators.over.rows import KeptRuns, Runs, in_event_time, in_order
@@ -19,8 +19,8 @@ from penstock.engine.operators.over.schema import plan_over
 from penstock.model.errors import BugError
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.grouping import KeyGrouper
 from penstock.state.store import Slots
+from penstock.state.tables.grouping import KeyGrouper
 
 Ints = NDArray[np.int64]
 

@@ -16,7 +16,7 @@ from penstock.engine.operators.process.point_state import PointState
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import SchemaError
 from penstock.model.process_states import ListState, State, ValueState
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

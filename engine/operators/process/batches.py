@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
-from penstock.engine.operators.contract import chunks
-from penstock.engine.operators.event_time import time_array
+from penstock.engine.core.contract import chunks
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.process.due import BatchRowTimers, Due
 from penstock.engine.operators.process.piece import NOT_THE_ROWS, Failure, Piece, Progress, Runner
 from penstock.engine.operators.process.results import batch_results

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from penstock.state.image import positions_of
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStore, Text
+from penstock.state.tables.image import positions_of
 
 _NULL = "null"
 

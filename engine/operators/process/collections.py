@@ -13,7 +13,7 @@ from penstock.engine.operators.process.entry_state import EntryState
 from penstock.engine.operators.process.handles import OUTSIDE, Cursor, Handle
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.process_states import ListState, State
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 
 class Collection(State, Handle):

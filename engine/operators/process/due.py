@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import END_OF_TIME_US
+from penstock.engine.core.elements import END_OF_TIME_US
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.process import BatchTimers

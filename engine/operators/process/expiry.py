@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Fixed, KeyedTable, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]

@@ -15,7 +15,7 @@ from penstock.engine.operators.process.point_state import PointState
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import PlanError
 from penstock.model.process_states import ReducingState, ValueState
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 ABSENT: Any = object()
 """Stands for no value."""

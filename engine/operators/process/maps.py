@@ -10,7 +10,7 @@ from penstock.engine.operators.process.entry_state import EntryState
 from penstock.engine.operators.process.handles import Cursor
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.process_states import MapState
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 _NEW = 1 << 62
 _SPARSE = 16

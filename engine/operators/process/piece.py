@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.elements import START_OF_TIME_US
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.model.errors import BugError, FatalError
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 
 Ints = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.operators.process.cells import cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
-from penstock.state.keys import KeyBatch
+from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, Fixed, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
-from penstock.engine.operators.event_time import event_times_us
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.process.batches import BatchRunner
@@ -29,8 +29,8 @@ from penstock.model.errors import PlanError, UserError
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.process import OpenContext, Timer
 from penstock.model.schema import StreamSchema
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
+from penstock.state.tables.grouping import KeyGrouper
 
 __all__ = ["Process", "process_output"]
 

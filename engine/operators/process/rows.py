@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US
-from penstock.engine.operators.event_time import time_array
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.functions.python_rows import python_values
 from penstock.engine.operators.process.handles import Cursor, Handle
 from penstock.engine.operators.process.piece import NOT_THE_ROWS, Failure, Piece, Progress, Runner

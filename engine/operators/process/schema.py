@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import infer_type
-from penstock.engine.operators.event_time import kept_time, time_type
+from penstock.engine.core.event_time import kept_time, time_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import PlanError
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.process_states import MapState, State, ValueState
 from penstock.model.schema import StreamSchema, TimeColumn
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from penstock.engine.operators.process.point_state import PointState
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import PlanError
 from penstock.model.process_states import ListState, MapState, ReducingState, State, ValueState
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import StateStore
 
 RowHandle = RowValue | RowList | RowMap

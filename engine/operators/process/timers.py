@@ -11,7 +11,7 @@ from penstock.engine.operators.process.handles import Cursor
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import PlanError
 from penstock.model.process import Timers
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import StateStore, TableSpec
 
 Ints = NDArray[np.int64]

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.event_time import event_times_us
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.kernels.arrivals import pass_first
-from penstock.engine.operators.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
-from penstock.engine.operators.event_time import event_times_us
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
@@ -22,10 +22,10 @@ from penstock.engine.operators.ranking.first_schema import first_output
 from penstock.model.errors import BugError
 from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.arrays import NO_INTEGERS, read_only
-from penstock.state.grouping import KeyGrouper
-from penstock.state.keys import KeyBatch, KeyCodec
+from penstock.state.keys.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import ColumnSpec, Fixed, Slots, TableSpec
+from penstock.state.tables.grouping import KeyGrouper
 
 Ints = NDArray[np.int64]
 

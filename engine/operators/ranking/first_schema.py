@@ -1,11 +1,11 @@
 """What a deduplication may take and what comes out of it, checked when the pipeline is built."""
 
-from penstock.engine.compile_arrow import infer_type
-from penstock.engine.operators.event_time import time_type
+from penstock.engine.core.event_time import time_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.model.errors import PlanError
 from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 
 def first_output(spec: FirstSpec, schema: StreamSchema, name: str) -> StreamSchema:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.compile_arrow import compile_projection
-from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ranking.top_counts import CountedRows
@@ -18,7 +18,7 @@ from penstock.engine.operators.ranking.top_ranks import RankedRows
 from penstock.engine.operators.ranking.top_schema import plan_top
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots, TableSpec
 
 

@@ -19,7 +19,7 @@ from penstock.engine.kernels.entry_blocks import (
     write_entries,
 )
 from penstock.engine.kernels.ranking import name_entries
-from penstock.state.arrays import read_only, zeros
+from penstock.state.keys.arrays import read_only, zeros
 from penstock.state.store import Slots
 
 Ints = NDArray[np.int64]

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.engine.core.contract import chunks
 from penstock.engine.kernels.entry_blocks import STATE, TOUCHED
 from penstock.engine.operators.changelog import weights_of, with_weights
-from penstock.engine.operators.contract import chunks
 from penstock.engine.operators.ranking.top_blocks import EntryBlocks
 from penstock.engine.operators.ranking.top_order import RowOrder, sorted_within
 from penstock.engine.operators.ranking.top_ranks import pieces, with_ranks

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_text
 from penstock.engine.kernels.ranking import text_words
 from penstock.engine.operators.ordered_rows import sort_keys
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
 

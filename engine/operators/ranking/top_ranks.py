@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.engine.core.contract import chunks
 from penstock.engine.kernels.entry_blocks import (
     CHANGED_SLOTS,
     DEFERRED_ROWS,
@@ -21,11 +22,10 @@ from penstock.engine.kernels.entry_blocks import (
 )
 from penstock.engine.kernels.ranking import list_changes, rank_rows
 from penstock.engine.operators.changelog import consolidate, with_weights
-from penstock.engine.operators.contract import chunks
 from penstock.engine.operators.ranking.top_blocks import EntryBlocks
 from penstock.engine.operators.ranking.top_order import RowOrder, sorted_within
 from penstock.engine.operators.ranking.top_schema import TopPlan
-from penstock.state.arrays import read_only
+from penstock.state.keys.arrays import read_only
 from penstock.state.store import RowLog, Slots
 
 Ints = NDArray[np.int64]

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.engine.accumulators.ordering import is_ordered
-from penstock.engine.compile_arrow import infer_type
+from penstock.engine.expressions.compiler import infer_type
 from penstock.model.errors import PlanError
 from penstock.model.expressions import column_name
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.curves import Steps
 from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled, run
 from penstock.benchmarks.papers.cluster_model.spec import ClusterSpec, QuerySpec
-from penstock.engine.policies import make_policy
+from penstock.engine.control.policies import make_policy
 from penstock.model.plan import NoChange, RescalePlan, TaskSize
 from tests.benchmarks.papers.cluster_model.policies import scripted
 from tests.benchmarks.papers.cluster_model.small import application, cluster_spec, edge, machine, source, state, task

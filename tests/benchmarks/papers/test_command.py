@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.benchmarks.papers.command import command
-from penstock.cli import app
+from penstock.commands.cli import app
 
 
 def test_an_evaluation_writes_rows_charts_and_logs_that_decide_the_same_again(

@@ -19,7 +19,7 @@ from penstock.benchmarks.papers.sage.outcomes import Action, Outcome, asked, out
 from penstock.benchmarks.papers.sage.remote import Case, grown, noise_blocked
 from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst, bounds_of
 from penstock.benchmarks.papers.sage.sizing_rows import rows, starved_rows
-from penstock.engine.policies import make_policy, parameters_of
+from penstock.engine.control.policies import make_policy, parameters_of
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan, as_dict
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog, Kind, read_log, snapshot_of

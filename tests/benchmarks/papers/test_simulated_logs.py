@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.policies import POLICIES, make_policy, parameters_of
-from penstock.engine.redeciding import Redecided, plain, redecide
+from penstock.engine.control.log_replay import Redecided, plain, redecide
+from penstock.engine.control.policies import POLICIES, make_policy, parameters_of
 from penstock.model.errors import OptionError
 from penstock.model.plan import NoChange
 from penstock.model.snapshot import SCHEMA

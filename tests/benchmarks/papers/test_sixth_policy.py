@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli import app
+from penstock.commands.cli import app
 from penstock.model.plan import RescalePlan
 from tests.benchmarks.papers.half_hour import TICKS, half_hour
 from tests.sixth_policy import install

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.engine.connectors.csv_files import CsvSource
-from penstock.engine.connectors.file_sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
-from penstock.engine.connectors.json_lines import JsonLinesSource
-from penstock.engine.connectors.parquet import ParquetSource
+from penstock.engine.connectors.files.sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
+from penstock.engine.connectors.parquet.source import ParquetSource
+from penstock.engine.connectors.text.csv_files import CsvSource
+from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.connectors import Sink, Source, Writer
 from penstock.model.failpoints import arm
 from tests.engine.connectors.reading import read_all

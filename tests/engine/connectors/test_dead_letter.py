@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
-from penstock.engine.operators.contract import DeadLetters
+from penstock.engine.core.contract import DeadLetters
 from penstock.model.connectors import RawRecord
 from penstock.model.dead_letters import LETTER_FIELDS
 from penstock.model.errors import BadRecordError, OptionError

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.dsl.job import Job
+from penstock.dsl.readers import read
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.letter_routes import LetterRoutes
-from penstock.engine.connectors.memory import MemorySource
-from penstock.job import Job
+from penstock.engine.connectors.local.memory import MemorySource
 from penstock.model.connectors import RawRecord
 from penstock.model.dead_letters import DeadLetter, LetterTarget, LetterWriter
 from penstock.model.errors import FatalError, RetryableError
-from penstock.readers import read
 
 ROWS = pa.RecordBatch.from_pylist([{"a": 1}, {"a": 2}])
 TRACE = "Traceback (most recent call last):\n  File x\npkg.OddError: too odd\nfor us"

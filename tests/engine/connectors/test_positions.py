@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.connectors import file_chunks, file_positions, partitions
-from penstock.engine.connectors.csv_files import CsvSource
-from penstock.engine.connectors.iterable import IterableSource
-from penstock.engine.connectors.json_lines import JsonLinesSource
-from penstock.engine.connectors.memory import MemorySource
-from penstock.engine.connectors.nexmark_config import NexmarkConfig
-from penstock.engine.connectors.nexmark_source import NexmarkSource
-from penstock.engine.connectors.parquet import ParquetSource
+from penstock.engine.connectors import partitions
+from penstock.engine.connectors.files import chunks as file_chunks
+from penstock.engine.connectors.files import positions as file_positions
+from penstock.engine.connectors.local.iterable import IterableSource
+from penstock.engine.connectors.local.memory import MemorySource
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.connectors.nexmark.source import NexmarkSource
+from penstock.engine.connectors.parquet.source import ParquetSource
+from penstock.engine.connectors.text.csv_files import CsvSource
+from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.connectors import NOTHING, Reader, Source
 from penstock.model.errors import UserError
 from penstock.model.expressions import col

@@ -8,12 +8,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.connectors.black_hole import BlackHoleSink
-from penstock.engine.connectors.csv_files import CsvSource
-from penstock.engine.connectors.file_sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
-from penstock.engine.connectors.json_lines import JsonLinesSource
-from penstock.engine.connectors.parquet import ParquetSource
-from penstock.engine.connectors.print_sink import PrintSink
+from penstock.engine.connectors.files.sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
+from penstock.engine.connectors.local.black_hole import BlackHoleSink
+from penstock.engine.connectors.local.print_sink import PrintSink
+from penstock.engine.connectors.parquet.source import ParquetSource
+from penstock.engine.connectors.text.csv_files import CsvSource
+from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.connectors import Source
 from penstock.model.errors import UserError
 from tests.engine.connectors.reading import read_all

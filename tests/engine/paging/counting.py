@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import Batch
-from penstock.engine.operators.contract import MAIN, Emission, Operator, OperatorContext, RowCounters
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext, RowCounters
+from penstock.engine.core.elements import Batch
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
-from penstock.state.keys import KeyCodec
+from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Fixed, TableSpec
 from tests.engine.paging.driving import context_of
 from tests.engine.paging.kinds import Kind, Row, batch_of

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.chain import ChainNode
-from penstock.engine.clock import ManualClock
-from penstock.engine.cuts import InstanceCut, cut_operator
-from penstock.engine.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import LATE, MAIN, Operator, OperatorContext, RowCounters
+from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import LATE, MAIN, Operator, OperatorContext, RowCounters
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.dataflow.chain import ChainNode
+from penstock.engine.dataflow.cut import InstanceCut, cut_operator
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
-from penstock.engine.restored import LoadedFiles, Restored
-from penstock.engine.snapshots import Snapshots
+from penstock.engine.restore.state_assignment import LoadedFiles, Restored
 from penstock.model.key_groups import assign, key_groups_at
-from penstock.state.checkpoint import CheckpointRepository
-from penstock.state.local_files import LocalFiles
-from penstock.state.memory_store import MemoryStore
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.files.local_files import LocalFiles
+from penstock.state.stores.memory_store import MemoryStore
 from tests.engine.paging.kinds import Kind, plain
 from tests.engine.paging.shelves import Shelves
 from tests.engine.restarts import locate_by

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.engine.operators.contract import Operator
+from penstock.engine.core.contract import Operator
 from penstock.engine.operators.registry import make_operator
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Ordering, col
@@ -22,8 +22,8 @@ from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec
 from penstock.model.keyed_specs import FirstSpec, OverSpec, TopSpec
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 from penstock.model.windows import Count, Emission, Global, Hopping, Session, Tumbling, Windowing
-from tests.engine.aggregate_support import SevenAndTwenty
-from tests.engine.process_support import spec_of as process_spec_of
+from tests.engine.operators.aggregates.aggregate_support import SevenAndTwenty
+from tests.engine.operators.process.process_support import spec_of as process_spec_of
 
 FIELDS = pa.schema([("k", pa.string()), ("at", pa.timestamp("us")), ("x", pa.int64()), ("s", pa.string())])
 ROWS = StreamSchema(FIELDS, TimeColumn("at"))

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from penstock.engine.paging.write_behind import WriteBehind
-from penstock.state.page_store import DEFAULT_MEMORY_BYTES, PageStore, PageStores
-from penstock.state.rocksdb_store import RocksDbStores
-from penstock.state.simulated_files import SimulatedDisk, SimulatedFiles
-from penstock.state.simulated_page_store import SimulatedPageStore, SimulatedPageStores
+from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
+from penstock.state.stores.page_store import DEFAULT_MEMORY_BYTES, PageStore, PageStores
+from penstock.state.stores.rocksdb_store import RocksDbStores
+from penstock.state.stores.simulated_page_store import SimulatedPageStore, SimulatedPageStores
 
 
 class SimulatedPages(SimulatedPageStore):

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.contract import Emission, RowCounters
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import Emission, RowCounters
+from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator

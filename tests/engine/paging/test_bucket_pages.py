@@ -17,11 +17,11 @@ from penstock.engine.paging.bucket_pages import (
     read_bucket,
     write_image,
 )
+from penstock.engine.paging.part_files import encode_part
 from penstock.engine.paging.ring import RING, Span
-from penstock.engine.part_files import encode_part
 from penstock.model.errors import StateCorruptionError
-from penstock.state.image import Part
-from penstock.state.page_store import PageStore
+from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import Part
 from tests.engine.paging.shelves import Shelves
 
 notes_drawn = st.dictionaries(

@@ -9,10 +9,10 @@ from penstock.engine.paging.bucket import Bucket, Held
 from penstock.engine.paging.bucket_pages import read_bucket
 from penstock.engine.paging.bucket_writing import MOST_SEGMENTS, write_bucket
 from penstock.engine.paging.ring import RING, Span
-from penstock.state.image import StoreImage
-from penstock.state.memory_store import MemoryStore
-from penstock.state.page_store import PageStore
 from penstock.state.store import Fixed, RowLog, TableSpec
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import StoreImage
 from tests.engine.paging.kinds import KINDS
 from tests.engine.paging.shelves import Shelves
 

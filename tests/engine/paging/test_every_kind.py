@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.clock import ManualClock
+from penstock.engine.core.clock import ManualClock
 from penstock.model.schema import StreamSchema
 from tests.engine.paging.driving import Paged, Plain, Results, do, finish, steps_of
 from tests.engine.paging.kinds import KINDS, Kind, batch_of, changes_of, rows_of

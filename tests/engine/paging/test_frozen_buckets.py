@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.contract import RowCounters
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import RowCounters
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.paging.bucket_pages import headers, read_bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.options import PagingOptions

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.elements import Batch
+from penstock.engine.core.elements import Batch
 from penstock.engine.paging.growth import Growth
 from penstock.engine.paging.options import PagingOptions
 

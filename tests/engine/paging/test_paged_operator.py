@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import START_OF_TIME_US, Batch
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.paging.options import PagingOptions
 from penstock.model.errors import BugError
 from tests.engine.paging.counting import LITTLE, MB, ROOM, Counting, counts, everything, paged, rows, spread

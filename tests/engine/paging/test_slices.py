@@ -3,10 +3,10 @@
 from collections import Counter
 from pathlib import Path
 
-from penstock.engine.chain import Awaited, ChainNode, push
-from penstock.engine.clock import ManualClock
-from penstock.engine.elements import Barrier, Batch
-from penstock.engine.operators.contract import RowCounters
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.contract import RowCounters
+from penstock.engine.core.elements import Barrier, Batch
+from penstock.engine.dataflow.chain import Awaited, ChainNode, push
 from tests.engine.paging.counting import LITTLE, counts, everything, paged, rows, spread
 from tests.engine.paging.kinds import batch_of
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.elements import Batch, Watermark
+from penstock.engine.core.elements import Batch, Watermark
 from penstock.engine.paging.waiting import WaitingInput, by_bucket
 
 BUCKETS = 3

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.engine.paging.write_behind import WriteBehind
 from penstock.model.errors import StateIoError
-from penstock.state.page_store import Page, PageStore, PageStoreStatistics
-from penstock.state.rocksdb_store import RocksDbStores
+from penstock.state.stores.page_store import Page, PageStore, PageStoreStatistics
+from penstock.state.stores.rocksdb_store import RocksDbStores
 
 
 class Slow(PageStore):

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.connectors.json_decode import JsonDecoder
 from penstock.engine.connectors.kafka.formats.contract import (
     Decoded,
     HeadersOf,
@@ -25,8 +24,9 @@ from penstock.engine.connectors.kafka.formats.contract import (
 from penstock.engine.connectors.kafka.formats.json_shape import wanted_of
 from penstock.engine.connectors.kafka.formats.json_shapes import ShapedJson
 from penstock.engine.connectors.kafka.formats.unmatched import Unmatched
-from penstock.engine.connectors.required_fields import RequiredFields, missing_sentence
-from penstock.engine.connectors.row_text import json_texts
+from penstock.engine.connectors.text.json_decode import JsonDecoder
+from penstock.engine.connectors.text.required_fields import RequiredFields, missing_sentence
+from penstock.engine.connectors.text.row_text import json_texts
 from penstock.model.errors import SchemaError
 from penstock.model.schema import FieldPath
 
@@ -183,7 +183,7 @@ class JsonValues(ValueDecoder):
 
 
 class JsonEncoder(ValueEncoder):
-    """Writes each row as one object, as `penstock.engine.connectors.row_text` does."""
+    """Writes each row as one object, as `penstock.engine.connectors.text.row_text` does."""
 
     def encode(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return one object per row."""

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.formats import json_shape
 from penstock.engine.connectors.kafka.formats.json_shape import Leaf, Shape, Wanted
-from penstock.engine.connectors.text_values import from_wire
+from penstock.engine.connectors.text.text_values import from_wire
 from penstock.engine.kernels import json_shapes as kernels
-from penstock.state.arrays import read_only
-from penstock.state.text_arrays import write_text
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.text_arrays import write_text
 
 MOST_SHAPES = 8
 """So many shapes are known at a time; a new one takes the place of the one that fewest messages had of late."""

@@ -6,8 +6,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.connectors.bisect_rows import convert_rows
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf
+from penstock.engine.connectors.text.bisect_rows import convert_rows
 
 Item = TypeVar("Item")
 

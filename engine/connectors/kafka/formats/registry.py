@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
-from penstock.engine.clock import SystemClock
 from penstock.engine.connectors.kafka.formats.extras import needed
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.engine.connectors.kafka.formats.wire import SchemaName
+from penstock.engine.core.clock import SystemClock
 from penstock.model.errors import OptionError, RetryableError, SchemaError, UserError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.engine.connectors.json_decode import JsonDecoder
-from penstock.engine.connectors.json_lines import JsonLinesSource
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.formats.named import decoder
+from penstock.engine.connectors.text.json_decode import JsonDecoder
+from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.errors import OptionError
 from penstock.model.schema import FieldPath, required_paths, to_arrow_schema
 from penstock.replay import kafka_travel

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.settings import REDACTED, KafkaSettings
 from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, parse_place, resolve
 from penstock.engine.connectors.kafka.topics import Topic, changed, parse_topics, split_name
-from penstock.kafka import read_kafka
 from penstock.model.errors import OptionError, SchemaError, UserError
 
 

@@ -12,7 +12,6 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from penstock.engine.clock import ManualClock
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.formats import extras
 from penstock.engine.connectors.kafka.formats.avro import AvroValues
@@ -23,6 +22,7 @@ from penstock.engine.connectors.kafka.formats.named import decoder
 from penstock.engine.connectors.kafka.formats.registry import UNKNOWN_FOR_S, Registry, UnknownSchemaError
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.engine.connectors.kafka.formats.wire import VALUE_HEADER, header, prefix
+from penstock.engine.core.clock import ManualClock
 from penstock.model.errors import OptionError, RetryableError, SchemaError, UserError
 from penstock.model.installing import install_extra
 from tests.engine.connectors.kafka.formats.protobuf_classes import ORDER

@@ -1,0 +1,387 @@
+"""Checkpoints of a job that runs in one process: carries the coordinator's commands out and brings it the answers.
+
+One session serves one attempt after the other (`jobs.recovery`); writing happens in the `Background`.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from penstock.engine.checkpoint import events as ev
+from penstock.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointStatistics
+from penstock.engine.checkpoint.idempotent_steps import until_known
+from penstock.engine.checkpoint.notices import CheckpointNews, not_committed, too_many_failed
+from penstock.engine.checkpoint.run_scratch import RunScratch
+from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
+from penstock.engine.checkpoint.sink_failure import SinkFailure
+from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.core.background import Background
+from penstock.engine.core.contract import Clock
+from penstock.engine.core.elements import Barrier
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.restore.state_assignment import Restored
+from penstock.model.connectors import Sink, Source
+from penstock.model.errors import BugError, FencedError, PenstockError
+from penstock.model.failpoints import failpoint
+from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.state.checkpoints.manifest import Manifest
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.checkpoints.values import Retained, Traffic, told
+
+
+class CheckpointSession:
+    """The checkpoints of one job."""
+
+    def __init__(
+        self,
+        coordinator: CheckpointCoordinator,
+        repository: CheckpointRepository,
+        snapshots: Snapshots,
+        background: Background,
+        clock: Clock,
+        warn: Callable[[str], None] = print,
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin with no attempt; ``warn`` is told of checkpoints that fail, and of old ones that cannot be deleted.
+
+        ``check_lease`` raises `FencedError` if another run has taken over; the background's thread calls it.
+        """
+        self.coordinator = coordinator
+        self.repository = repository
+        self.stopped: ev.Stop | None = None
+        """Set when everything is committed and the job is over."""
+        self.traffic = Traffic()
+        self.durations_ns: list[int] = []
+        self.failed_retentions = 0
+        self.last_failed_retention: str | None = None
+        self.savepoints = SavepointRequests()
+        self.stop_savepoint: str | None = None
+        """The name of a savepoint to keep of the last checkpoint when the job is stopped."""
+        self.flush_letters: Callable[[], None] = lambda: None
+        """Brings dead letters to safety; called, on the background's thread, before a checkpoint counts on them."""
+        self.scratch: RunScratch | None = None  # None: each attempt has its own.
+        self.begun = 0
+        """The last checkpoint that was begun, or restored."""
+        self.last_barrier: int | None = None  # Sent; behind it sources read nothing more.
+        self.hangs = False
+        """Whether the job ends although its sinks are still committing: their end is not to be waited for."""
+        self._snapshots = snapshots
+        self._background = background
+        self._clock = clock
+        self._check_lease = check_lease
+        self._failure: SinkFailure | None = None
+        self._news = CheckpointNews(clock, warn)
+        self._stop_ns: int | None = None
+        self._instances: dict[str, Instance] = {}
+        # Of the instances that are up; the attempt is the last one of all.
+        self._attempts: dict[str, int] = {}
+        self._attempt = 0
+        self._sinks: dict[str, Sink] = {}
+        self._sources: dict[str, Source] = {}
+        self._receipts: dict[str, list[tuple[int, Any]]] = {}
+        self._manifests: dict[int, Manifest] = {}
+        self._cuts: list[InstanceCut] = []
+        self._given_up = 0
+        self._began_ns: dict[int, int] = {}
+
+    def started(self, build: Build, attempt: int, restored: Restored | None) -> None:
+        """Instances of a new attempt, all or a region, are about to run; their cuts come to this session from now on.
+
+        Those of other regions keep their attempt, and what their sinks have prepared.
+        """
+        instances = {instance.name: instance for instance in build.instances}
+        self._instances |= instances
+        self._attempts |= dict.fromkeys(instances, attempt)
+        self._attempt, self.last_barrier = attempt, None
+        self.begun = max(self.begun, 0 if restored is None else restored.epoch)
+        self._manifests.clear()
+        sinks = {
+            node.name: node.spec.sink
+            for node in (build.graph.node(operator) for operator in build.counters)
+            if isinstance(node.spec, SinkSpec)
+        }
+        self._sources |= {
+            node.name: node.spec.source
+            for node in (build.graph.node(operator) for operator in build.counters)
+            if isinstance(node.spec, SourceSpec)
+        }
+        # What an earlier attempt of this process has committed is not committed again.
+        committed = self.coordinator.statistics().committed_epoch or 0
+        left = restored if restored is not None and restored.epoch > committed else None
+        self._sinks |= sinks
+        self._receipts |= {
+            name: [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)] for name in sinks
+        }
+        epochs = self.repository.epochs()
+        for instance in build.instances:
+            instance.on_cut = partial(self._cut, attempt)
+            instance.on_given_up = partial(self._alignment_failed, instance.name, attempt)
+            # One that ends before its first barrier contributes to an epoch that was not there yet.
+            instance.delivered = epochs[-1] if epochs else 0
+        self._on(
+            ev.Started(
+                self._clock.monotonic_ns(),
+                attempt,
+                frozenset(instances),
+                frozenset(name for name, instance in instances.items() if instance.head is not None),
+                restored=None if restored is None else restored.epoch,
+                last_epoch=epochs[-1] if epochs else 0,
+            )
+        )
+
+    def turn(self) -> None:
+        """Take in what was answered, and begin or give up a checkpoint if it is time."""
+        self._background.collect()
+        for name in self.savepoints.take():
+            self.request(savepoint=name)
+        now_ns = self._clock.monotonic_ns()
+        self._news.look(self.coordinator.state, self.begun, now_ns)
+        if self._stop_ns is not None and not self.hangs and self._news.commits_too_long(self._stop_ns, now_ns):
+            self.hangs = True
+            self._failure = SinkFailure(None, not_committed(self.begun))
+        due_ns = self.coordinator.due_ns()
+        if due_ns is not None and due_ns <= now_ns:
+            self._on(ev.Tick(now_ns))
+
+    def due_ns(self) -> int | None:
+        """Return when `turn` has something to do, None: when an answer comes."""
+        return self.coordinator.due_ns()
+
+    def request(self, *, savepoint: str | None = None, then_stop: bool = False) -> None:
+        """Ask for a checkpoint soon."""
+        if then_stop and self._stop_ns is None:
+            self._stop_ns = self._clock.monotonic_ns()
+        if then_stop and savepoint is None:
+            savepoint = self.stop_savepoint
+        if savepoint is not None and self.savepoints.is_saved(savepoint):
+            # By an attempt that failed before it came to stop.
+            savepoint = None
+        self._on(ev.Requested(savepoint, then_stop))
+
+    def stop_at_end(self) -> None:
+        """Take a last checkpoint: there is no more input for this run, but there may be for a later one."""
+        self._on(ev.Requested(then_stop=True, at_end=True))
+
+    def drain(self) -> None:
+        """Let the inputs end."""
+        self._on(ev.DrainRequested())
+
+    def failed(self, reason: str, instances: Collection[Instance] | None = None) -> None:
+        """These instances (None: all) are gone; until `halted`, something may still be half done."""
+        for instance in self._instances.values() if instances is None else instances:
+            instance.on_cut = instance.on_given_up = None
+            attempt = self._attempts.pop(instance.name, None)
+            if attempt is not None:
+                self._on(ev.InstanceFailed(instance.name, attempt, reason))
+
+    def take_failure(self) -> SinkFailure | None:
+        """Return what went wrong with a commit, once: the sink's instances, or all, must be restarted."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def halted(self) -> bool:
+        """Return whether no answer is awaited any more, so that another attempt may start."""
+        return self.coordinator.is_halted()
+
+    def statistics(self) -> CheckpointStatistics:
+        """Return the coordinator's counts."""
+        return self.coordinator.statistics()
+
+    def _cut(self, attempt: int, cut: InstanceCut, *, ended: bool) -> None:
+        if self._attempts.get(cut.instance) != attempt:
+            # Said by one that is gone; what it has prepared was, or will be, taken back.
+            cut.release()
+            return
+        for operator in cut.operators:
+            if operator.receipt is not None:
+                self._receipts[operator.operator].append((cut.epoch, operator.receipt))
+        if ended:
+            self._on(ev.InstanceEnded(cut.instance, attempt, delivered=cut.epoch - 1, what=cut))
+        elif cut.epoch <= self._given_up:
+            cut.release()
+        else:
+            self._cuts.append(cut)
+            self._on(ev.InstanceSnapshotted(cut.instance, attempt, cut.epoch, cut))
+
+    def _alignment_failed(self, instance: str, attempt: int, epoch: int) -> None:
+        self._on(ev.AlignmentFailed(instance, attempt, epoch))
+
+    def _on(self, event: ev.Event) -> None:
+        for command in self.coordinator.on(event):
+            self._do(command)
+
+    def _do(self, command: ev.Command) -> None:
+        match command:
+            case ev.InjectBarrier():
+                self._inject(command)
+            case ev.StartUpload():
+                self._upload(command)
+            case ev.Publish():
+                self._publish(command)
+            case ev.CommitSinks():
+                self._commit(command)
+            case ev.AbortEpoch():
+                for cut in self._cuts:
+                    cut.release()
+                self._cuts.clear()
+                self._given_up = command.epoch
+                self._manifests.pop(command.epoch, None)
+                self.repository.abandon(command.epoch)
+                failpoint("checkpoint.abandoned")
+                self._news.given_up(command)
+            case ev.FailJob():
+                self._failure = SinkFailure(None, too_many_failed(command, self.statistics().committed_epoch))
+            case ev.RetainCheckpoints():
+                self._retain(command)
+            case ev.EndSources():
+                self._end_sources(command)
+            case ev.Stop():
+                self.stopped = command
+
+    def _inject(self, command: ev.InjectBarrier) -> None:
+        self._began_ns = {command.epoch: self._clock.monotonic_ns()}
+        self.begun = command.epoch
+        self.last_barrier = command.epoch if command.last else None
+        failpoint("checkpoint.barriers.before")
+        for name, instance in self._instances.items():
+            if name in command.sources:
+                instance.inject(Barrier(command.epoch), last=command.last)
+        failpoint("checkpoint.barriers.after")
+
+    def _end_sources(self, command: ev.EndSources) -> None:
+        for name, instance in self._instances.items():
+            if instance.head is not None and name in command.sources:
+                instance.end_input(drain=True)
+
+    def _upload(self, command: ev.StartUpload) -> None:
+        cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
+        epoch = command.epoch
+        # Without barriers, as all inputs had ended, it begins here.
+        self._began_ns.setdefault(epoch, self._clock.monotonic_ns())
+        # An instance that passed the barrier and ended since then has prepared for the next epoch, too.
+        due = {
+            name: [receipt for prepared, receipt in known if prepared <= epoch]
+            for name, known in self._receipts.items()
+        }
+        receipts = {name: known for name, known in due.items() if known}
+        failpoint("checkpoint.before_upload")
+        # From here on the upload lets go of them.
+        self._cuts.clear()
+        flush_letters = self.flush_letters
+
+        def work() -> Manifest:
+            flush_letters()
+            manifest = self._snapshots.upload(epoch, cuts, receipts)
+            failpoint("checkpoint.uploaded")
+            return manifest
+
+        def answer(manifest: Manifest | None, error: BaseException | None) -> None:
+            if manifest is None:
+                self._on(ev.UploadFailed(epoch, _told(error)))
+                _fail_for_good(error)
+                return
+            self._manifests[epoch] = manifest
+            self._on(ev.UploadFinished(epoch))
+
+        self._background.submit(work, answer)
+
+    def _publish(self, command: ev.Publish) -> None:
+        manifest = self._manifests.pop(command.epoch)
+
+        def work() -> Traffic:
+            self._check_lease()
+            traffic = until_known(lambda: self.repository.publish(manifest))
+            # A run that took over before that may not have seen the checkpoint: it must not be committed.
+            until_known(self._check_lease)
+            if command.savepoint is not None:
+                self.savepoints.write(self.repository, command.savepoint, manifest)
+            return traffic
+
+        def answer(traffic: Traffic | None, error: BaseException | None) -> None:
+            if traffic is None:
+                self._on(ev.PublishFailed(command.epoch, _told(error)))
+                _fail_for_good(error)
+                return
+            self.traffic = traffic
+            self.durations_ns.append(self._clock.monotonic_ns() - self._began_ns[command.epoch])
+            self._tell_sources(manifest)
+            self._on(ev.Published(command.epoch))
+
+        self._background.submit(work, answer)
+
+    def _tell_sources(self, manifest: Manifest) -> None:
+        for entry in manifest.sources:
+            source = self._sources.get(entry.operator)
+            if source is not None:
+                source.committed(manifest.job, {name: at["at"] for name, at in entry.positions.items()})
+
+    def _retain(self, command: ev.RetainCheckpoints) -> None:
+        def work() -> Retained:
+            failpoint("checkpoint.retain.before")
+            self._check_lease()
+            return self.repository.retain(command.count)
+
+        self._background.submit(work, self._retained)
+
+    def _retained(self, result: Retained | None, error: BaseException | None) -> None:
+        """Note what could not be deleted; it goes with a later retention."""
+        if result is None:
+            reason = _told(error)
+        elif result.unreadable:
+            reason = f"no file is deleted while a manifest cannot be read. {told(result.unreadable)}"
+        else:
+            self._news.retained()
+            return
+        self.failed_retentions += 1
+        self.last_failed_retention = reason
+        self._news.not_retained(reason)
+
+    def _commit(self, command: ev.CommitSinks) -> None:
+        epoch, attempt = command.epoch, command.attempt
+        due = {
+            name: [receipt for prepared, receipt in known if prepared <= epoch]
+            for name, known in self._receipts.items()
+        }
+        sinks = dict(self._sinks)
+        committing: list[str] = []
+
+        def work() -> None:
+            failpoint("checkpoint.before_commit")
+            for name, receipts in due.items():
+                committing.append(name)
+                self._check_lease()
+                try:
+                    sinks[name].commit(epoch, receipts)
+                except PenstockError:
+                    # It may be the other run's doing.
+                    self._check_lease()
+                    raise
+                failpoint("checkpoint.between_commits")
+            failpoint("checkpoint.after_commit")
+
+        def answer(result: None, error: BaseException | None) -> None:
+            if attempt != self._attempt:
+                return
+            if error is not None:
+                self._failure = SinkFailure(committing[-1] if committing else None, error)
+                self._on(ev.CommitFailed(epoch, attempt, _told(error)))
+                return
+            for name, known in self._receipts.items():
+                self._receipts[name] = [item for item in known if item[0] > epoch]
+            self.savepoints.committed(epoch)
+            self._news.committed(epoch)
+            self._on(ev.Committed(epoch, attempt))
+
+        self._background.submit(work, answer)
+
+
+def _fail_for_good(error: BaseException | None) -> None:
+    """End the attempt if the next checkpoint would fail as this one did: by a bug, or as the lease is lost."""
+    if isinstance(error, BugError | FencedError):
+        raise error
+
+
+def _told(error: BaseException | None) -> str:
+    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,1 @@
+"""Sources and sinks within the process: iterables, memory, lookup tables, the terminal."""

@@ -1,0 +1,1 @@
+"""Rows as text: CSV and JSON lines, decoded by batches."""

@@ -1,0 +1,1 @@
+"""Policies over snapshots of the cluster, by name, and decisions taken again from a log."""

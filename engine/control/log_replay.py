@@ -1,0 +1,85 @@
+"""Decides again on what a log has kept: the same policy must decide the same, another may differ (style.md 2, habit 5).
+
+Called by ``penstock decide``; pure but for reading the log.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.control.policies import POLICIES, make_policy
+from penstock.model.errors import OptionError
+from penstock.model.plan import Decision, as_dict
+from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.action_log import Kind, LogError, read_log, snapshot_of
+
+
+@dataclass(frozen=True, slots=True)
+class Redecided:
+    """A decision on a recorded snapshot; ``recorded`` is what the log has of the same policy, None if nothing."""
+
+    snapshot: ClusterSnapshot
+    decision: Decision
+    recorded: Mapping[str, Any] | None
+
+    @property
+    def same(self) -> bool | None:
+        """Whether it is the recorded one; None: none was recorded."""
+        return None if self.recorded is None else plain(self.decision) == self.recorded
+
+
+def plain(decision: Decision) -> Any:
+    """Return a decision as it comes out of a log."""
+    return json.loads(json.dumps(as_dict(decision)))
+
+
+def the_policy(path: Path) -> str:
+    """Return the name of the policy whose decisions a log has.
+
+    Raises:
+        LogError: the log cannot be read; it names the line.
+        OptionError: it has decisions of none, or of several, which are named.
+    """
+    names = sorted({str(entry.content["policy"]) for entry in read_log(path) if entry.kind is Kind.POLICY})
+    if len(names) != 1:
+        found = f"{path} has decisions of {', '.join(names)}" if names else f"{path} has no policy's decisions"
+        raise OptionError(f"{found}; say with --policy who decides: {', '.join(names or sorted(POLICIES))}")
+    return names[0]
+
+
+def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Redecided]:
+    """Yield what a policy decides on a log's snapshots, with its recorded parameters but for ``changes``.
+
+    It sees the snapshots that it saw then, and forgets where it was started again then; of a policy that the log does
+    not know, it sees all of them.
+
+    Raises:
+        LogError: the log cannot be read; it names the line.
+        OptionError: there is no such policy or parameter.
+    """
+    known = any(entry.kind is Kind.POLICY and entry.content["policy"] == name for entry in read_log(path))
+    policy = make_policy(name, changes)
+    memory = policy.start()
+    latest: ClusterSnapshot | None = None
+    for entry in read_log(path):
+        recorded: Mapping[str, Any] | None = None
+        if entry.kind is Kind.POLICY and entry.content["policy"] == name:
+            policy = make_policy(name, {**entry.content["parameters"], **changes})
+            memory = policy.start()
+        if entry.kind is Kind.SNAPSHOT:
+            latest = snapshot_of(path, entry)
+        if known:
+            if entry.kind is not Kind.DECISION or entry.content["policy"] != name:
+                continue
+            recorded = entry.content["decision"]
+            if latest is None or latest.number != entry.content["snapshot"]:
+                raise LogError(
+                    f"{path}:{entry.line}: a decision on snapshot {entry.content['snapshot']}, which is not there"
+                )
+        elif entry.kind is not Kind.SNAPSHOT:
+            continue
+        assert latest is not None
+        decision, memory = policy.decide(latest, memory)
+        yield Redecided(latest, decision, recorded)

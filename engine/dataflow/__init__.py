@@ -1,0 +1,1 @@
+"""The data path of a job: gates, chains, exchanges, source heads, instances and the worker loop."""

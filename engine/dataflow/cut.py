@@ -1,0 +1,97 @@
+"""What instances contribute to a checkpoint, taken between two of their steps; made by `Instance`, kept by `snapshots`.
+
+A cut holds no reference to state that changes: it may be written by another thread while the instance works on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.engine.core.contract import Notes, OperatorContext
+from penstock.engine.dataflow.chain import ChainNode
+from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.paging.bucket_store import part_of
+from penstock.engine.paging.paged_operator import PagedOperator
+from penstock.engine.paging.pages_cut import PagesCut
+from penstock.state.tables.image import Part
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCut:
+    """One operator instance at the cut.
+
+    ``part`` is what its store holds (None: nothing was opened), ``pages`` stands for it when it is paged;
+    ``positions`` where a source's partitions go on, ``receipt`` what a sink's writer prepared, ``counters`` its
+    `RowCounters` by name, ``key_groups`` the ranges it owned.
+    """
+
+    operator: str
+    instance: int
+    notes: Notes
+    counters: Mapping[str, int]
+    part: Part | None = field(default=None, repr=False)
+    pages: PagesCut | None = field(default=None, repr=False)
+    positions: Mapping[str, Any] | None = None
+    receipt: Any = None
+    key_groups: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceCut:
+    """All operators of a task instance at the barrier of ``epoch``, or when it had ``ended`` before."""
+
+    instance: str
+    epoch: int
+    operators: tuple[OperatorCut, ...]
+    ended: bool = False
+
+    def release(self) -> None:
+        """Let go of what the cut keeps from being changed; after it was written, or when it will not be.
+
+        One that has ended changes nothing any more, and every later checkpoint has the cut written again.
+        """
+        if self.ended:
+            return
+        for operator in self.operators:
+            if operator.pages is not None:
+                operator.pages.release()
+
+
+def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | None) -> OperatorCut:
+    """Return what one member of a chain contributes; ``head`` is that of the source it stands for, if it does."""
+    operator = node.operator
+    receipt = None
+    if isinstance(operator, SinkOperator):
+        if epoch not in operator.receipts:
+            # It has ended: no barrier came.
+            operator.prepare(epoch)
+        receipt = operator.take_receipt(epoch)
+    part, pages = None, None
+    notes = dict(operator.notes())
+    if isinstance(operator, PagedOperator):
+        cut = operator.cut()
+        notes |= cut.notes
+        part, pages = cut.part, cut.pages
+    else:
+        part = part_of(operator.context.state)
+    return OperatorCut(
+        operator=node.name,
+        instance=index,
+        notes=notes,
+        counters=node.counters.as_dict(),
+        part=part,
+        pages=pages,
+        positions=None if head is None else head.positions(),
+        receipt=receipt,
+        key_groups=_owned_groups(operator.context),
+    )
+
+
+def _owned_groups(context: OperatorContext) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of key groups that an instance owns, half-open."""
+    groups = np.flatnonzero(context.key_groups == context.instance)
+    runs = np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1)
+    return tuple((int(run[0]), int(run[-1]) + 1) for run in runs if run.size)

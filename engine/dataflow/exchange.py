@@ -1,0 +1,111 @@
+"""How an instance's output reaches the instances of the next task: forward, hash, rebalance or broadcast."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.engine.core.elements import Batch, Element
+from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
+from penstock.engine.transport.in_memory import Channel
+from penstock.state.keys.batch_keys import KeyCodec
+from penstock.state.keys.partition import partition
+
+
+class Output(ABC):
+    """One edge as its producer instance sees it."""
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        """Take the channels to every receiving instance."""
+        self.channels = tuple(channels)
+
+    def has_room(self) -> bool:
+        """Return whether a batch may be sent; control elements always may."""
+        return all(channel.has_room() for channel in self.channels)
+
+    @abstractmethod
+    def send(self, batch: Batch) -> None:
+        """Send rows to the instance or instances they belong to."""
+
+    def send_control(self, element: Element) -> None:
+        """Send a control element to every receiver, after all rows sent before."""
+        for channel in self.channels:
+            channel.put(element)
+
+
+class Forward(Output):
+    """Everything goes to one receiver."""
+
+    def send(self, batch: Batch) -> None:
+        """Send rows to the receiver."""
+        self.channels[0].put(batch)
+
+
+class Rebalance(Output):
+    """Batches go to the receivers in turn."""
+
+    def __init__(self, channels: Sequence[Channel], first: int = 0) -> None:
+        """Start with receiver ``first``, so that several producers do not all begin with the same one."""
+        super().__init__(channels)
+        self._next = first % len(self.channels)
+
+    def has_room(self) -> bool:
+        """Return whether the receiver whose turn it is has room."""
+        return self.channels[self._next].has_room()
+
+    def send(self, batch: Batch) -> None:
+        """Send rows to the next receiver."""
+        self.channels[self._next].put(batch)
+        self._next = (self._next + 1) % len(self.channels)
+
+
+class Broadcast(Output):
+    """Every receiver gets every row."""
+
+    def send(self, batch: Batch) -> None:
+        """Send rows to all receivers."""
+        for channel in self.channels:
+            channel.put(batch)
+
+
+class Hash(Output):
+    """Rows go to the owner of their key's group: they are dealt out here and copied once, by the receiver.
+
+    Rows whose key cannot be computed go to the owner of the first group: the operator there rejects them.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        key_columns: Callable[[pa.RecordBatch], pa.RecordBatch],
+        key_types: Sequence[pa.DataType],
+        owners: NDArray[np.int32],
+    ) -> None:
+        """``owners[g]`` is the receiver of key group g."""
+        super().__init__(channels)
+        self._key_columns = key_columns
+        self._codec = KeyCodec(key_types)
+        self._owners = owners
+
+    def send(self, batch: Batch) -> None:
+        """Send every row to its owner, in order."""
+        hashes = self._hashes(batch.rows)
+        parts = partition(hashes, self._owners, len(self.channels))
+        for channel, rows in zip(self.channels, parts, strict=True):
+            if rows.size == batch.rows.num_rows:
+                channel.put(batch)
+            elif rows.size:
+                # The receiver takes them, together with what else waits there.
+                channel.put(batch, rows)
+
+    def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
+        try:
+            return self._codec.hash(self._key_columns(rows).columns)
+        except ROW_ERRORS:
+            keyed = evaluate_isolating(self._key_columns, rows)
+        hashes = np.zeros(rows.num_rows, np.uint64)
+        if keyed.result is not None:
+            hashes[np.asarray(keyed.good)] = self._codec.hash(keyed.result.columns)
+        return hashes

@@ -1,0 +1,257 @@
+"""One task instance: an input (a gate or a source), a chain of operators, and one step at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from penstock.engine.core.contract import Clock, Operator, asleep
+from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Reroute
+from penstock.engine.dataflow.accounting import Accounting, Activity
+from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
+from penstock.engine.dataflow.cut import InstanceCut, cut_operator
+from penstock.engine.dataflow.exchange import Output
+from penstock.engine.dataflow.input_gate import InputGate
+from penstock.engine.dataflow.source_alignment import SourceAlignment
+from penstock.engine.dataflow.source_head import SourceHead
+from penstock.model.failpoints import failpoint
+
+PATIENCE_NS = 20_000_000
+"""How long an instance with little to do lets others go first."""
+
+
+class OnCut(Protocol):
+    """Whoever takes checkpoints."""
+
+    def __call__(self, cut: InstanceCut, *, ended: bool) -> None:
+        """Take the cut at a barrier, or what is left when the instance has ``ended``."""
+
+
+def instance_name(task: str, index: int) -> str:
+    """Return task and index, for people."""
+    return f"{task}[{index}]"
+
+
+class Instance:
+    """Runs one instance of a task. The worker asks `activity`, then calls `step`."""
+
+    def __init__(
+        self,
+        task: str,
+        index: int,
+        clock: Clock,
+        *,
+        root: ChainNode,
+        gate: InputGate | None = None,
+        head: SourceHead | None = None,
+        alignment: SourceAlignment | None = None,
+    ) -> None:
+        """Give either a gate or a head. ``root`` is the first operator of the chain."""
+        self.task = task
+        self.index = index
+        self.root = root
+        self.gate = gate
+        self.head = head
+        self.done = False
+        self.accounting = Accounting(clock.monotonic_ns())
+        self._clock = clock
+        self._alignment = alignment
+        self._current: Iterator[Room] | None = None
+        self._full: Room | None = None
+        self._outputs = tuple(root.outputs())
+        self._nodes = tuple(root.walk())
+        self.on_change: Callable[[], None] = asleep
+        """Makes the loop look at the instance again; set by the loop that steps it."""
+        self.on_cut: OnCut | None = None
+        """Takes what the instance contributes to a checkpoint, and once more when it has ended."""
+        self.on_given_up: Callable[[int], None] | None = None
+        """Takes the epoch of a barrier that the instance will never pass."""
+        self._barriers: list[Barrier] = []
+        self._last_barrier = False
+        self._paused = False
+        self.delivered = 0
+        """The last barrier that was passed; whoever takes checkpoints sets it to the last one before this attempt."""
+        self._patient_since_ns: int | None = None
+        # Most operators have neither timers nor anything pending, and the loop asks after every step.
+        operators = [node.operator for node in self._nodes]
+        self._timed = [item for item in operators if type(item).timer_ns is not Operator.timer_ns]
+        self._keeping = [item for item in operators if type(item).has_pending is not Operator.has_pending]
+
+    @property
+    def name(self) -> str:
+        """Task and index, for people."""
+        return instance_name(self.task, self.index)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Every exchange output of the chain."""
+        return self._outputs
+
+    @property
+    def nodes(self) -> tuple[ChainNode, ...]:
+        """The operators of the chain."""
+        return self._nodes
+
+    def inject(self, barrier: Barrier, *, last: bool = False) -> None:
+        """Let a source instance send a barrier before it reads on; after the ``last`` one it reads nothing."""
+        self._barriers.append(barrier)
+        self._last_barrier |= last
+        self.on_change()
+        failpoint("instance.barrier.injected")
+
+    def end_input(self, *, drain: bool) -> None:
+        """Let a source instance read nothing more; ``drain``: as if its input had ended."""
+        assert self.head is not None
+        self.head.stop(drain)
+        self.on_change()
+
+    def has_barrier(self) -> bool:
+        """Return whether a source is to send a barrier."""
+        return bool(self._barriers)
+
+    def activity(self, now_ns: int) -> Activity:
+        """Say what the instance would do with the core now: CORE_WAIT means it can step.
+
+        REMOTE_WAIT: an operator takes no more in, or the input no end, before answers come from outside. While answers
+        are awaited but more could be taken in, an instance waits for input.
+        """
+        if self.done:
+            return Activity.INPUT_WAIT
+        if self._current is not None:
+            full = self._full
+            if full is None or full.has_room():
+                return Activity.CORE_WAIT
+            return Activity.REMOTE_WAIT if isinstance(full, Awaited) else Activity.OUTPUT_WAIT
+        if not self._has_input(now_ns):
+            return Activity.INPUT_WAIT
+        for output in self._outputs:
+            if not output.has_room():
+                return Activity.OUTPUT_WAIT
+        return Activity.CORE_WAIT
+
+    def wake_ns(self, now_ns: int) -> int | None:
+        """Return the monotonic time of the next timer or poll after now, None when none will come.
+
+        What is due already and still cannot run waits for a channel or another source, not for the clock.
+        """
+        if self.done:
+            return None
+        times = [due for operator in self._timed if (due := operator.timer_ns()) is not None]
+        if self.head is not None and not self._paused:
+            times += [due for due in (self.head.wake_ns(), self.head.linger_ns()) if due is not None]
+        return min((due for due in times if due > now_ns), default=None)
+
+    def patient_until_ns(self, now_ns: int) -> int | None:
+        """Return until when others may go first, as they may make a full batch of what waits; None: no longer."""
+        if self.gate is None or self._current is not None or not self.gate.is_thin():
+            return None
+        for operator in self._timed:
+            due_ns = operator.timer_ns()
+            if due_ns is not None and due_ns <= now_ns:
+                return None
+        if self._patient_since_ns is None:
+            self._patient_since_ns = now_ns
+        until_ns = self._patient_since_ns + PATIENCE_NS
+        return until_ns if until_ns > now_ns else None
+
+    def settle(self) -> Sequence[SourceHead]:
+        """Take in how far a source has read; return the sources of which it may have changed whether they may read."""
+        if self.head is None or self._alignment is None:
+            return ()
+        return self._alignment.settle(self.head)
+
+    def has_pending(self) -> bool:
+        """Return whether an operator kept something for a quiet moment."""
+        return not self.done and self._current is None and any(item.has_pending() for item in self._keeping)
+
+    def step(self, *, idle: bool = False) -> None:
+        """Process due timers and input up to one batch, or what is pending (``idle``), as far as outputs have room."""
+        self._patient_since_ns = None
+        if self._current is None:
+            self._current = self._next(idle)
+        try:
+            self._full = next(self._current, None)
+        except Exception as error:
+            error.add_note(f"In task {self.name}: {' -> '.join(node.name for node in self._nodes)}.")
+            raise
+        if self._full is None:
+            self._current = None
+
+    def _has_input(self, now_ns: int) -> bool:
+        for operator in self._timed:
+            due_ns = operator.timer_ns()
+            if due_ns is not None and due_ns <= now_ns:
+                return True
+        if self.gate is not None:
+            return self.gate.has_input()
+        assert self.head is not None
+        if self._barriers:
+            return True
+        if self._paused:
+            return False
+        due_ns = self.head.linger_ns()
+        return self._may_poll(self.head, now_ns) or (due_ns is not None and due_ns <= now_ns)
+
+    def _may_poll(self, head: SourceHead, now_ns: int) -> bool:
+        wake_ns = head.wake_ns()
+        if wake_ns is None or wake_ns > now_ns:
+            return False
+        return self._alignment is None or self._alignment.may_read(head)
+
+    def _next(self, idle: bool) -> Iterator[Room]:
+        now_ns = self._clock.monotonic_ns()
+        yield from fire_timers(self.root, now_ns, idle)
+        if idle:
+            return
+        if self.gate is not None:
+            while self.gate.has_input():
+                taken = self.gate.take()
+                if taken is None:
+                    self._report_given_up(self.gate)
+                    continue
+                if isinstance(taken[1], Barrier | Reroute):
+                    self._report_given_up(self.gate)
+                yield from self._push(*taken)
+                if isinstance(taken[1], Batch | EndOfStream):
+                    return
+            return
+        assert self.head is not None
+        while self._barriers:
+            for element in self.head.cut():
+                yield from send_letters(self.root)
+                yield from self._push(0, element)
+            yield from send_letters(self.root)
+            yield from self._push(0, self._barriers.pop(0))
+            self._paused |= self._last_barrier and not self._barriers
+        if self._paused:
+            return
+        for element in self.head.poll() if self._may_poll(self.head, now_ns) else self.head.leave():
+            yield from send_letters(self.root)
+            yield from self._push(0, element)
+        yield from send_letters(self.root)
+
+    def _report_given_up(self, gate: InputGate) -> None:
+        given_up = gate.take_given_up()
+        if self.on_given_up is not None:
+            for epoch in given_up:
+                self.on_given_up(epoch)
+
+    def _push(self, port: int, element: Element) -> Iterator[Room]:
+        yield from push(self.root, port, element)
+        if isinstance(element, Barrier):
+            self.delivered = element.epoch
+            failpoint("instance.barrier.passed")
+            self._cut(element.epoch, ended=False)
+        elif isinstance(element, EndOfStream):
+            self.done = True
+            failpoint("instance.ended")
+            self._cut(self.delivered + 1, ended=True)
+
+    def _cut(self, epoch: int, *, ended: bool) -> None:
+        if self.on_cut is None:
+            return
+        heads = [self.head] + [None] * (len(self._nodes) - 1)
+        operators = tuple(
+            cut_operator(node, self.index, epoch, head) for node, head in zip(self._nodes, heads, strict=True)
+        )
+        failpoint("instance.cut.taken")
+        self.on_cut(InstanceCut(self.name, epoch, operators, ended), ended=ended)
+        failpoint("instance.cut.reported")

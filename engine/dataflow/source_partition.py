@@ -1,0 +1,71 @@
+"""One partition of a source while it is read: how far it is, and when it is asked again. Kept by `SourceHead`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.engine.connectors.normalise import Normaliser
+from penstock.engine.core.elements import START_OF_TIME_US
+from penstock.model.connectors import Reader
+
+RETRY_NS = 1_000_000
+"""How long a partition that had nothing is left alone at least, so that rows that trickle in are read together."""
+
+LONGEST_RETRY_NS = 32 * RETRY_NS
+"""How long one is left alone at most whose reader cannot say when it has something."""
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition and how far it was read.
+
+    ``latest_us`` is the greatest event time seen, ``began_us`` what it was before the last rows; ``is_live``: it has
+    brought rows in this run. ``wakes``: the reader says when it has something, by `stir`; ``stirred``: it has said so
+    since it was last asked.
+    """
+
+    name: str
+    reader: Reader
+    normaliser: Normaliser
+    latest_us: int = START_OF_TIME_US
+    began_us: int = START_OF_TIME_US
+    ended: bool = False
+    idle: bool = False
+    nothing_since_ns: int | None = None
+    retry_ns: int = 0
+    failures: int = 0
+    is_live: bool = False
+    wakes: bool = False
+    stirred: bool = True
+    vain_reads: int = 0
+    emptied: bool = False
+    """What was read last is all there is for now."""
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Let the reader, if it can, say when it has something: ``wake`` is called then, on any thread."""
+
+        def stir() -> None:
+            # Set first: whoever is woken must see it.
+            self.stirred = True
+            wake()
+
+        self.wakes = self.reader.watch(stir)
+
+    def rest(self, now_ns: int, again_us: int | None) -> None:
+        """Leave it alone for a while, as there was nothing; ``again_us``: for so long, as its reader knows."""
+        self.vain_reads += 1
+        if again_us is not None:
+            self.stirred = True
+            self.retry_ns = now_ns + max(RETRY_NS, again_us * 1_000)
+        elif self.wakes:
+            self.retry_ns = now_ns + RETRY_NS
+        else:
+            # The exponent is bounded, or it would grow for as long as a source is silent.
+            self.retry_ns = now_ns + min(LONGEST_RETRY_NS, RETRY_NS << min(self.vain_reads - 1, 16))
+
+    def due_ns(self, idle_timeout_ns: int | None) -> int | None:
+        """Return when it is to be asked, None: when its reader says so; one that becomes idle is asked before that."""
+        due_ns = self.retry_ns if self.stirred or not self.wakes else None
+        if idle_timeout_ns is None or self.idle or self.nothing_since_ns is None:
+            return due_ns
+        silent_ns = self.nothing_since_ns + idle_timeout_ns
+        return silent_ns if due_ns is None else min(due_ns, silent_ns)

@@ -1,0 +1,329 @@
+"""The simulated executor: whole runs of a pipeline under one seed each, and what came out compared (engine.md 1).
+
+Worker loop, gates, operators, checkpoints and recovery are the real ones; clock, scheduler, transport, disk, sources
+and sinks are those of `simulation`. Called by ``penstock simulate`` and by tests.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.engine.dataflow.build import StateFactory
+from penstock.engine.executors.simulation.attempt import SimulatedAttempt
+from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
+from penstock.engine.executors.simulation.outputs import Difference, difference, standing
+from penstock.engine.executors.simulation.paged import SimulatedPaging
+from penstock.engine.executors.simulation.promises import not_promised, without_sinks
+from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline
+from penstock.engine.executors.simulation.staged_sink import StagedSink
+from penstock.engine.executors.simulation.world import World
+from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.engine.operators.sink import sink_schema
+from penstock.engine.plan.planner import plan
+from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
+from penstock.model.errors import BugError, CheckpointError, PlanError, StateCorruptionError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.failpoints import arm
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import SinkSpec
+from penstock.state.store import StateStore
+from penstock.state.stores.memory_store import MemoryStore
+from penstock.state.tables.image import StoreImage
+
+__all__ = ["Recording", "SeedResult", "Simulation", "memory_state", "record_pipeline"]
+
+_BATCHES = 32
+"""Into about how many batches the rows of a run are cut, so that there are moments enough for things to go wrong."""
+
+_UNDISTURBED_TURNS = 2_000_000
+_PATIENCE = 60
+"""A run that takes so many times as long as the undisturbed one is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """What one seed did. ``problem`` is None if the committed output is that of the undisturbed run.
+
+    ``crashes`` counts losses of power or of a worker, ``crashed_at`` failpoints at which power was lost, ``passed``
+    failpoints that were passed, ``committed`` checkpoints.
+    """
+
+    seed: int
+    problem: str | None
+    differences: tuple[Difference, ...]
+    crashes: int
+    crashed_at: Mapping[str, int]
+    passed: Mapping[str, int]
+    rescaled: int
+    committed: int
+    turns: int
+    virtual_ns: int
+    story: tuple[str, ...]
+    trace: str
+
+
+def memory_state(operator: str, instance: int, image: StoreImage) -> StateStore:
+    """Make a store in memory, without a bound."""
+    return MemoryStore(operator, None, image)
+
+
+class Simulation:
+    """A recorded pipeline and what it puts out undisturbed; each `run` is one seed."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        parallelism: int = 2,
+        faults: Faults = ALL,
+        state: StateFactory = memory_state,
+        paging: SimulatedPaging | None = None,
+        key_groups: int = 16,
+    ) -> None:
+        """Run it undisturbed at ``parallelism``; at each restart of a process another, up to twice that, is drawn.
+
+        State lies in the stores of ``state``, or by keys in those of ``paging``.
+
+        Raises:
+            PlanError: no sink is left whose rows are promised.
+            PenstockError: the pipeline fails by itself.
+        """
+        self.recording = recording
+        self.faults = faults
+        self._parallelism = parallelism
+        self._state = state
+        self._paging = paging
+        batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
+        self._loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
+        self._plans: dict[int, ExecutionGraph] = {}
+        self.left_out: dict[str, str] = dict(recording.left_out)
+        self._graph = recording.graph
+        self._turns, self._virtual_ns = 1_000, 100_000_000
+        self.expected: dict[str, pa.Table] = {}
+        """The rows that stand in each sink, by its name."""
+        self._leave_late_rows_out(self._undisturbed())
+
+    def run(self, seed: int) -> SeedResult:
+        """Run under one seed, to its end, and compare."""
+        most_turns = self._turns * _PATIENCE + 20_000
+        world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
+        life = _Life(world, self)
+        problem = life.through()
+        differences: tuple[Difference, ...] = ()
+        if problem is None:
+            differences = tuple(self._differences(life.sinks))
+            problem = "; ".join(map(str, differences)) or None
+        fate = world.fate
+        return SeedResult(
+            seed=seed,
+            problem=problem,
+            differences=differences,
+            crashes=fate.crashes,
+            crashed_at=dict(fate.crashed_at),
+            passed=dict(fate.passed),
+            rescaled=life.rescaled,
+            committed=life.committed,
+            turns=world.turned,
+            virtual_ns=world.clock.monotonic_ns(),
+            story=world.history.story(),
+            trace=world.history.trace(),
+        )
+
+    def plan_at(self, parallelism: int) -> ExecutionGraph:
+        """Return the plan for a parallelism."""
+        if parallelism not in self._plans:
+            self._plans[parallelism] = plan(self._graph, parallelism)
+        return self._plans[parallelism]
+
+    @property
+    def loop(self) -> LoopOptions:
+        """How the loop cuts its work."""
+        return self._loop
+
+    @property
+    def parallelism(self) -> int:
+        """That of the undisturbed run."""
+        return self._parallelism
+
+    def interval_ms(self, world: World) -> int:
+        """Draw the time between checkpoints, so that a run takes several."""
+        return max(1, self._virtual_ns // 1_000_000 // world.dice.between(3, 12))
+
+    def _undisturbed(self) -> list[str]:
+        """Run without faults, keep what stands in the sinks, and return the operators that had late rows."""
+        world = World(0, NONE, self._state, self._paging, self._turns, _UNDISTURBED_TURNS)
+        life = _Life(world, self)
+        problem = life.through()
+        if problem is not None:
+            raise life.error or PlanError(problem)
+        self._turns = max(world.turned, 1)
+        self._virtual_ns = world.clock.monotonic_ns()
+        self.expected = dict(self._standing(life.sinks))
+        return life.late()
+
+    def _leave_late_rows_out(self, late: list[str]) -> None:
+        timed = not_promised(self._graph, late) if late else {}
+        if not timed:
+            return
+        self.left_out.update(timed)
+        self._graph = without_sinks(self._graph, timed)
+        self._plans.clear()
+        if not self._graph.operators:
+            raise nothing_left(self.left_out)
+        self._undisturbed()
+
+    def _differences(self, sinks: Mapping[str, StagedSink]) -> Iterable[Difference]:
+        for name, actual in self._standing(sinks):
+            found = difference(name, self.expected[name], actual)
+            if found is not None:
+                yield found
+
+    def _standing(self, sinks: Mapping[str, StagedSink]) -> Iterable[tuple[str, pa.Table]]:
+        for node in self._graph.operators.values():
+            if isinstance(node.spec, SinkSpec):
+                rows = sinks[node.name].committed()
+                if rows is None:
+                    edge = node.inputs[0]
+                    rows = sink_schema(node.spec, self._graph[edge.operator].outputs[edge.output]).empty_table()
+                yield node.name, standing(rows, node.spec)
+
+
+class _Life:
+    """A job's processes, one after the other, in one world."""
+
+    def __init__(self, world: World, simulation: Simulation) -> None:
+        self.sinks: dict[str, StagedSink] = {}
+        self.error: BaseException | None = None
+        self.rescaled = 0
+        self.committed = 0
+        self.damaged_starts = 0
+        """How many processes in a row failed of damaged pages before they had committed anything."""
+        self._committed_now = 0
+        self._world = world
+        self._simulation = simulation
+        self._options = CheckpointOptions(
+            interval_ms=simulation.interval_ms(world),
+            timeout_ms=2_000,
+            retain=world.dice.between(1, 3),
+            directory="disk",
+            max_failed=1_000_000,
+        )
+        self._parallelism = simulation.parallelism
+        self._last: SimulatedAttempt | None = None
+
+    def through(self) -> str | None:
+        """Run to the end; return what went wrong that must not."""
+        arm(self._world.fate.at_failpoint)
+        try:
+            while True:
+                try:
+                    self._process()
+                    return None
+                except PowerLossError:
+                    self._world.fate.after_power_loss()
+                except CheckpointError as error:
+                    if not self._world.fate.damaged:
+                        raise
+                    # All that was retained is damaged: whoever runs the job begins anew, as the error says.
+                    self._world.history.event(f"begun anew: {error}")
+                    self._world.empty_repository()
+                except StateCorruptionError as error:
+                    self._damaged(error)
+                self._rescale()
+        except Exception as error:
+            self.error = error
+            self._world.history.event(f"PROBLEM {type(error).__name__}: {error}")
+            return f"{type(error).__name__}: {error}"
+        finally:
+            arm(None)
+
+    def late(self) -> list[str]:
+        """Return the operators that had late rows in the last attempt."""
+        assert self._last is not None
+        return [line.operator for line in self._last.metrics().ledger.operators if line.late]
+
+    def _damaged(self, error: StateCorruptionError) -> None:
+        """Do as somebody whose job has failed of damaged pages: start it again, and anew if that was of no use.
+
+        A damaged page may be in the last checkpoint, whose digests are those of the files as they were uploaded.
+
+        Raises:
+            StateCorruptionError: it was not a fault.
+        """
+        world = self._world
+        if not world.pages_were_damaged():
+            raise error
+        self.damaged_starts = 1 if self._committed_now else self.damaged_starts + 1
+        world.history.event(f"started again: {error}")
+        if self.damaged_starts > 1:
+            world.history.event("begun anew: the last checkpoint has damaged pages")
+            world.empty_repository()
+            self.damaged_starts = 0
+
+    def _process(self) -> None:
+        world = self._world
+        world.restart()
+        graph = self._bound(self._simulation.plan_at(self._parallelism))
+        job = RecoveringJob(
+            "simulated",
+            graph,
+            self._simulation.loop,
+            Path("simulated") if world.pages is None else world.pages.directory,
+            self._options,
+            RestartOptions(first_delay_ms=1, most_delay_ms=20, start_timeout_ms=86_400_000),
+            version="simulated",
+            clock=world.clock,
+            warn=self._warned,
+            repository=world.repository,
+            background=world.background,
+            make_attempt=self._attempt,
+            pause=world.pause,
+            page_stores=None if world.pages is None else world.pages.stores,
+        )
+        try:
+            job.run()
+        finally:
+            self._committed_now = job.session.statistics().committed
+            self.committed += self._committed_now
+
+    def _warned(self, text: str) -> None:
+        """Note what the job tells. Checkpoints are skipped because a fault has damaged them, or they came too early.
+
+        Raises:
+            BugError: it was not a fault.
+        """
+        self._world.history.event(text)
+        if text.startswith("CHECKPOINTS SKIPPED") and not self._world.fate.damaged:
+            raise BugError(f"no fault has damaged a checkpoint: {text}")
+
+    def _attempt(self, *arguments: object, **options: object) -> SimulatedAttempt:
+        make = partial(SimulatedAttempt, self._world)
+        self._last = make(*arguments, **options)  # type: ignore[arg-type]
+        return self._last
+
+    def _rescale(self) -> None:
+        parallelism = self._parallelism
+        if self._world.dice.chance(0.5):
+            parallelism = self._world.dice.between(1, 2 * self._simulation.parallelism)
+        if parallelism != self._parallelism:
+            self.rescaled += 1
+            self._world.history.event(f"parallelism {self._parallelism} -> {parallelism}")
+            self._parallelism = parallelism
+
+    def _bound(self, graph: ExecutionGraph) -> ExecutionGraph:
+        """Return the plan with sinks on this world's disk."""
+        operators = dict(graph.graph.operators)
+        for key, node in operators.items():
+            if isinstance(node.spec, SinkSpec):
+                operators[key] = replace(node, spec=replace(node.spec, sink=self._sink(key, node.name, node.spec)))
+        return replace(graph, graph=replace(graph.graph, operators=operators))
+
+    def _sink(self, key: OperatorId, name: str, spec: SinkSpec) -> StagedSink:
+        assert isinstance(spec.sink, StagedSink)
+        before = self.sinks.get(name)
+        made = self.sinks[name] = spec.sink.on(self._world.files)
+        made.schema = None if before is None else before.schema
+        return made

@@ -1,0 +1,326 @@
+"""One attempt of a job on many workers, turned by a seeded scheduler in one thread (engine.md 1).
+
+Made by the recovering job in place of `EmbeddedJob`. Each turn one thing happens: a worker steps, an element or an
+acknowledgement arrives, background work proceeds, or the coordinator looks.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.core.contract import Clock
+from penstock.engine.core.elements import Barrier, Batch, EndOfStream, Watermark
+from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.instance import Instance, OnCut
+from penstock.engine.dataflow.worker import Ran, Waiting, Worker
+from penstock.engine.executors.simulation.calls import CallsAtOnce
+from penstock.engine.executors.simulation.faults import PowerLossError
+from penstock.engine.executors.simulation.network import Link, Network
+from penstock.engine.executors.simulation.world import StuckError, World
+from penstock.engine.jobs.attempt import Progress, Struck
+from penstock.engine.jobs.ledger import check_ledger, read_ledger
+from penstock.engine.jobs.metrics import JobMetrics, read_metrics
+from penstock.engine.plan.regions import struck_by
+from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.transport.in_memory import Channel
+from penstock.model.config import LoopOptions
+from penstock.model.errors import WorkerLostError
+from penstock.model.execution_graph import Edge, ExecutionGraph
+from penstock.model.ids import TaskId
+
+MOST_WORKERS = 4
+
+
+class SimulatedAttempt:
+    """An `Attempt` whose instances run each on the worker that the seed chose."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        graph: ExecutionGraph,
+        options: LoopOptions,
+        directory: Path,
+        /,
+        *,
+        clock: Clock,
+        restored: Restored | None,
+        checkpoints: CheckpointSession,
+        attempt: int,
+    ) -> None:
+        """Place and build everything; nothing runs yet."""
+        self.name = name
+        self.drained = True
+        self.at_end = False
+        self._world = world
+        self._clock = clock
+        self._graph = graph
+        self._options = options
+        self._paging = None if world.pages is None else world.pages.make()
+        self._checkpoints = checkpoints
+        self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
+        self._count = world.dice.between(1, MOST_WORKERS)
+        self._place: dict[tuple[TaskId, int], int] = {}
+        self._letters = DeadLetterWriter(directory, default="skip")
+        self._acknowledged: list[deque[Callable[[], None]]] = [deque() for _ in range(self._count)]
+        self._workers = [Worker((), clock) for _ in range(self._count)]
+        self._tasks: dict[str, TaskId] = {}
+        self._instances: dict[str, Instance] = {}
+        # Workers for whom nothing has happened since they found nothing to do, and until when they wait.
+        self._waiting: dict[int, int | None] = {}
+        self._started_ns = clock.monotonic_ns()
+        self.build: Build = self._built(None, restored)
+        self._begin(self.build, restored, attempt)
+
+    def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
+        """Turn until ``until`` says so, something raises, or the last checkpoint is committed.
+
+        Raises:
+            PowerLossError: the process is gone.
+        """
+        try:
+            while not until():
+                goes_on = self.turn(until_ns)
+                failure = self._checkpoints.take_failure()
+                if failure is not None:
+                    return Struck(failure.error, struck_by(self._graph, failure.sink))
+                if not goes_on:
+                    break
+        except WorkerLostError as error:
+            return Struck(error, self._lost())
+        except Exception as error:
+            at = next((worker.at for worker in self._workers if worker.at is not None), None)
+            return Struck(error, None if at is None else frozenset({self._tasks[at.name]}))
+        return None
+
+    def is_up(self) -> bool:
+        """Return whether there is an instance that was neither taken down nor finished."""
+        return bool(self._instances)
+
+    def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
+        """Abort the instances of these tasks, and forget what is under way to them; a power loss aborts nothing."""
+        if isinstance(error, PowerLossError):
+            return
+        gone = [item for name, item in self._instances.items() if tasks is None or self._tasks[name] in tasks]
+        self._world.history.event(
+            f"{len(gone)} of {len(self._instances)} instances fail: {type(error).__name__}: {error}"
+        )
+        self._remove(gone)
+        for instance in gone:
+            if instance.head is not None:
+                instance.head.close()
+            for node in instance.nodes:
+                node.operator.abort()
+        self._checkpoints.failed(str(error), gone)
+
+    def restore(self, tasks: frozenset[TaskId], restored: Restored | None, attempt: int) -> None:
+        """Build regions anew, on other workers."""
+        region = self._built(tasks, restored)
+        self.build.replace(region)
+        self._begin(region, restored, attempt)
+
+    def finish(self) -> None:
+        """Close everything and check the ledger."""
+        for head in self.build.heads():
+            head.close()
+        for operator in self.build.operators():
+            operator.close() if self.drained else operator.abort()
+        self._remove(list(self._instances.values()))
+        check_ledger(read_ledger(self.build), ended=self.drained)
+
+    def turn(self, until_ns: int | None = None) -> bool:
+        """Let one thing happen, or time pass up to ``until_ns``; return False when the last checkpoint is committed.
+
+        Raises:
+            StuckError: nothing can happen any more.
+        """
+        self._world.turn()
+        self._network.maybe_cut(4.0 / self._world.turns)
+        self._step(until_ns)
+        if self._checkpoints.stopped is not None:
+            self.drained = self._checkpoints.stopped.ended
+            return False
+        return True
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Ask for a last checkpoint and the end."""
+        if drain:
+            self._checkpoints.drain()
+        else:
+            self._checkpoints.request(then_stop=True)
+
+    def wake(self, instance: str | None = None) -> None:
+        """Let every worker look again."""
+        for worker in self._workers:
+            worker.wake()
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot."""
+        now_ns = self._clock.monotonic_ns()
+        return read_metrics(self.name, self.build, self._started_ns, now_ns, self._clock.wall_us())
+
+    def _step(self, until_ns: int | None) -> None:
+        world, now_ns = self._world, self._clock.monotonic_ns()
+        choices: list[Callable[[], None]] = [
+            partial(self._work, number)
+            for number in range(self._count)
+            if number not in self._waiting or ((until := self._waiting[number]) is not None and until <= now_ns)
+        ]
+        choices += [partial(self._deliver, link) for link in self._network.due(now_ns)]
+        choices += [partial(self._acknowledge, number) for number, acks in enumerate(self._acknowledged) if acks]
+        due_ns = world.background.due_ns()
+        if due_ns is not None and due_ns <= now_ns:
+            choices.append(self._proceed)
+        due_ns = self._checkpoints.due_ns()
+        if world.background.has_answers() or (due_ns is not None and due_ns <= now_ns):
+            choices.append(self._look)
+        if choices:
+            world.dice.choose(choices)()
+        else:
+            self._sleep(now_ns, until_ns)
+
+    def _work(self, number: int) -> None:
+        worker = self._workers[number]
+        if number in self._waiting:
+            del self._waiting[number]
+        worker.wake()
+        outcome = worker.step()
+        if isinstance(outcome, Ran):
+            self._world.history.detail(f"worker {number} steps {outcome.instance}")
+            self._world.watermarks.check(self._instances[outcome.instance])
+            self._waiting.clear()
+        else:
+            self._waiting[number] = outcome.until_ns if isinstance(outcome, Waiting) else None
+
+    def _deliver(self, link: Link) -> None:
+        element = link.deliver()
+        self._world.history.detail(f"{_words(element)} arrives by {link.name}")
+        self._waiting.clear()
+
+    def _acknowledge(self, number: int) -> None:
+        self._acknowledged[number].popleft()()
+        self._waiting.clear()
+
+    def _proceed(self) -> None:
+        self._world.history.detail("background work proceeds")
+        self._world.background.proceed()
+
+    def _look(self) -> None:
+        before = self._checkpoints.statistics()
+        self._checkpoints.turn()
+        after = self._checkpoints.statistics()
+        state = self._checkpoints.coordinator.state.name.lower()
+        self._world.history.detail(f"coordinator is {state}")
+        if after.committed > before.committed:
+            self._world.history.event(f"epoch {after.committed_epoch} is committed")
+        if after.aborted > before.aborted:
+            self._world.history.event(f"a checkpoint is given up: {after.last_abort}")
+        self._waiting.clear()
+
+    def _sleep(self, now_ns: int, until_ns: int | None) -> None:
+        times = [
+            until_ns,
+            self._network.next_ns(),
+            self._world.background.due_ns(),
+            self._checkpoints.due_ns(),
+            *self._waiting.values(),
+        ]
+        next_ns = min((time for time in times if time is not None and time > now_ns), default=None)
+        if next_ns is None:
+            raise StuckError("nothing can happen any more, and the job has not ended")
+        self._world.sleep_until(next_ns)
+
+    def _built(self, tasks: frozenset[TaskId] | None, restored: Restored | None) -> Build:
+        for task in self._graph.tasks:
+            if tasks is None or task.id in tasks:
+                for index in range(task.parallelism):
+                    self._place[task.id, index] = self._world.dice.below(self._count)
+        made = build(
+            self._graph,
+            self._options,
+            self._clock,
+            self._world.state,
+            self._letters,
+            wake=self.wake,
+            async_calls=CallsAtOnce,
+            restored=restored,
+            channel=self._channel,
+            paging=self._paging,
+            tasks=tasks,
+        )
+        if restored is not None:
+            restored.close()
+        return made
+
+    def _begin(self, part: Build, restored: Restored | None, attempt: int) -> None:
+        self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
+        self._checkpoints.started(part, attempt, restored)
+        for task, instances in part.tasks.items():
+            for instance in instances:
+                number = self._place[task, instance.index]
+                self._tasks[instance.name] = task
+                self._instances[instance.name] = instance
+                self._delay_acknowledgements(instance, number)
+                self._workers[number].add((instance,))
+        self._waiting.clear()
+        epoch = "nothing" if restored is None else f"epoch {restored.epoch}"
+        self._world.history.event(
+            f"attempt {attempt} begins from {epoch}: {len(part.instances)} instances on {self._count} workers, "
+            f"parallelism {max(task.parallelism for task in self._graph.tasks)}"
+        )
+
+    def _remove(self, gone: Collection[Instance]) -> None:
+        for instance in gone:
+            self._workers[self._number(instance.name)].remove((instance,))
+            del self._instances[instance.name]
+        self._network.drop([channel for item in gone for output in item.outputs for channel in output.channels])
+        self._waiting.clear()
+
+    def _lost(self) -> frozenset[TaskId]:
+        """Draw what is gone with a worker: all that it ran, or a single instance that it could do without."""
+        names = list(self._instances)
+        lost = self._world.dice.choose(names)
+        if self._world.dice.chance(0.5):
+            return frozenset({self._tasks[lost]})
+        number = self._number(lost)
+        return frozenset(self._tasks[name] for name in names if self._number(name) == number)
+
+    def _number(self, instance: str) -> int:
+        return self._place[self._tasks[instance], self._instances[instance].index]
+
+    def _channel(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
+        source = self._place[self._graph.task_of(edge.producer).id, producer]
+        target = self._place[self._graph.task_of(edge.consumer).id, receiver]
+        if source == target:
+            return Channel(name, capacity_bytes)
+        return self._network.link(name, capacity_bytes)
+
+    def _delay_acknowledgements(self, instance: Instance, number: int) -> None:
+        """Let the coordinator hear of a cut some turns later, in the order of each worker."""
+        tell: OnCut | None = instance.on_cut
+        assert tell is not None
+
+        def on_cut(cut: InstanceCut, *, ended: bool) -> None:
+            what = "end" if ended else f"barrier {cut.epoch}"
+            self._world.history.detail(f"{cut.instance} is cut at its {what}")
+            self._world.watermarks.cut(cut, instance)
+            self._acknowledged[number].append(partial(tell, cut, ended=ended))
+
+        instance.on_cut = on_cut
+
+
+def _words(element: object) -> str:
+    match element:
+        case Batch():
+            return f"a batch of {element.rows.num_rows} rows"
+        case Watermark():
+            return f"watermark {element.time_us}"
+        case Barrier():
+            return f"barrier {element.epoch}"
+        case EndOfStream():
+            return "the end"
+    return type(element).__name__

@@ -1,0 +1,98 @@
+"""Whether two runs put out the same: multisets of rows, of changelogs what stands after all changes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.connectors.local.memory_sink import consolidate, latest
+from penstock.model.job_graph import SinkSpec
+
+_WEIGHT = pa.field("weight", pa.int8(), nullable=False)
+_CLOSE = 1e-9
+"""Sums of floats depend on their order, in the last digits: numbers this close, relatively, are taken for equal."""
+
+SHOWN = 5
+"""How many rows of a difference are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows that one sink should have and has not, and the other way round; some of each are shown."""
+
+    sink: str
+    missing: int
+    extra: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"sink {self.sink!r}: {self.missing:,} rows are missing and {self.extra:,} are too many"
+
+
+def standing(rows: pa.Table, spec: SinkSpec) -> pa.Table:
+    """Return the rows that stand in a sink that received these."""
+    if spec.mode == "changelog":
+        return consolidate(rows)
+    if spec.mode == "upsert":
+        last = latest(rows, spec.key)
+        return last.filter(pc.invert(last["deleted"])).drop_columns(["deleted"])
+    return rows
+
+
+def difference(sink: str, expected: pa.Table, actual: pa.Table) -> Difference | None:
+    """Compare the rows that stand; None: they are the same."""
+    missing, extra = _less(expected, actual), _less(actual, expected)
+    if not missing.num_rows and not extra.num_rows:
+        return None
+    if missing.num_rows == extra.num_rows and _are_close(missing, extra):
+        return None
+    examples = [f"missing {row}" for row in missing.slice(0, SHOWN).to_pylist()]
+    examples += [f"too many {row}" for row in extra.slice(0, SHOWN).to_pylist()]
+    return Difference(sink, missing.num_rows, extra.num_rows, tuple(examples))
+
+
+def _less(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """Return the rows without as many of the others as there are."""
+    both = pa.concat_tables([_weighed(rows, 1), _weighed(others.cast(rows.schema), -1)])
+    return consolidate(both)
+
+
+def _weighed(rows: pa.Table, weight: int) -> pa.Table:
+    return rows.append_column(_WEIGHT, pa.array(np.full(rows.num_rows, weight, np.int8)))
+
+
+def _are_close(left: pa.Table, right: pa.Table) -> bool:
+    floats = [name for name in left.column_names if pa.types.is_floating(left.schema.field(name).type)]
+    if not floats:
+        return False
+    others = [name for name in left.column_names if name not in floats]
+    return all(
+        _equal_but_for_floats(one, other, others, floats)
+        for one, other in zip(_sorted(left, others, floats), _sorted(right, others, floats), strict=True)
+    )
+
+
+def _sorted(rows: pa.Table, others: Sequence[str], floats: Sequence[str]) -> list[dict[str, Any]]:
+    def rank(row: dict[str, Any]) -> tuple[str, tuple[tuple[bool, float], ...]]:
+        values = tuple((row[name] is None or row[name] != row[name], row[name] or 0.0) for name in floats)
+        return repr([row[name] for name in others]), values
+
+    listed: list[dict[str, Any]] = sorted(rows.to_pylist(), key=rank)
+    return listed
+
+
+def _equal_but_for_floats(
+    one: dict[str, Any], other: dict[str, Any], others: Sequence[str], floats: Sequence[str]
+) -> bool:
+    if any(one[name] != other[name] for name in others):
+        return False
+    for name in floats:
+        a, b = one[name], other[name]
+        if (a is None) != (b is None):
+            return False
+        if a is not None and not np.isclose(a, b, rtol=_CLOSE, atol=0.0, equal_nan=True):
+            return False
+    return True

@@ -1,0 +1,63 @@
+"""What a pipeline promises to be the same in every run, and the sinks that see more than that.
+
+Late rows, processing time, order of arrival and unordered calls depend on timing, so their sinks are not compared.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from penstock.engine.plan.optimiser import reachable
+from penstock.model.dead_letters import DEAD_LETTER
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import LATE, AsyncFunctionSpec, JobGraph, OperatorNode, SinkSpec
+from penstock.model.join_specs import LookupSpec
+from penstock.model.keyed_specs import FirstSpec, ProcessSpec
+
+
+def not_promised(graph: JobGraph, late: Iterable[str] = ()) -> dict[str, str]:
+    """Return the sinks, by name, whose rows depend on timing, and why; ``late`` are operators that had late rows."""
+    counted = set(late)
+    why: dict[OperatorId, str] = {}
+    for node in graph.operators.values():
+        reason = _own_reason(node)
+        if reason is None and node.name in counted:
+            reason = f"rows came late to {node.name!r}"
+        for edge in node.inputs:
+            reason = reason or why.get(edge.operator) or _edge_reason(graph, edge.operator, edge.output)
+        if reason is not None:
+            why[node.id] = reason
+    return {
+        node.name: why[node.id]
+        for node in graph.operators.values()
+        if isinstance(node.spec, SinkSpec) and node.id in why
+    }
+
+
+def without_sinks(graph: JobGraph, names: Mapping[str, str]) -> JobGraph:
+    """Return the graph without these sinks and what only they read."""
+    kept = {
+        key: node
+        for key, node in graph.operators.items()
+        if not (isinstance(node.spec, SinkSpec) and node.name in names)
+    }
+    return reachable(JobGraph(kept))
+
+
+def _own_reason(node: OperatorNode) -> str | None:
+    match node.spec:
+        case ProcessSpec(order="arrival"):
+            return f"{node.name!r} takes rows in order of arrival"
+        case FirstSpec(by_arrival=True):
+            return f"{node.name!r} passes what arrives first"
+        case AsyncFunctionSpec(ordered=False):
+            return f"{node.name!r} passes answers on as they come"
+        case LookupSpec(table=table) if table.refresh_us is not None:
+            return f"{node.name!r} reads its table again as time goes by"
+    return None
+
+
+def _edge_reason(graph: JobGraph, operator: OperatorId, output: str) -> str | None:
+    if output == LATE:
+        return f"it gets the late rows of {graph[operator].name!r}"
+    if output == DEAD_LETTER:
+        return f"it gets the dead letters of {graph[operator].name!r}, which tell their time"
+    return None

@@ -1,0 +1,84 @@
+"""The ledger: every row is accounted for, operator by operator and edge by edge."""
+
+from dataclasses import dataclass
+
+from penstock.engine.core.contract import RowCounters
+from penstock.engine.dataflow.build import Build
+from penstock.model.errors import BugError
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLine:
+    """Rows of one operator, all instances together; see `RowCounters` for the meaning of each."""
+
+    operator: str
+    rows_in: int
+    passed: int
+    folded: int
+    filtered: int
+    late: int
+    dead_lettered: int
+    rows_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLine:
+    """Rows that were sent into and received from the channels of one edge."""
+
+    edge: str
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What became of every row of a job."""
+
+    operators: tuple[OperatorLine, ...]
+    edges: tuple[EdgeLine, ...]
+
+    @property
+    def late(self) -> int:
+        """Rows that came after all their windows were over."""
+        return sum(line.late for line in self.operators)
+
+    @property
+    def dead_lettered(self) -> int:
+        """Records that could not be read or processed."""
+        return sum(line.dead_lettered for line in self.operators)
+
+
+def read_ledger(build: Build) -> Ledger:
+    """Add up the counters of a running or ended job."""
+    operators = tuple(_line(build.graph.node(operator).name, counters) for operator, counters in build.counters.items())
+    edges = tuple(
+        EdgeLine(
+            f"{build.graph.node(edge.producer).name} -> {build.graph.node(edge.consumer).name}",
+            sum(channel.sent_rows for channel in channels),
+            sum(channel.received_rows for channel in channels),
+        )
+        for edge, channels in build.channels.items()
+    )
+    return Ledger(operators, edges)
+
+
+def check_ledger(ledger: Ledger, *, ended: bool) -> None:
+    """Assert that nothing was lost uncounted; with ``ended`` also that the channels are empty.
+
+    Raises:
+        BugError: naming the operator or edge whose figures do not add up.
+    """
+    for line in ledger.operators:
+        accounted = line.passed + line.folded + line.filtered + line.late + line.dead_lettered
+        if line.rows_in != accounted:
+            raise BugError(
+                f"ledger: operator {line.operator!r} took {line.rows_in} rows in and accounts for {accounted}: {line}"
+            )
+    for edge in ledger.edges:
+        if edge.received > edge.sent or (ended and edge.received != edge.sent):
+            raise BugError(f"ledger: edge {edge.edge!r} sent {edge.sent} rows and {edge.received} were received")
+
+
+def _line(name: str, counters: list[RowCounters]) -> OperatorLine:
+    totals = {key: sum(item.as_dict()[key] for item in counters) for key in counters[0].as_dict()}
+    return OperatorLine(name, **totals)

@@ -1,0 +1,159 @@
+"""What a job says of itself: a frozen snapshot of rates, times, watermarks and rows."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.engine.checkpoint.metrics import CheckpointMetrics
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.jobs.bad_records import BadRecordsLine
+from penstock.engine.jobs.ledger import Ledger, read_ledger
+from penstock.state.store import Accesses, StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMetrics:
+    """One task instance: where its time went and how far it is in event time (None: not known)."""
+
+    task: str
+    instance: int
+    time: TimeSpent
+    watermark_us: int | None
+    waiting_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How many messages of a partition are known to be there and were not read yet."""
+
+    partition: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMetrics:
+    """One source, all instances together: rows read, and how far it is in event time (None: not known).
+
+    ``lag_us`` is how far its watermark is behind the wall clock; negative if it is ahead. ``partitions``: how much of
+    each waits to be read, of those that know it, such as the partitions of a topic.
+    """
+
+    source: str
+    rows: int
+    watermark_us: int | None
+    lag_us: int | None
+    partitions: tuple[PartitionLag, ...] = ()
+
+    @property
+    def lag_messages(self) -> int | None:
+        """How many messages wait in all partitions that know it; None: none does."""
+        return sum(item.messages for item in self.partitions) if self.partitions else None
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetrics:
+    """The state of one operator, all instances together; ``accesses`` None: it is all in memory."""
+
+    operator: str
+    bytes: int
+    accesses: Accesses | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JobMetrics:
+    """A job at one moment; ``elapsed_ns`` since it started, or restarted, ``source_rows`` read by all
+    sources, ``state_bytes`` over all operators; ``checkpoints`` None: the job takes none. ``loop_age_ns`` is how long
+    ago the loop began its last step; None: it does not run. ``bad_records`` are those since the job was started, over
+    restarts, by operator.
+    """
+
+    name: str
+    elapsed_ns: int
+    source_rows: int
+    ledger: Ledger
+    instances: tuple[InstanceMetrics, ...]
+    state_bytes: int
+    sources: tuple[SourceMetrics, ...] = ()
+    states: tuple[StateMetrics, ...] = ()
+    checkpoints: CheckpointMetrics | None = None
+    loop_age_ns: int | None = None
+    bad_records: tuple[BadRecordsLine, ...] = ()
+
+    def __repr__(self) -> str:
+        seconds = self.elapsed_ns / 1e9
+        bad = "".join(f"; {line.sentence()}" for line in self.bad_records)
+        did = f"{self.source_rows:,} source rows in {seconds:.2f} s{bad}"
+        return f"<JobMetrics {self.name}: {did}; as_dict() has the rest>"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, for JSON."""
+        return asdict(self)
+
+
+def no_metrics(name: str) -> JobMetrics:
+    """Return the metrics of a job that has not begun."""
+    return JobMetrics(name, 0, 0, Ledger((), ()), (), 0)
+
+
+def read_metrics(
+    name: str, build: Build, started_ns: int, now_ns: int, wall_us: int, stepped_ns: int | None = None
+) -> JobMetrics:
+    """Read all counters of a job at a moment: ``now_ns`` by the monotonic clock, ``wall_us`` by that on the wall.
+
+    ``stepped_ns`` is when the loop began its last step (None: it does not run), never after ``now_ns``.
+    """
+    states = tuple(_state(build.graph.node(operator).name, stores) for operator, stores in build.stores.items())
+    return JobMetrics(
+        name=name,
+        elapsed_ns=now_ns - started_ns,
+        source_rows=sum(head.counters.rows_in for head in build.heads()),
+        ledger=read_ledger(build),
+        instances=tuple(_instance(instance, now_ns) for instance in build.instances),
+        state_bytes=sum(state.bytes for state in states),
+        sources=tuple(_sources(build, wall_us)),
+        states=tuple(state for state in states if state.bytes or state.accesses is not None),
+        loop_age_ns=None if stepped_ns is None else now_ns - stepped_ns,
+    )
+
+
+def _instance(instance: Instance, now_ns: int) -> InstanceMetrics:
+    watermark_us = None
+    waiting = 0
+    if instance.gate is not None:
+        watermark_us = instance.gate.watermark_us
+        waiting = sum(item.channel.waiting_bytes for item in instance.gate.inputs)
+    elif instance.head is not None:
+        watermark_us = instance.head.watermark_us
+    spent = instance.accounting.spent(now_ns)
+    return InstanceMetrics(instance.task, instance.index, spent, _known(watermark_us), waiting)
+
+
+def _sources(build: Build, wall_us: int) -> Iterable[SourceMetrics]:
+    heads: dict[str, list[SourceHead]] = {}
+    for head in build.heads():
+        heads.setdefault(head.name, []).append(head)
+    for name, found in heads.items():
+        # Those at their end hold nothing back.
+        times = [head.watermark_us for head in found if not head.ended]
+        watermark_us = _known(min(times, default=None))
+        lag_us = None if watermark_us is None else wall_us - watermark_us
+        waiting = sorted(item for head in found for item in head.behind().items())
+        lags = tuple(PartitionLag(partition, messages) for partition, messages in waiting)
+        yield SourceMetrics(name, sum(head.counters.rows_in for head in found), watermark_us, lag_us, lags)
+
+
+def _state(operator: str, stores: list[StateStore]) -> StateMetrics:
+    counted = [found for store in stores if (found := store.accesses()) is not None]
+    accesses = None
+    if counted:
+        count, hits = sum(item.count for item in counted), sum(item.hits for item in counted)
+        accesses = Accesses(count, hits, sum(item.waited_ns for item in counted))
+    return StateMetrics(operator, sum(store.bytes_used() for store in stores), accesses)
+
+
+def _known(watermark_us: int | None) -> int | None:
+    return None if watermark_us in (START_OF_TIME_US, END_OF_TIME_US) else watermark_us

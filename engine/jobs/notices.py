@@ -1,0 +1,75 @@
+"""What a job with checkpoints says of itself: what it goes on from, what it waits for, and that it is back."""
+
+from collections.abc import Callable, Sequence
+
+from penstock.engine.core.contract import Clock
+from penstock.engine.core.repeated_failures import RepeatedFailures
+from penstock.engine.jobs.input_end import passed_over
+from penstock.engine.jobs.restart_policy import may_pass
+from penstock.engine.restore.notices import restored_text
+from penstock.engine.restore.restorer import missing_sinks
+from penstock.engine.restore.state_assignment import Restored
+from penstock.model.config import RestartOptions
+from penstock.model.execution_graph import ExecutionGraph
+
+
+class JobNews:
+    """The news of one job, each a line."""
+
+    def __init__(self, job: str, clock: Clock, warn: Callable[[str], None], restarts: RestartOptions) -> None:
+        """``warn`` takes each line."""
+        self._job = job
+        self._clock = clock
+        self._warn = warn
+        self._patience_s = restarts.start_timeout_ms / 1_000
+        self._tries = RepeatedFailures()
+
+    def begins(self, graph: ExecutionGraph, restored: Restored | None, strays: Sequence[str]) -> None:
+        """Say what the job begins with; ``strays`` are manifests that are none of its own."""
+        tries = self._tries.end(self._clock.monotonic_ns())
+        if tries is not None:
+            self._warn(f"STARTED: {self._job!r} could begin after {tries.lasted_ns / 1e9:.0f} s")
+        for path in strays:
+            self._warn(
+                f"STRAY FILE: {path!r} of {self._job!r} has a number that no checkpoint comes to; it is left alone, "
+                "delete it"
+            )
+        if restored is None:
+            self._warn(f"BEGUN: {self._job!r} goes on from no checkpoint, so it begins at its beginning")
+            return
+        self._warn(restored_text(self._job, restored, self._clock.wall_us()))
+        for text in passed_over(graph.graph, restored):
+            self._warn(text)
+        gone = missing_sinks(graph, restored)
+        if gone is not None:
+            self._warn(gone)
+
+    def not_restored(self, error: BaseException, has_run: bool) -> None:
+        """Say why an attempt could not begin, if another follows."""
+        if not may_pass(error):
+            return
+        text = self._tries.add(_sentence(error), self._clock.monotonic_ns())
+        if text is None:
+            return
+        if has_run:
+            self._warn(f"NOT BACK YET: {self._job!r} is tried again, ever more seldom; {text}")
+        elif self._patience_s:
+            self._warn(f"NOT STARTED YET: {self._job!r} is tried again for {self._patience_s:g} s in all; {text}")
+
+    def restarted(self, what: str, where: str, error: BaseException) -> None:
+        """Say what began again, where, and after which error."""
+        tries = self._tries.end(self._clock.monotonic_ns())
+        lasted = "" if tries is None else f"; it took {tries.lasted_ns / 1e9:.0f} s and {tries.count + 1} tries"
+        self._warn(f"RESTARTED: {what} from {where}, after {type(error).__name__}: {error}{lasted}")
+
+    def ended(self, text: str) -> None:
+        """Say what became of windows when all input was read."""
+        self._warn(text)
+
+    def not_begun(self) -> None:
+        """Say that a stop came before anything ran."""
+        self._warn(f"STOPPED: {self._job!r} had not begun; what it has from before stands as it was")
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,400 @@
+"""A job in this process that survives failures: what failed goes on from the last checkpoint (engine.md 7).
+
+A thin shell around the life cycle of a job, which decides; an `Attempt` runs. Regions of the job that share no channel
+with what failed run on; a failure that strikes them all, or cannot be placed, ends the attempt, and another follows.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import get_ident
+
+from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
+from penstock.engine.checkpoint.metrics import RegionRestarts, read_checkpoints
+from penstock.engine.checkpoint.repository import open_repository
+from penstock.engine.checkpoint.run_scratch import RunScratch
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.core.background import Background, BackgroundThread
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.contract import Clock
+from penstock.engine.executors.embedded import LONGEST_WAIT_S, EmbeddedJob
+from penstock.engine.jobs import input_end as ends
+from penstock.engine.jobs import life_cycle as js
+from penstock.engine.jobs.attempt import Attempt, MakeAttempt, Progress, Struck
+from penstock.engine.jobs.leases import Leases, MakeLeases
+from penstock.engine.jobs.leases import make_leases as leases_of_process
+from penstock.engine.jobs.metrics import JobMetrics, no_metrics
+from penstock.engine.jobs.notices import JobNews
+from penstock.engine.jobs.restart_policy import RestartPolicy
+from penstock.engine.plan.regions import regions, restart_region
+from penstock.engine.plan.state_meanings import meanings_of
+from penstock.engine.restore.restorer import LATEST, Beginnings, RestoreFrom, recover_sinks, with_checkpoints
+from penstock.engine.restore.state_assignment import Restored
+from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
+from penstock.model.errors import BugError, OptionError, UserError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.failpoints import failpoint
+from penstock.model.ids import TaskId
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.files.durable_files import check_name
+from penstock.state.stores.page_store import PageStores
+
+CLOSE_S = 2.0
+"""How long a job that failed waits for what is still being written: a store that hangs must not hold it up."""
+
+
+class StartInterrupted(KeyboardInterrupt):
+    """A stop, raised by a signal handler in the thread of a job that has not begun to run."""
+
+
+class RecoveringJob:
+    """A job that outlives failures. `run` works in the calling thread; `stop` may be called from any.
+
+    The simulator hands in what it does otherwise: the repository, the background, what an attempt is, and ``pause``,
+    which lets at most so many seconds pass.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: ExecutionGraph,
+        loop: LoopOptions,
+        directory: Path,
+        checkpoints: CheckpointOptions,
+        restarts: RestartOptions,
+        *,
+        version: str,
+        restore: RestoreFrom = LATEST,
+        clock: Clock | None = None,
+        warn: Callable[[str], None] = print,
+        repository: CheckpointRepository | None = None,
+        background: Background | None = None,
+        make_attempt: MakeAttempt = EmbeddedJob,
+        pause: Callable[[float], None] | None = None,
+        savepoint_on_stop: str | None = None,
+        page_stores: PageStores | None = None,
+        says_end: bool = False,
+        take_over: bool = False,
+        make_leases: MakeLeases | None = None,
+    ) -> None:
+        """Open the repository and try it out; nothing runs yet. ``says_end``: say at the end what became of windows.
+
+        With ``take_over`` another run that lives is fenced. ``make_leases`` is `make_leases`, unless a repository is
+        handed in: then nothing is leased by default.
+
+        Raises:
+            PlanError: a stateful operator has no name of its own, or a sink cannot take part.
+            UserError: the checkpoint directory cannot be used.
+        """
+        assert checkpoints.directory is not None
+        self.name = name
+        if repository is None:
+            repository = open_repository(checkpoints.directory, name)
+            make_leases = make_leases or leases_of_process
+        self._graph = with_checkpoints(graph, name, repository.files, restore)
+        self._loop, self._directory = loop, directory
+        # A world that hands its repository in has one run at a time.
+        self._scratch = RunScratch(directory) if make_leases is not None else None
+        scratch = directory if self._scratch is None else self._scratch.path
+        self._restored_pages = scratch / "restored"
+        self._clock = clock or SystemClock()
+        self._warn = warn
+        self._wakened: SimpleQueue[None] = SimpleQueue()
+        self._pause = pause or self._sleep
+        self._make_attempt = make_attempt
+        self._background = background or BackgroundThread(f"penstock-checkpoints-{name}", self._wake)
+        self._repository = repository
+        self._says_end = says_end
+        self._leases = Leases(None, ())
+        if make_leases is not None:
+            where = f"{checkpoints.directory.rstrip('/')}/{name}"
+            self._leases = make_leases(name, self._graph, self._clock, repository.files, where, take_over=take_over)
+        self._beginnings = Beginnings(repository, restore, warn, page_stores)
+        wall_us, meanings = self._clock.wall_us, meanings_of(self._graph)
+        snapshots = Snapshots(repository, name, loop.key_groups, version, wall_us, scratch / "uploads", meanings)
+        self.session = CheckpointSession(
+            CheckpointCoordinator(checkpoints),
+            repository,
+            snapshots,
+            self._background,
+            self._clock,
+            warn,
+            self._leases.check,
+        )
+        self.session.scratch = self._scratch
+        self._life = js.JobLifeCycle(RestartPolicy(restarts))
+        self._attempt: Attempt | None = None
+        self._stop: bool | None = None
+        self._error: BaseException | None = None
+        self._told_to_stop = False
+        self._news = JobNews(name, self._clock, warn, restarts)
+        self._told_fenced = False
+        self._take_downs = 0
+        self._over = False
+        self._regions = regions(self._graph)
+        self._region_restarts: Counter[frozenset[TaskId]] = Counter()
+        self._thread: int | None = None
+        if savepoint_on_stop is not None:
+            self._check_savepoint(savepoint_on_stop)
+            self.session.stop_savepoint = savepoint_on_stop
+        self.restarts = 0
+        self.drained = True
+        self.restored_epoch: int | None = None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether an attempt ever came to run: before that a stop has nothing to keep."""
+        return self._life.has_run
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Run until everything is committed, restarting after failures that may pass.
+
+        Raises:
+            PenstockError: what the job failed of for good.
+        """
+        self._thread = get_ident()
+        try:
+            commands: Sequence[js.Command] = self._life.on(js.Submitted(self._clock.monotonic_ns()))
+            while not self._over:
+                self._obey(commands)
+                commands = [] if self._over else self._go_on(progress)
+        except BaseException as error:
+            if self._attempt is not None and self._attempt.is_up():
+                self._attempt.take_down(None, error)
+            if isinstance(error, StartInterrupted):
+                self.drained = False
+                self._news.not_begun()
+            else:
+                raise
+        finally:
+            self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
+            if self._scratch is not None:
+                self._scratch.close()
+            self._leases.release()
+            self._thread = None
+            over = f"job {self.name!r} is over; its last checkpoint stands."
+            self.session.savepoints.close(UserError(over))
+        if self._error is not None:
+            raise self._error
+        if self.session.savepoints.unheard is not None:
+            raise self.session.savepoints.unheard
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Ask for a last checkpoint and the end; ``drain`` ends the inputs first. May be called by a signal handler."""
+        self._stop = drain
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.stop(drain=drain)
+        self._wake()
+
+    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
+        """Take a savepoint; return its epoch once it is committed. From any thread but the one that runs the job.
+
+        Raises:
+            OptionError: the name is not one, or is taken.
+            TimeoutError: it was not committed in time; it may be later.
+            PenstockError: the job is over, or the savepoint could not be written.
+        """
+        if self._thread == get_ident():
+            raise UserError(f"job {self.name!r} cannot wait for its own savepoint: ask for it from another thread.")
+        self._check_savepoint(name)
+        asked = self.session.savepoints.ask(name)
+        self._wake()
+        try:
+            return asked.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"savepoint {name!r} of job {self.name!r} is not committed after {timeout_s} s"
+            ) from None
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot of the attempt that runs, or ran last."""
+        found = no_metrics(self.name) if self._attempt is None else self._attempt.metrics()
+        names = {task.id: self._graph.name(task) for task in self._graph.tasks}
+        counted = tuple(
+            RegionRestarts(", ".join(names[task] for task in sorted(region)), self._region_restarts[region])
+            for region in self._regions
+        )
+        return replace(found, checkpoints=read_checkpoints(self.session, self.restarts, counted))
+
+    def _check_savepoint(self, name: str) -> None:
+        check_name("savepoint", name)
+        if name in self._repository.savepoints():
+            raise OptionError(f"there is a savepoint {name!r} already: choose another name or delete it.")
+
+    def _obey(self, commands: Sequence[js.Command]) -> None:
+        """Do what the life cycle says, and what it says to that."""
+        ahead = deque(commands)
+        while ahead:
+            match command := ahead.popleft():
+                case js.Restore():
+                    ahead += self._restore(command)
+                case js.TakeDown():
+                    self._take_down(self._whole_regions(command.tasks))
+                case js.RequestStop():
+                    # `stop` told the attempt that runs, and `_restore` tells one that follows.
+                    pass
+                case js.GiveUp():
+                    command.error.add_note(f"The job {self.name!r} is over: {command.reason}.")
+                    self._error = command.error
+                    self._over = True
+                    if self._attempt is not None and self._attempt.is_up():
+                        self._attempt.take_down(None, command.error)
+                case js.Finish():
+                    self._over = True
+                    if not self._life.has_run:
+                        self.drained = False
+                        self._news.not_begun()
+
+    def _go_on(self, progress: Progress | None) -> Sequence[js.Command]:
+        """Let what is up run until something happens that the life cycle decides over, and tell it."""
+        struck = self._proceed(progress)
+        now_ns = self._clock.monotonic_ns()
+        if self.session.stopped is not None and struck is None:
+            return self._finish()
+        if self._is_fenced():
+            assert self._leases.fenced is not None
+            self._told_fenced = True
+            struck = Struck(self._leases.fenced, None)
+        if struck is not None:
+            return self._life.on(js.Failed(now_ns, struck.error, struck.tasks))
+        if self._take_downs:
+            failpoint("job.taken_down")
+            done, self._take_downs = self._take_downs, 0
+            return [command for _ in range(done) for command in self._life.on(js.TakenDown(now_ns))]
+        if self._stop is not None and not self._told_to_stop:
+            self._told_to_stop = True
+            return self._life.on(js.StopRequested(drain=self._stop))
+        return self._life.on(js.Elapsed(now_ns))
+
+    def _proceed(self, progress: Progress | None) -> Struck | None:
+        until_ns = self._life.due_ns()
+        if self._attempt is not None and self._attempt.is_up():
+            return self._attempt.proceed(lambda: self._is_due() or self._is_fenced(), until_ns, progress)
+        if until_ns is None and not self._take_downs:
+            raise BugError(f"job {self.name!r} waits for nothing while {self._life.state.name}")
+        while not self._is_due() and not self._is_fenced():
+            self.session.turn()
+            seconds = LONGEST_WAIT_S
+            if until_ns is not None:
+                seconds = min(seconds, max(0.0, (until_ns - self._clock.monotonic_ns()) / 1e9))
+            self._pause(seconds)
+        return None
+
+    def _is_due(self) -> bool:
+        """Return whether the life cycle waits for something that is there: no checkpoint half done, a time, a stop."""
+        if self._take_downs:
+            return self.session.halted() or self.session.hangs
+        due_ns = self._life.due_ns()
+        if due_ns is None:
+            return False
+        return (self._stop is not None and not self._told_to_stop) or due_ns <= self._clock.monotonic_ns()
+
+    def _is_fenced(self) -> bool:
+        return self._leases.fenced is not None and not self._told_fenced
+
+    def _wait_for_lease(self, seconds: float) -> None:
+        if self._stop is not None:
+            raise UserError(f"job {self.name!r} was stopped while it waited for another run's lease.")
+        self._pause(seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        with suppress(Empty):
+            self._wakened.get(timeout=seconds)
+
+    def _whole_regions(self, tasks: frozenset[TaskId] | None) -> frozenset[TaskId] | None:
+        """Return what must restart with these tasks; None: all."""
+        struck = None if tasks is None else restart_region(self._graph, tasks)
+        return None if struck is None or len(struck) == len(self._graph.tasks) else struck
+
+    def _take_down(self, tasks: frozenset[TaskId] | None) -> None:
+        assert self._life.error is not None
+        self._take_downs += 1
+        if self._attempt is not None:
+            failpoint("job.failing")
+            self._attempt.take_down(tasks, self._life.error)
+            if tasks is None:
+                # Also those of an attempt that failed while it was built.
+                self.session.failed("the attempt failed")
+
+    def _restore(self, command: js.Restore) -> Sequence[js.Command]:
+        tasks = self._whole_regions(command.tasks)
+        restored: Restored | None = None
+        try:
+            failpoint("job.restoring")
+            self._leases.acquire(self._repository, self._wait_for_lease, self._warn, self._wake)
+            self._leases.check()
+            if self._scratch is not None:
+                self._scratch.claim()
+            restored = self._beginnings.choose(self._graph, self._loop.key_groups, self._restored_pages)
+            failpoint("job.loaded")
+            recover_sinks(self._graph, restored, tasks)
+            failpoint("job.sinks_recovered")
+            if tasks is None or self._attempt is None:
+                self._attempt = self._new_attempt(restored, command.attempt)
+                # From here on `stop` tells this one by itself.
+                if self._stop is not None:
+                    self._attempt.stop(drain=self._stop)
+            else:
+                self._attempt.restore(tasks, restored, command.attempt)
+            failpoint("job.restored")
+            self._restored(command.attempt, tasks, restored)
+            commands = self._life.on(js.Restored(self._clock.monotonic_ns()))
+            failpoint("job.running")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self._news.not_restored(error, self._life.has_run)
+            return self._life.on(js.Failed(self._clock.monotonic_ns(), error, command.tasks))
+        finally:
+            if restored is not None:
+                restored.close()
+        return commands
+
+    def _new_attempt(self, restored: Restored | None, number: int) -> Attempt:
+        return self._make_attempt(
+            self.name,
+            self._graph,
+            self._loop,
+            self._directory,
+            clock=self._clock,
+            restored=restored,
+            checkpoints=self.session,
+            attempt=number,
+        )
+
+    def _restored(self, number: int, tasks: frozenset[TaskId] | None, restored: Restored | None) -> None:
+        self.restored_epoch = None if restored is None else restored.epoch
+        self.restarts = number - 1
+        if not self._life.has_run:
+            self._news.begins(self._graph, restored, self._repository.strays())
+            return
+        self._region_restarts.update(region for region in self._regions if tasks is None or region <= tasks)
+        names = [self._graph.name(task) for task in self._graph.tasks if tasks is not None and task.id in tasks]
+        what = "the job" if tasks is None else f"{', '.join(map(repr, names))}, while the rest ran on,"
+        where = "the beginning" if restored is None else f"epoch {restored.epoch}"
+        assert self._life.error is not None
+        self._news.restarted(what, where, self._life.error)
+
+    def _finish(self) -> Sequence[js.Command]:
+        """Close everything. There is nothing to go back to any more, so an error is raised as it is."""
+        assert self._attempt is not None
+        metrics = self._attempt.metrics()
+        self._attempt.finish()
+        failpoint("job.ended")
+        kept = self._attempt.at_end and self._stop is None
+        self.drained = self._attempt.drained or kept
+        if self._says_end and self._stop is None:
+            self._news.ended(ends.kept(metrics) if kept else ends.CLOSED)
+        return self._life.on(js.LastCommitted())
+
+    def _wake(self) -> None:
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.wake()
+        if self._wakened.empty():
+            self._wakened.put(None)

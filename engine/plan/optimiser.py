@@ -1,0 +1,237 @@
+"""Rewrites a job graph into one that means the same and does less: filters early, projections merged, columns pruned.
+
+Pure functions from graph to graph, called by the planner; `explain` shows what they did. An operator whose dead letters
+are read meets the rows it was written for, and only these: nothing is moved across it or merged with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.engine.plan.pruning import prune_columns
+from penstock.model.dead_letters import DEAD_LETTER
+from penstock.model.expression_trees import MOST_LEVELS, always_answers, levels
+from penstock.model.expressions import Expr, col, column_name, columns_of, size_of, substitute, uses_of
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import (
+    MAIN,
+    FilterSpec,
+    Input,
+    JobGraph,
+    OperatorNode,
+    ProjectSpec,
+    SinkSpec,
+    SourceSpec,
+)
+from penstock.model.join_specs import JoinSpec
+
+LARGEST_MERGED = 200
+"""Nodes of an expression beyond which projections are not merged, so that long pipelines make no bottomless trees."""
+
+
+def optimise(graph: JobGraph) -> JobGraph:
+    """Return an equivalent graph of what the sinks need."""
+    return fuse_filters(push_predicates_into_sources(narrowed(graph)))
+
+
+def narrowed(graph: JobGraph) -> JobGraph:
+    """Return an equivalent graph whose sources are asked for the columns that a stream reads, and no others.
+
+    Whoever reads the same rows for another purpose starts here, so that it rejects the same rows.
+    """
+    graph = reachable(graph)
+    graph = push_filters(graph)
+    graph = filter_in_joins(graph)
+    graph = merge_projections(graph)
+    return prune_columns(graph)
+
+
+def reachable(graph: JobGraph) -> JobGraph:
+    """Keep only what some sink reads."""
+    wanted: set[OperatorId] = set()
+    pending = [node.id for node in graph.operators.values() if isinstance(node.spec, SinkSpec)]
+    while pending:
+        operator = pending.pop()
+        if operator not in wanted:
+            wanted.add(operator)
+            pending.extend(edge.operator for edge in graph[operator].inputs)
+    return JobGraph({key: node for key, node in graph.operators.items() if key in wanted})
+
+
+def push_filters(graph: JobGraph) -> JobGraph:
+    """Move filters below projections that pass the filter's columns on.
+
+    A filter that needs a computed column stays: pushing it would compute the column twice. Neighbouring filters stay
+    apart: the first one may keep out rows for which the second has no answer.
+    """
+    while True:
+        swap = next(filter(None, (_swappable(graph, node) for node in graph.operators.values())), None)
+        if swap is None:
+            return graph
+        graph = _swap(graph, *swap)
+
+
+def _swappable(graph: JobGraph, node: OperatorNode) -> tuple[OperatorNode, OperatorNode, Expr] | None:
+    if not isinstance(node.spec, FilterSpec) or node.inputs[0].output != MAIN:
+        return None
+    below = graph[node.inputs[0].operator]
+    if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
+        return None
+    if graph.is_read(node.id, DEAD_LETTER):
+        return None
+    if node.parallelism != below.parallelism or below.inputs[0].exchange or node.inputs[0].exchange:
+        return None
+    mapping = dict(below.spec.columns)
+    if any(column_name(mapping[name]) is None for name in columns_of(node.spec.predicate)):
+        return None
+    return node, below, substitute(node.spec.predicate, mapping)
+
+
+def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: Expr) -> JobGraph:
+    """Put the filter ``node`` under the projection ``below``."""
+    source = graph[below.inputs[0].operator].outputs[below.inputs[0].output]
+    lowered = replace(node, spec=FilterSpec(predicate), inputs=below.inputs, outputs={MAIN: source})
+    raised = replace(below, inputs=(Input(node.id),))
+    operators: dict[OperatorId, OperatorNode] = {}
+    for key, item in graph.operators.items():
+        if key == below.id:
+            operators[node.id] = lowered
+            operators[below.id] = raised
+        elif key != node.id:
+            operators[key] = _redirect(item, node.id, below.id)
+    return JobGraph(operators)
+
+
+def filter_in_joins(graph: JobGraph) -> JobGraph:
+    """Let a join whose one side has each key once evaluate a condition over that side's columns.
+
+    It need not keep the rows that do not fulfil it, nor their partners; below the join, partners would wait for ever.
+    Only conditions that have an answer for every row: others might be asked about rows without a partner.
+    """
+    while True:
+        moved = next(filter(None, (_moved_into_join(graph, node) for node in graph.operators.values())), None)
+        if moved is None:
+            return graph
+        graph = moved
+
+
+def _moved_into_join(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
+    if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].output != MAIN or node.inputs[0].exchange:
+        return None
+    below = graph[node.inputs[0].operator]
+    spec = below.spec
+    if not isinstance(spec, JoinSpec) or spec.one_side is None or len(graph.consumers(below.id)) != 1:
+        return None
+    if node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
+        return None
+    mapping = {name: col(column) for name, side, column in spec.output if side == spec.one_side}
+    predicate = node.spec.predicate
+    if not columns_of(predicate) <= mapping.keys() or not always_answers(predicate.tree):
+        return None
+    condition = substitute(predicate, mapping)
+    joined = replace(below, spec=replace(spec, where=condition if spec.where is None else spec.where & condition))
+    operators = {
+        key: joined if key == below.id else _redirect(item, node.id, below.id)
+        for key, item in graph.operators.items()
+        if key != node.id
+    }
+    return JobGraph(operators)
+
+
+def merge_projections(graph: JobGraph) -> JobGraph:
+    """Compute neighbouring projections in one step.
+
+    Not if that would put something computed in two places, or make an expression of more than `LARGEST_MERGED` nodes
+    or more levels than users may nest.
+    """
+    while True:
+        merged = _with_one_merged(graph)
+        if merged is None:
+            return graph
+        graph = merged
+
+
+def _with_one_merged(graph: JobGraph) -> JobGraph | None:
+    for node in list(graph.operators.values()):
+        if not isinstance(node.spec, ProjectSpec) or node.inputs[0].output != MAIN or node.inputs[0].exchange:
+            continue
+        below = graph[node.inputs[0].operator]
+        if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
+            continue
+        if below.named or node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
+            continue
+        mapping = dict(below.spec.columns)
+        uses = [name for _, expression in node.spec.columns for name in uses_of(expression)]
+        if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
+            continue
+        if any(_merged_size(expression, mapping) > LARGEST_MERGED for _, expression in node.spec.columns):
+            continue
+        columns = tuple((name, substitute(expression, mapping)) for name, expression in node.spec.columns)
+        if any(levels(expression.tree) > MOST_LEVELS for _, expression in columns):
+            continue
+        merged = replace(node, spec=ProjectSpec(columns), inputs=below.inputs)
+        operators = {
+            key: merged if key == node.id else item for key, item in graph.operators.items() if key != below.id
+        }
+        return JobGraph(operators)
+    return None
+
+
+def _merged_size(expression: Expr, mapping: Mapping[str, Expr]) -> int:
+    """Return how many nodes there are once columns, which are two nodes each, are replaced; parentheses not counted."""
+    return size_of(expression) + sum(size_of(mapping[name]) - 2 for name in uses_of(expression))
+
+
+def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
+    """Tell a source that feeds only a filter which rows that filter drops; the filter stays."""
+    operators = dict(graph.operators)
+    for node in graph.operators.values():
+        if not isinstance(node.spec, SourceSpec):
+            continue
+        consumers = graph.consumers(node.id)
+        if len(consumers) != 1:
+            continue
+        above = consumers[0][0]
+        if not isinstance(above.spec, FilterSpec) or _reads_letters(graph, above):
+            continue
+        source = node.spec.source.restrict(node.outputs[MAIN].fields.names, above.spec.predicate)
+        operators[node.id] = replace(node, spec=replace(node.spec, source=source))
+    return JobGraph(operators)
+
+
+def fuse_filters(graph: JobGraph) -> JobGraph:
+    """Let a projection right above a filter evaluate the condition, so that both share what they compute."""
+    while True:
+        fused = _with_one_fused(graph)
+        if fused is None:
+            return graph
+        graph = fused
+
+
+def _with_one_fused(graph: JobGraph) -> JobGraph | None:
+    for node in graph.operators.values():
+        if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].exchange:
+            continue
+        consumers = graph.consumers(node.id)
+        if len(consumers) != 1:
+            continue
+        above = consumers[0][0]
+        if not isinstance(above.spec, ProjectSpec) or above.inputs[0].exchange or above.spec.where is not None:
+            continue
+        if above.parallelism != node.parallelism or _reads_letters(graph, above):
+            continue
+        fused = replace(above, spec=replace(above.spec, where=node.spec.predicate), inputs=node.inputs)
+        operators = {key: fused if key == above.id else item for key, item in graph.operators.items() if key != node.id}
+        return JobGraph(operators)
+    return None
+
+
+def _reads_letters(graph: JobGraph, node: OperatorNode) -> bool:
+    """Whether an operator of one input reads dead letters or has its own read."""
+    return node.inputs[0].output == DEAD_LETTER or graph.is_read(node.id, DEAD_LETTER)
+
+
+def _redirect(node: OperatorNode, old: OperatorId, new: OperatorId) -> OperatorNode:
+    if all(edge.operator != old for edge in node.inputs):
+        return node
+    inputs = tuple(replace(edge, operator=new) if edge.operator == old else edge for edge in node.inputs)
+    return replace(node, inputs=inputs)

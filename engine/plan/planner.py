@@ -1,0 +1,259 @@
+"""Cuts a job graph into tasks: which edges are calls inside a chain and which are channels."""
+
+from dataclasses import dataclass
+
+from penstock.engine.plan.optimiser import optimise
+from penstock.model.dead_letters import DEAD_LETTER
+from penstock.model.errors import PlanError
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.expressions import Expr, col, column_name
+from penstock.model.ids import OperatorId, TaskId
+from penstock.model.job_graph import (
+    MAIN,
+    AggregateSpec,
+    FilterSpec,
+    Input,
+    JobGraph,
+    OperatorNode,
+    ProjectSpec,
+    ReduceSpec,
+    RowFunctionSpec,
+    SinkSpec,
+    SplitSpec,
+)
+from penstock.model.join_specs import TwoSided
+from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
+
+Keys = tuple[str, ...]
+
+Keyed = AggregateSpec | ReduceSpec | TopSpec | FirstSpec | OverSpec | ProcessSpec
+"""Operators with state per key, given as (name, expression) pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """What is known of an operator: its parallelism and the columns its outputs are partitioned by (None: nothing)."""
+
+    parallelism: int
+    partitioned_by: Keys | None
+    alike: bool
+
+    def by(self, output: str) -> Keys | None:
+        """Return the columns by which an output is partitioned; late rows are input rows, whose columns are others."""
+        return self.partitioned_by if output == MAIN or (self.alike and output != DEAD_LETTER) else None
+
+
+def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
+    """Optimise a job graph and `cut` it into tasks.
+
+    Raises:
+        PlanError: there is no sink, two operators share a name, or an exchange would part what belongs together.
+    """
+    if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
+        raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
+    return cut(optimise(graph), parallelism)
+
+
+def cut(graph: JobGraph, parallelism: int) -> ExecutionGraph:
+    """Cut a job graph into tasks as it is.
+
+    Operators without parallelism of their own get ``parallelism``; aggregates without key get 1.
+
+    Raises:
+        PlanError: two operators share a name, or an exchange would part what belongs together.
+    """
+    check_names(graph)
+    placed: dict[OperatorId, _Placed] = {}
+    edges: list[Edge] = []
+    for node in graph.operators.values():
+        own = _parallelism(node, parallelism, placed)
+        _check_exchanges(node)
+        incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
+        edges.extend(incoming)
+        placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), isinstance(node.spec, SplitSpec))
+    return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges))
+
+
+def check_names(graph: JobGraph) -> None:
+    """Refuse two operators of one name: names are what a restart finds state by.
+
+    Raises:
+        PlanError: naming both places.
+    """
+    seen: dict[str, OperatorNode] = {}
+    for node in graph.operators.values():
+        if node.name in seen:
+            raise PlanError(
+                f"two operators are named {node.name!r} (at {seen[node.name].where} and {node.where}); "
+                "give one of them another .name()"
+            )
+        seen[node.name] = node
+
+
+def _check_exchanges(node: OperatorNode) -> None:
+    """Refuse an exchange of the user's that would send rows of one key to several instances, or a row to two."""
+    chosen = [edge.exchange for edge in node.inputs if edge.exchange is not None]
+    if not chosen or not _keys(node, 0):
+        return
+    if isinstance(node.spec, TwoSided) and chosen.count("broadcast") == 1:
+        _check_broadcast(node, node.spec)
+        return
+    remedy = "broadcast() one side only" if isinstance(node.spec, TwoSided) else "leave it out, rows go by their key"
+    raise PlanError(
+        f"{node.name!r} at {node.where} needs rows of one key together, so {chosen[0]}() cannot feed it; {remedy}"
+    )
+
+
+def _check_broadcast(node: OperatorNode, spec: TwoSided) -> None:
+    """Refuse a join in which each instance would put out the same rows for want of a partner."""
+    for side, edge in zip(("left", "right"), node.inputs, strict=True):
+        if edge.exchange == "broadcast" and spec.how in (side, "full"):
+            raise PlanError(
+                f"{node.name!r} at {node.where} puts out rows of its {side} side that have no partner, and every "
+                f"instance would, for all of them have these rows: broadcast() the other side, or leave it out"
+            )
+
+
+def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Placed]) -> int:
+    if node.inputs and _keys(node, 0) == ():
+        if node.parallelism not in (None, 1):
+            raise PlanError(
+                f"{node.name!r} at {node.where} has no key, so it runs in one instance, not {node.parallelism}; "
+                "add key_by(...) or leave out parallelism()"
+            )
+        return 1
+    if node.parallelism is not None:
+        return node.parallelism
+    if isinstance(node.spec, Keyed | TwoSided) or len(node.inputs) != 1:
+        return default
+    # Stateless operators stay with what feeds them: an exchange only to be wider would cost more than it gains.
+    return placed[node.inputs[0].operator].parallelism
+
+
+def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[OperatorId, _Placed]) -> Edge:
+    producer = placed[edge.operator]
+    keys = _placing(node, port, producer.by(edge.output) if producer.parallelism == own else None)
+    if edge.exchange is not None:
+        exchange = edge.exchange
+    elif keys is None or meets_everything(node):
+        exchange = "forward" if own == producer.parallelism else "rebalance"
+    elif own == 1:
+        exchange = "forward" if producer.parallelism == 1 else "rebalance"
+    elif own == producer.parallelism and _is_partitioned(node, keys, producer.by(edge.output)):
+        exchange = "forward"
+    else:
+        exchange = "hash"
+    chained = (
+        len(node.inputs) == 1
+        and own == producer.parallelism
+        and (exchange == "forward" or own == 1)
+        and edge.exchange is None
+    )
+    return Edge(edge.operator, edge.output, node.id, port, exchange, chained, keys or ())
+
+
+def meets_everything(node: OperatorNode) -> bool:
+    """Whether one side of a join is broadcast, so that rows of the other find their partners wherever they are."""
+    return isinstance(node.spec, TwoSided) and any(edge.exchange == "broadcast" for edge in node.inputs)
+
+
+def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
+    """The key expressions an operator wants its input partitioned by; None when it has no key."""
+    spec = node.spec
+    if isinstance(spec, Keyed):
+        return tuple(expression for _, expression in spec.keys)
+    if isinstance(spec, TwoSided):
+        return spec.right_keys if port else spec.left_keys
+    if isinstance(spec, SinkSpec) and spec.mode == "upsert":
+        return tuple(col(name) for name in spec.key)
+    return node.inputs[port].keys
+
+
+def _placing(node: OperatorNode, port: int, by: Keys | None) -> tuple[Expr, ...] | None:
+    """The key expressions by which an operator's input is to be partitioned; ``by``: the columns by which it is.
+
+    The state of an aggregate whose input is partitioned by some of its keys lies by these alone, at any parallelism.
+    """
+    keys = _keys(node, port)
+    if not by or not keys or not isinstance(node.spec, AggregateSpec) or node.inputs[port].exchange is not None:
+        return keys
+    of_column = {column_name(key): key for key in keys}
+    placing = tuple(of_column[name] for name in by if name in of_column)
+    return placing if len(placing) == len(by) else keys
+
+
+def _is_partitioned(node: OperatorNode, keys: tuple[Expr, ...], by: Keys | None) -> bool:
+    names = _names(keys)
+    if names is None or by is None:
+        return False
+    # Equal keys lie together if the rows are partitioned by some of them, but state has to be where its hash says.
+    return set(by) <= set(names) if isinstance(node.spec, SinkSpec) else names == by
+
+
+def _names(keys: tuple[Expr, ...]) -> Keys | None:
+    names = tuple(column_name(key) for key in keys)
+    return None if None in names else tuple(name for name in names if name is not None)
+
+
+def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
+    """By which of its columns an operator's output is partitioned."""
+    spec = node.spec
+    if isinstance(spec, AggregateSpec):
+        # Comparing expressions makes an expression.
+        return tuple(spec.keys[place][0] for place in key_places(spec, incoming[0].keys)) or None
+    if isinstance(spec, Keyed):
+        return _shown_keys(spec)
+    if isinstance(spec, TwoSided):
+        # Rows that meet a broadcast side do not lie where their keys say.
+        spread = any(edge.exchange == "broadcast" for edge in incoming)
+        return None if spread else _joined_keys(spec)
+    if len(incoming) != 1 or incoming[0].exchange != "forward":
+        return None
+    before = placed[incoming[0].producer].by(incoming[0].output)
+    if before is None or isinstance(spec, FilterSpec | SplitSpec):
+        return before
+    if isinstance(spec, RowFunctionSpec) and spec.kind == "filter":
+        return before
+    if isinstance(spec, ProjectSpec):
+        renamed = {column_name(expression): name for name, expression in spec.columns}
+        after = tuple(renamed.get(name) for name in before)
+        return None if None in after else tuple(name for name in after if name is not None)
+    return None
+
+
+def _joined_keys(spec: TwoSided) -> Keys | None:
+    """Return the columns that show the left keys, if every row has them."""
+    if spec.how not in ("inner", "left"):
+        return None
+    shown = {column: name for name, side, column in spec.output if side == 0}
+    names = tuple(shown.get(name or "") for name in map(column_name, spec.left_keys))
+    return None if None in names else tuple(name for name in names if name is not None)
+
+
+def _shown_keys(spec: Keyed) -> Keys | None:
+    """Return the columns that show a keyed operator's keys, None if it puts them out otherwise."""
+    if isinstance(spec, ReduceSpec):
+        return tuple(name for name, _ in spec.keys) or None
+    if isinstance(spec, ProcessSpec):
+        return None
+    return _names(tuple(key for _, key in spec.keys)) or None
+
+
+def key_places(spec: Keyed, placing: tuple[Expr, ...]) -> tuple[int, ...]:
+    """Return which of a keyed operator's keys these are, by their places."""
+    # Comparing expressions makes an expression.
+    return tuple(place for item in placing for place, (_, key) in enumerate(spec.keys) if key is item)
+
+
+def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:
+    chained_to = {edge.consumer: edge.producer for edge in edges if edge.chained}
+    members: dict[OperatorId, list[OperatorId]] = {}
+    head_of: dict[OperatorId, OperatorId] = {}
+    for operator in graph.operators:
+        head = head_of[chained_to[operator]] if operator in chained_to else operator
+        head_of[operator] = head
+        members.setdefault(head, []).append(operator)
+    return tuple(
+        Task(TaskId(index), tuple(operators), placed[head].parallelism)
+        for index, (head, operators) in enumerate(members.items())
+    )

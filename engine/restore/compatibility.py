@@ -1,0 +1,146 @@
+"""Whether a checkpoint fits a pipeline: what is refused, in the user's words, what is dropped and what is adapted.
+
+Called by `restore.restorer`, before anything runs.
+"""
+
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.engine.plan.state_meanings import meanings_of, verb_of
+from penstock.engine.restore.meaning_changes import Difference, compare, swapped_with
+from penstock.engine.restore.state_assignment import Fitting
+from penstock.engine.restore.state_migration import Adapt, adapt_to
+from penstock.model.errors import UserError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.job_graph import OperatorNode, SinkSpec
+from penstock.state.checkpoints.manifest import Manifest
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the user lets happen: state is dropped of operators that are gone (``gone``), or of these if they changed.
+
+    ``accepted`` are operators whose state goes on although they changed.
+    """
+
+    gone: bool = False
+    dropped: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
+
+
+NOTHING_ALLOWED = Allowed()
+
+
+def fit(
+    manifest: Manifest, plan: ExecutionGraph, allowed: Allowed, notice: Callable[[str], None] = lambda text: None
+) -> Fitting:
+    """Return what of a checkpoint goes on in a plan, and how; ``notice`` is told what the user may want to know.
+
+    Raises:
+        UserError: state would be left behind, or does not mean what its operator does now, and it is not allowed.
+    """
+    nodes = {node.name: node for node in plan.graph.operators.values()}
+    gone = _gone(manifest, nodes)
+    if not allowed.gone and (lost := sorted(gone - allowed.dropped)):
+        raise UserError(_left_behind(manifest, lost, nodes))
+    for name in sorted(gone):
+        notice(f"STATE DROPPED: the pipeline has no {name!r} any more, whose state is in epoch {manifest.epoch}.")
+    if manifest.meanings is None:
+        notice(
+            f"STATE NOT CHECKED: epoch {manifest.epoch} was written by Penstock {manifest.engine_version}, which did "
+            "not note what state means; it is taken to fit the pipeline."
+        )
+        dropped = allowed.dropped & nodes.keys() & manifest.parallelism.keys()
+        return Fitting(frozenset(gone) | _without_sinks(dropped, nodes))
+    now = meanings_of(plan)
+    differences = {name: _difference(manifest.meanings, now, nodes, name) for name in _with_state(manifest, nodes)}
+    changed = {name: found for name, found in differences.items() if found.changes}
+    refused = changed.keys() - allowed.dropped - allowed.accepted
+    if refused:
+        raise UserError(_changed(manifest, {name: changed[name] for name in sorted(refused)}, nodes, now))
+    dropped = _without_sinks(frozenset(changed.keys() & allowed.dropped), nodes)
+    for name in sorted(dropped):
+        notice(f"STATE DROPPED: {name!r} begins without state: {'; '.join(changed[name].changes)}.")
+    for name, found in sorted(differences.items()):
+        if name not in dropped and found.notices:
+            notice(f"STATE KEPT: {name!r} goes on, but {'; '.join(found.notices)}.")
+    adapted: dict[str, Adapt] = {}
+    for name in differences.keys() - dropped:
+        before, after = manifest.meanings.get(name), now.get(name)
+        if before is not None and after is not None and nodes[name].inputs:
+            edge = nodes[name].inputs[0]
+            schema = plan.graph[edge.operator].outputs[edge.output]
+            adapt = adapt_to(before, after, nodes[name], schema, by_name=name in allowed.accepted)
+            if adapt is not None:
+                adapted[name] = adapt
+    return Fitting(frozenset(gone) | dropped, adapted)
+
+
+def _gone(manifest: Manifest, nodes: Collection[str]) -> set[str]:
+    kept = {entry.operator for entry in manifest.instances if entry.files or entry.notes}
+    return (kept | {source.operator for source in manifest.sources}) - set(nodes)
+
+
+def _with_state(manifest: Manifest, nodes: Collection[str]) -> Iterator[str]:
+    """Yield the operators of the pipeline that the checkpoint has something of."""
+    kept = {entry.operator for entry in manifest.instances if entry.files or entry.notes}
+    kept |= {source.operator for source in manifest.sources} | {sink.operator for sink in manifest.sinks}
+    yield from sorted(kept & set(nodes))
+
+
+def _without_sinks(names: Collection[str], nodes: Mapping[str, OperatorNode]) -> frozenset[str]:
+    """Leave out sinks: what they have prepared is theirs to commit."""
+    return frozenset(name for name in names if not isinstance(nodes[name].spec, SinkSpec))
+
+
+def _difference(
+    before: Mapping[str, OperatorMeaning],
+    now: Mapping[str, OperatorMeaning],
+    nodes: Mapping[str, OperatorNode],
+    name: str,
+) -> Difference:
+    if name not in before:
+        return Difference()
+    return compare(before[name], now.get(name) or OperatorMeaning(kind=verb_of(nodes[name])))
+
+
+def _left_behind(manifest: Manifest, lost: Collection[str], nodes: Collection[str]) -> str:
+    return (
+        f"the checkpoint of epoch {manifest.epoch} holds state of {', '.join(map(repr, lost))}, which the pipeline "
+        f"does not have: give operators their old names back with .name(...), or let the state go with "
+        f"drop_state={_argument(lost)} ({_options('--drop-state', lost)}). "
+        f"The pipeline has {', '.join(map(repr, sorted(nodes)))}."
+    )
+
+
+def _changed(
+    manifest: Manifest,
+    refused: Mapping[str, Difference],
+    nodes: Mapping[str, OperatorNode],
+    now: Mapping[str, OperatorMeaning],
+) -> str:
+    before = manifest.meanings or {}
+    clauses = []
+    for name, difference in refused.items():
+        other = swapped_with(name, before, now)
+        hint = "" if other is None else f" (it seems to have changed names with {other!r})"
+        place = f" at {nodes[name].where}" if nodes[name].where else ""
+        clauses.append(f"{name!r}{place}: {', '.join(difference.changes)}{hint}")
+    names = [*refused]
+    return (
+        f"the state in the checkpoint of epoch {manifest.epoch} was kept for another pipeline, and this one would "
+        f"give wrong answers from it. {'; '.join(clauses)}. Change the pipeline back; or begin without that state, "
+        f"with drop_state={_argument(names)} ({_options('--drop-state', names)}) or under another .name(...) and "
+        f"with the old one dropped; or, if you know that both mean the same, go on with "
+        f"accept_changed={_argument(names)} ({_options('--accept-changed', names)})."
+    )
+
+
+def _argument(names: Collection[str]) -> str:
+    return repr(next(iter(names))) if len(names) == 1 else repr([*names])
+
+
+def _options(option: str, names: Collection[str]) -> str:
+    return " ".join(f"{option} {shlex.quote(name)}" for name in names)

@@ -1,0 +1,251 @@
+"""What a job goes on from: a checkpoint, dealt out to the instances of a plan whose parallelism may be another.
+
+The state of an operator follows its name. `build` asks for what each instance begins with.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.engine.core.contract import Notes, RowCounters
+from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.paging.bucket import BucketSource
+from penstock.engine.paging.bucket_pages import headers, read_bucket
+from penstock.engine.paging.part_files import decode_part
+from penstock.engine.paging.ring import span_of_groups
+from penstock.engine.restore.state_migration import Adapt
+from penstock.model.errors import UserError
+from penstock.model.key_groups import key_groups_at
+from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry, Manifest
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.files.private_files import make_private_folder
+from penstock.state.store import Positions
+from penstock.state.stores.page_store import PageStore, PageStores
+from penstock.state.tables.image import EMPTY, Chosen, Part, StoreImage
+
+Owners = NDArray[np.int32]
+
+STATE_FILE = "state"
+"""The name of an instance's file of `part_files`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStart:
+    """What one operator instance begins with: an image, or ``sources`` if it is paged."""
+
+    image: StoreImage = EMPTY
+    notes: tuple[Notes, ...] = ()
+    counters: RowCounters | None = None
+    sources: tuple[BucketSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """What of a checkpoint is ``dropped``, by operator, and how state is ``adapted`` to what its operator is now."""
+
+    dropped: frozenset[str] = frozenset()
+    adapted: Mapping[str, Adapt] = field(default_factory=dict)
+
+
+FITS = Fitting()
+"""Everything goes on as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """The files of one checkpoint or savepoint of a repository."""
+
+    repository: CheckpointRepository
+    savepoint: str | None = None
+
+    def read(self, entry: FileEntry) -> bytes:
+        """Return the bytes of a file."""
+        return self.repository.read(entry, self.savepoint)
+
+    def fetch(self, entry: FileEntry, local_path: Path) -> None:
+        """Copy a file."""
+        self.repository.fetch(entry, local_path, self.savepoint)
+
+
+class Restored:
+    """A checkpoint, verified, and how to read its files."""
+
+    def __init__(
+        self, manifest: Manifest, files: LoadedFiles, directory: Path, page_stores: PageStores, fitting: Fitting = FITS
+    ) -> None:
+        """Read state when it is asked for; page stores are opened below ``directory``, which goes with `close`.
+
+        ``fitting`` says what of it is left behind, and what is laid out anew.
+        """
+        self.closed: frozenset[str] = frozenset()
+        """Sources behind which an earlier run closed what is open by event time, so that they may bring no row."""
+        self._afresh = False
+        self.manifest = manifest
+        self._fitting = fitting
+        self._files = files
+        self._directory = directory
+        self._page_stores = page_stores
+        self._opened: list[PageStore] = []
+        self._known: dict[tuple[str, int], tuple[BucketSource, ...]] = {}
+        self._instances: dict[str, list[InstanceEntry]] = {}
+        for entry in manifest.instances:
+            if entry.operator in fitting.dropped:
+                continue
+            self._instances.setdefault(entry.operator, []).append(entry)
+        dropped = fitting.dropped
+        self._positions = {item.operator: item.positions for item in manifest.sources if item.operator not in dropped}
+        self._receipts = {sink.operator: sink.receipts for sink in manifest.sinks}
+
+    @property
+    def epoch(self) -> int:
+        """The checkpoint's epoch."""
+        return self.manifest.epoch
+
+    @property
+    def savepoint(self) -> str | None:
+        """The name of the savepoint, None for a checkpoint."""
+        return self._files.savepoint
+
+    def at_end(self) -> frozenset[str]:
+        """Return the operators that were told that no row follows: their inputs had ended, and their windows closed.
+
+        Operators that keep no time do not mind, and are not among them.
+        """
+        return frozenset(
+            entry.operator for entry in self.manifest.instances if END_OF_TIME_US in entry.unpacked_notes().values()
+        )
+
+    def begin_afresh(self) -> None:
+        """Let operators take in rows again after the end of time: their watermarks begin anew."""
+        self._afresh = True
+
+    def _notes(self, entry: InstanceEntry) -> Notes:
+        return self._opened_again(entry.unpacked_notes())
+
+    def _opened_again(self, notes: Notes) -> Notes:
+        if not self._afresh:
+            return notes
+        return {name: START_OF_TIME_US if value == END_OF_TIME_US else value for name, value in notes.items()}
+
+    def operators(self) -> frozenset[str]:
+        """Return the names of the operators, sources and sinks that the checkpoint knows."""
+        return frozenset(self.manifest.parallelism)
+
+    def paged_start_of(self, operator: str, instance: int) -> OperatorStart:
+        """Return what an instance of a paged operator begins with: all of the operator's buckets, to choose from."""
+        before = self._instances.get(operator, [])
+        sources = tuple(source for entry in before for source in self._sources_of(entry))
+        notes = tuple(self._notes(entry) for entry in before)
+        return OperatorStart(notes=notes, counters=self._counters(operator, instance), sources=sources)
+
+    def close(self) -> None:
+        """Close the page stores that were opened and remove their files; every instance has begun."""
+        for pages in self._opened:
+            pages.close()
+        self._opened.clear()
+        self._known.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def start_of(self, operator: str, instance: int, owners: Owners, keyed: bool) -> OperatorStart:
+        """Return what an instance begins with; ``owners[g]`` is the instance that owns key group g now.
+
+        State without keys goes to the instance of the same number, what has none any more to those that remain in turn.
+        """
+        before = self._instances.get(operator)
+        if before is None:
+            return OperatorStart(counters=self._counters(operator, instance))
+        parallelism = int(owners.max()) + 1
+        mine = before
+        chosen: Chosen | None = None
+        if len(before) != parallelism:
+            if keyed:
+                chosen = _owned_by(instance, owners)
+            else:
+                mine = before[instance::parallelism]
+        else:
+            mine = [entry for entry in before if entry.instance == instance]
+        parts = [part for entry in mine if (part := self._part(entry)) is not None]
+        notes = tuple(self._notes(entry) for entry in mine)
+        return OperatorStart(StoreImage(parts, chosen), notes, self._counters(operator, instance))
+
+    def check_parallelism(self, operator: str, parallelism: int) -> None:
+        """Refuse to deal out the state of a join that meets a broadcast side, for it does not lie by key.
+
+        Raises:
+            UserError: it had another parallelism.
+        """
+        before = len(self._instances.get(operator, ()))
+        if before not in (0, parallelism):
+            raise UserError(
+                f"the join {operator!r} meets a broadcast side, so its state does not lie by key and cannot be dealt "
+                f"out anew: restore it at parallelism {before}, not {parallelism}."
+            )
+
+    def positions(self, source: str) -> Mapping[str, Any]:
+        """Return where the partitions of a source go on, those of all instances."""
+        return self._positions.get(source, {})
+
+    def receipts(self, sink: str) -> Sequence[Any]:
+        """Return what the writers of a sink had prepared and not committed."""
+        return self._receipts.get(sink, ())
+
+    def sinks(self) -> Sequence[str]:
+        """Return the names of the sinks that had prepared something for the checkpoint."""
+        return [name for name, receipts in self._receipts.items() if any(receipts)]
+
+    def _counters(self, operator: str, instance: int) -> RowCounters | None:
+        """Return the rows that all instances had counted, for the first one."""
+        counted = self.manifest.ledger.get(operator)
+        return RowCounters(**counted) if counted and instance == 0 else None
+
+    def _part(self, entry: InstanceEntry) -> Part | None:
+        where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
+        files = [file for file in entry.files if file.name == STATE_FILE]
+        return self._adapted(entry.operator, decode_part(self._files.read(files[0]), where)) if files else None
+
+    def _sources_of(self, entry: InstanceEntry) -> tuple[BucketSource, ...]:
+        key = (entry.operator, entry.instance)
+        if key not in self._known:
+            paged = any(file.name != STATE_FILE for file in entry.files)
+            self._known[key] = tuple(self._paged_sources(entry) if paged else self._image_sources(entry))
+        return self._known[key]
+
+    def _image_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
+        size = sum(file.bytes for file in entry.files)
+        load = cache(lambda: self._part(entry))
+        for first, end in entry.key_groups:
+            span = span_of_groups(first, end, self.manifest.key_groups)
+            yield BucketSource(span, size, self._notes(entry), load)
+
+    def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
+        directory = self._directory / f"{len(self._opened)}"
+        make_private_folder(directory)
+        for file in entry.files:
+            self._files.fetch(file, directory / file.name)
+        pages = self._page_stores.restore(directory)
+        self._opened.append(pages)
+        for header in headers(pages):
+            load = partial(self._bucket_part, entry.operator, pages, header.low)
+            yield BucketSource(header.span, header.image_bytes, self._opened_again(header.notes), load)
+
+    def _bucket_part(self, operator: str, pages: PageStore, low: int) -> Part | None:
+        part = read_bucket(pages, low).part
+        return None if part is None else self._adapted(operator, part)
+
+    def _adapted(self, operator: str, part: Part) -> Part:
+        adapt = self._fitting.adapted.get(operator)
+        return part if adapt is None else adapt(part)
+
+
+def _owned_by(instance: int, owners: Owners) -> Chosen:
+    def chosen(positions: Positions) -> NDArray[np.bool_]:
+        mine: NDArray[np.bool_] = owners[key_groups_at(positions, len(owners))] == instance
+        return mine
+
+    return chosen

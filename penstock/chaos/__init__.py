@@ -1,0 +1,1 @@
+"""Experiments on a pipeline: killed again and again, or simulated under seeds."""

@@ -1,0 +1,85 @@
+"""A pipeline in a process of its own that can be watched and killed; started and driven by `chaos`.
+
+It says on its stderr which failpoints it passes; whatever else stands there is kept for messages.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO
+
+from penstock.runs.failpoint_settings import SAID
+
+KEPT_LINES = 40
+
+
+class Child:
+    """A running process. Points come in the order in which it passed them."""
+
+    def __init__(self, pid: int, stderr: IO[bytes], wait: Callable[[], int]) -> None:
+        """Read ``stderr`` from now on; ``wait`` waits for the end and returns minus the signal, or the exit code."""
+        self.pid = pid
+        self.said: deque[str] = deque(maxlen=KEPT_LINES)
+        self.ended = False
+        self._wait = wait
+        self._points: SimpleQueue[tuple[float, str] | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, args=(stderr,), name=f"chaos-{pid}", daemon=True)
+        self._reader.start()
+
+    def next_point(self, timeout_s: float) -> tuple[float, str] | None:
+        """Return when (monotonic seconds) which point was passed next, with the action if it is not ``say``.
+
+        None: nothing was said for so long, or the process has ended; `ended` tells.
+        """
+        if self.ended:
+            return None
+        try:
+            found = self._points.get(timeout=max(0.0, timeout_s))
+        except Empty:
+            return None
+        self.ended = found is None
+        return found
+
+    def kill(self) -> None:
+        """Send SIGKILL; nothing happens if it has ended."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait for the end; return the exit code, or minus the signal."""
+        self._reader.join()
+        return self._wait()
+
+    def _read(self, stderr: IO[bytes]) -> None:
+        with stderr:
+            for line in stderr:
+                text = line.decode(errors="replace").rstrip()
+                if text.startswith(SAID):
+                    self._points.put((time.monotonic(), text.removeprefix(SAID).removesuffix(" say")))
+                else:
+                    self.said.append(text)
+        self._points.put(None)
+
+
+Start = Callable[[Sequence[str], Mapping[str, str], Path], Child]
+"""Starts ``penstock`` with arguments and further environment variables; its stdout goes to a file."""
+
+
+def spawn(arguments: Sequence[str], environment: Mapping[str, str], stdout: Path) -> Child:
+    """Start a fresh interpreter."""
+    with stdout.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", *arguments],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.PIPE,
+        )
+    assert process.stderr is not None
+    return Child(process.pid, process.stderr, process.wait)

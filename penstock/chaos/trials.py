@@ -1,0 +1,312 @@
+"""Kills a pipeline again and again and holds what it has committed against an undisturbed run (reliability.md R1, R2).
+
+Everything is real: processes, SIGKILL, files. Called by ``penstock chaos``, the tests and ``make chaos``.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.chaos.child import Child, Start, spawn
+from penstock.chaos.compared_outputs import Difference, Outputs, Rows, difference
+from penstock.chaos.values import ChaosError, ChaosOptions, ChaosReport
+from penstock.dsl.job import Job
+from penstock.engine.executors.simulation.promises import not_promised
+from penstock.model.durations import to_microseconds
+from penstock.model.errors import UserError
+from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.runs.failpoint_settings import VARIABLE, Setting
+from penstock.runs.run_options import check_named
+
+BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
+_WATCHED = (Setting(BEGUN, 1, "say"), Setting(COMPLETE, 1, "say"))
+_PROVOKED = (Setting("checkpoint.uploading", 2, "raise"), Setting("instance.barrier.passed", 4, "raise"))
+"""Failures that a process survives: points on the way out of them are passed only then."""
+_SILENT = 10
+"""By what the patience with a life grows that passes no point on its way."""
+
+AFTER_CHECKPOINT = 0.85
+"""The share of kills that wait for a new checkpoint first; the others come at any time after the restart."""
+
+PATIENT_RUNS = 5
+"""How many runs may end before they could be killed."""
+
+
+class Chaos:
+    """One pipeline under attack. `run` is called once; it leaves the directories of all runs in ``folder``."""
+
+    def __init__(
+        self,
+        file: Path,
+        job: Job,
+        options: ChaosOptions,
+        folder: Path,
+        start: Start = spawn,
+        died: Callable[[str, Path], None] | None = None,
+        outputs: Outputs | None = None,
+        expected: Mapping[str, Rows] | None = None,
+    ) -> None:
+        """Check that the pipeline can be examined; ``job`` is what the file builds.
+
+        After every death ``died`` gets the point (empty: a moment) and the run's directory, to do further damage.
+        ``outputs`` says where runs write (by default files), ``expected`` what each sink must have written in the end
+        (by default what an undisturbed run writes).
+
+        Raises:
+            UserError: it has no end, an operator has no name, or nothing it writes is promised.
+        """
+        check_named(job.graph)
+        nodes = list(job.graph.operators.values())
+        endless = [node.name for node in nodes if isinstance(node.spec, SourceSpec) and not node.spec.source.bounded]
+        if endless:
+            raise UserError(f"chaos needs inputs that end, to have something to compare; {endless[0]!r} does not")
+        self._graph = job.graph
+        self._sinks = {node.name: node.spec for node in nodes if isinstance(node.spec, SinkSpec)}
+        self._file, self._options, self._folder, self._start = file, options, folder, start
+        self._rng = np.random.default_rng(options.seed)
+        self._report = ChaosReport(options.seed, left_out=not_promised(job.graph))
+        self._check_something_left()
+        self._moments = self._draw_moments()
+        self._points = {name: int(self._rng.integers(1, 4)) for name in options.points}
+        self._down_since: float | None = None
+        self._script = list(reversed(options.script))
+        self._died = died
+        self._where = outputs or Outputs()
+        self._expected = expected
+        self._lives = 0
+        self._hurried = 0
+        self._lowered = False
+
+    def run(self) -> ChaosReport:
+        """Run once undisturbed, then until all kills are done; the report of a failure says what was done so far."""
+        report = self._report
+        try:
+            expected = self._expected
+            if expected is None:
+                expected = self._outputs(self._folder / "undisturbed", self._undisturbed())
+            while self._script or self._points or self._moments:
+                self._disturbed(self._folder / f"run-{report.runs + 1}", expected)
+        except ChaosError as failure:
+            report.failure = str(failure)
+        return report
+
+    def _disturbed(self, folder: Path, expected: Mapping[str, Rows]) -> None:
+        """Run to the end once, with kills on the way, and compare."""
+        report = self._report
+        kills = report.kills
+        pending = 0 if self._script else len(self._points)
+        folder.mkdir(parents=True)
+        while (summary := self._live(folder)) is None:
+            report.restarts += 1
+        found = self._outputs(folder, summary)
+        total = Difference()
+        for name in found:
+            total += difference(expected[name], found[name])
+        report.runs += 1
+        report.rows_in += summary["rows_in"]
+        report.rows += total.rows
+        report.lost += total.lost
+        report.duplicated += total.duplicated
+        if pending and pending == len(self._points):
+            self._lower_points()
+        elif report.kills == kills:
+            self._hurry()
+
+    def _lower_points(self) -> None:
+        """Nothing more is passed so often; be content with the first time, or give the points up."""
+        if self._lowered:
+            self._report.unreached = tuple(sorted(self._points))
+            self._points.clear()
+        else:
+            self._points = dict.fromkeys(self._points, 1)
+            self._lowered = True
+
+    def _hurry(self) -> None:
+        """A run ended before it could be killed: let the kills come sooner.
+
+        Raises:
+            ChaosError: that was tried.
+        """
+        self._hurried += 1
+        if self._hurried > PATIENT_RUNS:
+            raise ChaosError(
+                "the pipeline ends before it can be killed: give it more input, or a shorter checkpoint interval"
+            )
+        self._moments = [replace(moment, delay_s=moment.delay_s / 4) for moment in self._moments]
+
+    def _undisturbed(self) -> dict[str, Any]:
+        folder = self._folder / "undisturbed"
+        folder.mkdir(parents=True)
+        child = self._begin(folder, ["--at-end=close"], "")
+        return self._finished(child, folder, _SILENT * self._options.patience_s)
+
+    def _live(self, folder: Path) -> dict[str, Any] | None:
+        """Start once, kill or let finish; return the summary of a job that is done."""
+        settings = self._script[-1:] or [Setting(name, nth) for name, nth in self._points.items()]
+        if self._lowered and not self._script and settings:
+            settings += _PROVOKED
+        options = self._options
+        child = self._begin(
+            folder,
+            [
+                f"--checkpoint-dir={folder / 'checkpoints'}",
+                f"--checkpoint-interval={options.checkpoint_interval}",
+                "--restore=latest",
+                "--at-end=close",
+            ],
+            ",".join(map(str, (*_WATCHED, *settings))),
+        )
+        try:
+            if settings:
+                died_at = self._watch(child, None)
+                if died_at is not None:
+                    self._down_since = time.monotonic()
+                    child.wait()
+                    if self._script:
+                        self._script.pop()
+                    else:
+                        del self._points[died_at]
+                    self._report.points[died_at] = self._report.points.get(died_at, 0) + 1
+                    self._killed(child, folder, died_at)
+                    return None
+            elif self._moments and self._until(child, self._moments[-1]):
+                killed_at = time.monotonic()
+                child.kill()
+                if child.wait() < 0:
+                    self._down_since = killed_at
+                    self._report.after_checkpoint += self._moments.pop().after_checkpoint
+                    self._killed(child, folder)
+                    return None
+            else:
+                self._watch(child, None)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        return self._finished(child, folder)
+
+    def _killed(self, child: Child, folder: Path, point: str = "") -> None:
+        self._report.kills += 1
+        self._count_fallbacks(child)
+        if self._died is not None:
+            self._died(point, folder)
+
+    def _count_fallbacks(self, child: Child) -> None:
+        self._report.fallbacks += any(line.startswith("CHECKPOINTS SKIPPED") for line in child.said)
+
+    def _until(self, child: Child, moment: "_Moment") -> bool:
+        """Wait for the moment; return whether the process still runs then."""
+        self._watch(child, COMPLETE if moment.after_checkpoint else BEGUN)
+        due = time.monotonic() + moment.delay_s
+        while not child.ended and time.monotonic() < due:
+            self._note(child.next_point(due - time.monotonic()))
+        return not child.ended
+
+    def _watch(self, child: Child, point: str | None, patience_s: float | None = None) -> str | None:
+        """Listen until a point is passed, or to the end; return the point at which the process killed itself.
+
+        Raises:
+            ChaosError: nothing happens for too long.
+        """
+        died_at = None
+        patience_s = self._options.patience_s if patience_s is None else patience_s
+        while not child.ended:
+            passed = self._note(child.next_point(patience_s))
+            if passed is None and not child.ended:
+                raise ChaosError(f"a life hangs: nothing happened for {patience_s:.0f} s")
+            if passed is not None and passed == point:
+                return None
+            if passed is not None and passed.endswith(" kill"):
+                died_at = passed.removesuffix(" kill")
+        return died_at
+
+    def _note(self, passed: tuple[float, str] | None) -> str | None:
+        if passed is None:
+            return None
+        when, point = passed
+        if point == COMPLETE and self._down_since is not None:
+            self._report.recoveries_s.append(when - self._down_since)
+            self._down_since = None
+        return point
+
+    def _begin(self, folder: Path, arguments: Sequence[str], settings: str) -> Child:
+        options = self._options
+        given = ["run", str(self._file), "--json", *self._where.options(folder), *arguments]
+        if options.parallelism:
+            given.append(f"--parallelism={options.parallelism[self._lives % len(options.parallelism)]}")
+        if options.batch_rows is not None:
+            given.append(f"--batch-rows={options.batch_rows}")
+        self._lives += 1
+        given += ["--", *options.arguments, *self._where.arguments(folder)]
+        return self._start(given, {VARIABLE: settings}, folder / "summary.json")
+
+    def _finished(self, child: Child, folder: Path, patience_s: float | None = None) -> dict[str, Any]:
+        """Wait for a job that is not killed, and return its summary.
+
+        Raises:
+            ChaosError: it failed.
+        """
+        try:
+            self._watch(child, None, patience_s)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        code = child.wait()
+        summary = _summary(folder / "summary.json")
+        if code != 0 or summary is None:
+            said = "\n".join(child.said) or "it said nothing"
+            raise ChaosError(f"a life that was not killed ended with {code}:\n{said}")
+        self._count_fallbacks(child)
+        self._down_since = None
+        return summary
+
+    def _outputs(self, folder: Path, summary: dict[str, Any]) -> dict[str, Rows]:
+        """Return what the sinks wrote whose rows are promised."""
+        late = [line["operator"] for line in summary["operators"] if line["late"]]
+        self._report.left_out |= not_promised(self._graph, late)
+        self._check_something_left()
+        return {
+            name: self._where.read(folder, name, spec)
+            for name, spec in self._sinks.items()
+            if name not in self._report.left_out
+        }
+
+    def _check_something_left(self) -> None:
+        if self._report.left_out.keys() >= self._sinks.keys():
+            told = "; ".join(f"{name}: {reason}" for name, reason in self._report.left_out.items())
+            raise UserError(f"nothing that the pipeline writes is promised to be the same in every run ({told})")
+
+    def _draw_moments(self) -> list["_Moment"]:
+        kills = self._options.kills
+        interval_s = to_microseconds(self._options.checkpoint_interval, "checkpoint_interval") / 1e6
+        after = np.arange(kills) < int(np.ceil(kills * AFTER_CHECKPOINT))
+        delays = self._rng.random(kills) * interval_s
+        return [
+            _Moment(bool(waits), float(delay))
+            for waits, delay in zip(self._rng.permutation(after), delays, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """So long after the first new checkpoint of a life, or after its begin."""
+
+    after_checkpoint: bool
+    delay_s: float
+
+
+def _summary(stdout: Path) -> dict[str, Any] | None:
+    """Return what ``penstock run --json`` said last; the pipeline's own program may print before and after it."""
+    for line in reversed(stdout.read_bytes().splitlines()):
+        with suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and {"job", "status", "operators"} <= said.keys():
+                return said
+    return None

@@ -1,0 +1,98 @@
+"""The command line of ``penstock decide``. Heavy imports stand inside the command."""
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.commands.answering import FAILED, Debug, Json, answering
+
+if TYPE_CHECKING:
+    from penstock.engine.control.log_replay import Redecided
+
+
+def decide(
+    context: typer.Context,
+    snapshots: Annotated[Path, typer.Argument(metavar="SNAPSHOTS", help="An action log.", exists=True, dir_okay=False)],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="NAME", help="Who decides; if the log is of one policy, that one.", show_default=False
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PARAMETER=VALUE",
+            help="A parameter that is not as recorded; may come again.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Decide again on recorded snapshots, and hold it against the decisions that were recorded.
+
+    A policy of the log starts with its recorded parameters, and must decide the same again: exits with 1 if it does
+    not, unless a parameter was changed.
+    """
+    differ = 0
+    with answering(debug or context.obj, as_json):
+        from penstock.engine.control.log_replay import redecide, the_policy
+
+        changed = _changes(changes or [])
+        taken = list(redecide(snapshots, policy or the_policy(snapshots), changed))
+        differ = sum(item.same is False for item in taken)
+        _tell(taken, differ, as_json=as_json)
+    if differ and not changed:
+        raise typer.Exit(FAILED)
+
+
+def _changes(given: Sequence[str]) -> dict[str, Any]:
+    from penstock.model.errors import OptionError
+
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise OptionError(f"--set is PARAMETER=VALUE, such as period_s=10, not {text!r}")
+        found[name] = value
+    return found
+
+
+def _tell(taken: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:
+    from penstock.engine.control.log_replay import plain
+
+    if as_json:
+        for item in taken:
+            own = {"snapshot": item.snapshot.number, "time_s": item.snapshot.time_s, "same": item.same}
+            print(json.dumps(own | {"decision": plain(item.decision)}))
+        return
+    from penstock.tables import Column, print_table
+
+    columns = [
+        Column("snapshot"),
+        Column("time s"),
+        *(Column(title, figures=False) for title in ("decision", "reason")),
+    ]
+    rows = []
+    for (decision, reason), alike in groupby(taken, key=_shown):
+        first, *others = alike
+        last = others[-1] if others else first
+        numbers = [str(item.snapshot.number) for item in (first, last)]
+        times = [f"{item.snapshot.time_s:,.1f}" for item in (first, last)]
+        rows.append([*("-".join(dict.fromkeys(ends)) for ends in (numbers, times)), decision, reason])
+    print_table(columns, rows, stream=sys.stdout)
+    recorded = sum(item.same is not None for item in taken)
+    compared = f"{recorded - differ} of {recorded} as recorded" if recorded else "none recorded"
+    print(f"{len(taken)} decisions; {compared}")
+
+
+def _shown(item: "Redecided") -> tuple[str, str]:
+    """Return what the table says of a decision; those that follow each other and say the same have one line."""
+    return type(item.decision).__name__ + (" (recorded: another)" if item.same is False else ""), item.decision.reason

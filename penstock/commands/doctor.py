@@ -1,0 +1,57 @@
+"""The command line of ``penstock doctor``. Heavy imports stand inside the command."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from penstock.commands.answering import UNFIT, Debug, Json, answering
+
+
+def doctor(
+    context: typer.Context,
+    kafka: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Also ask the Kafka cluster there.", show_default=False),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="A topic to look for there. May come again.", show_default=False),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka-setting",
+            metavar="KEY=VALUE",
+            help="A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Examine this machine and say what to do. Exits with 3 if something must be mended first."""
+    if (topics or settings) and kafka is None:
+        raise typer.BadParameter("give --kafka HOST:PORT too.", param_hint="--topic" if topics else "--kafka-setting")
+    with answering(debug or context.obj, as_json):
+        from penstock.doctor.environment import FAIL, examine
+        from penstock.doctor.spark import examine_spark
+
+        checks = examine() + examine_spark()
+        if kafka is not None:
+            from penstock.doctor.kafka import examine_kafka
+
+            checks += examine_kafka(kafka, topics or [], settings or [])
+        if as_json:
+            from dataclasses import asdict
+
+            typer.echo(json.dumps([asdict(check) for check in checks]))
+        else:
+            width = max(len(check.name) for check in checks)
+            colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+            for check in checks:
+                status = typer.style(f"{check.status:<4}", fg=colours[check.status])
+                advice = f"  -> {check.advice}" if check.advice else ""
+                typer.echo(f"{status}  {check.name:<{width}}  {check.finding}{advice}")
+    if any(check.status == FAIL for check in checks):
+        raise typer.Exit(UNFIT)

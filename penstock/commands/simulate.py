@@ -1,0 +1,60 @@
+"""The command line of ``penstock simulate``. Heavy imports stand inside the command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.commands.answering import FAILED, Debug, Json, answering
+
+
+def simulate(
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="PIPELINE", help="A Python file that builds a pipeline.", exists=True, dir_okay=False),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS", help="Arguments for the file itself; put -- before options.", show_default=False
+        ),
+    ] = None,
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="A..B", help="Which runs; one number for one.")] = (
+        "1..200"
+    ),
+    faults: Annotated[
+        str | None,
+        typer.Option(metavar="F,F..", help="Of crash, delay, cut, disk; or none. Default: all.", show_default=False),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Most rows to read of each source.")] = 100_000,
+    parallelism: Annotated[int, typer.Option(min=1, metavar="P", help="Instances per operator.")] = 2,
+    state_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SIZE",
+            help="Byte budget of keyed state per operator instance; the rest is in pages.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline under simulated crashes, delays, cut links and failing disks, and compare what it puts out.
+
+    It reads its sources once, and never writes to its sinks. Each seed is one run, the same every
+    time. Exits with 1 if a seed's output differs from that of an undisturbed run, and tells its history.
+    """
+    with answering(debug or context.obj, as_json):
+        from penstock.chaos import simulation as simulating
+        from penstock.commands.loading import capture
+
+        options = simulating.SimulateOptions(
+            simulating.parse_seeds(seeds), simulating.parse_faults(faults), rows, parallelism, state_bytes
+        )
+        job, _ = capture(file, arguments or [])
+        report = simulating.simulate(job, options)
+        simulating.print_report(report, as_json=as_json)
+    if report.failed is not None:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,1 @@
+"""Kafka and Java on this machine, for development and tests."""

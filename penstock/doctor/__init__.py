@@ -1,0 +1,1 @@
+"""Examinations of an environment for ``penstock doctor``."""

@@ -1,0 +1,1 @@
+"""The language: streams, windows, joins, aggregates, sources and sinks as users write them."""

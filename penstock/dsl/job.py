@@ -1,0 +1,310 @@
+"""A job: the graph that streams append to, and what starts it.
+
+`run` and `start` are also module-level functions over one default job. A command such as ``penstock explain FILE``
+puts a `Launcher` in their place, so that the file's own call hands the graph over and starts nothing.
+"""
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, Unpack
+
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.executors.embedded import EmbeddedJob, Progress
+from penstock.engine.jobs.bad_records import BadRecords
+from penstock.engine.jobs.input_end import begin_run, keeps_open, says_end
+from penstock.engine.jobs.leases import make_leases
+from penstock.engine.jobs.metrics import JobMetrics, no_metrics
+from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
+from penstock.engine.plan.planner import plan
+from penstock.engine.plan.schemas import output_schemas
+from penstock.metrics.endpoints import Endpoint, open_endpoint
+from penstock.model.errors import OptionError, PlanError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
+from penstock.model.schema import TimeColumn
+from penstock.model.source_location import user_location
+from penstock.runs.compilation_notice import tell_of_compiling
+from penstock.runs.failpoint_settings import arm_from
+from penstock.runs.interrupts import interrupts
+from penstock.runs.job_options import JobOptions
+from penstock.runs.run_options import RunOptions, check_named, installed_version, make_options
+
+RunningJob = EmbeddedJob | RecoveringJob
+"""A job that was made ready to run in this process."""
+
+
+class Job:
+    """A pipeline under construction. Readers add sources to it, streams add operators."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.graph = JobGraph()
+        self._numbers: dict[str, int] = {}
+
+    def add(
+        self,
+        spec: OperatorSpec,
+        inputs: Sequence[Input] = (),
+        *,
+        kind: str,
+        time: TimeColumn | None = None,
+    ) -> OperatorId:
+        """Append an operator, checking it against its inputs, and return its id.
+
+        Raises:
+            PlanError: the operator does not fit its inputs; the message names the user's file and line.
+        """
+        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
+        operator = OperatorId(f"{kind}-{number}")
+        where = user_location()
+        schemas = [self.graph[edge.operator].outputs[edge.output] for edge in inputs]
+        try:
+            outputs = dict(output_schemas(spec, schemas, str(operator), time))
+        except PlanError as error:
+            raise located(error, where) from None
+        self.graph.add(OperatorNode(operator, str(operator), spec, tuple(inputs), outputs, where=where))
+        return operator
+
+    def change(self, operator: OperatorId, **changes: Any) -> None:
+        """Replace attributes of an operator. A sink that takes the name of an older sink replaces that sink."""
+        node = replace(self.graph[operator], **changes)
+        self.graph.add(node)
+        if "name" in changes and isinstance(node.spec, SinkSpec):
+            for other in list(self.graph.operators.values()):
+                if other.name == node.name and other.id != operator and isinstance(other.spec, SinkSpec):
+                    del self.graph.operators[other.id]
+
+    def plan(self, parallelism: int = 1) -> ExecutionGraph:
+        """Return the optimised physical plan."""
+        return plan(self.graph, parallelism)
+
+    def run(self, name: str | None = None, **options: Unpack[JobOptions]) -> JobMetrics:
+        """Run to the end of all inputs in this thread and return the final metrics.
+
+        Ctrl-C stops the job cleanly: what was read is processed and written, windows that are open stay unwritten.
+        A second Ctrl-C aborts. ``options`` are those of `JobOptions`.
+        """
+        chosen = make_options(name, options)
+        launcher = _launchers[-1] if _launchers else None
+        if launcher is not None:
+            return launcher.launch(self, chosen)
+        return execute(self, chosen)
+
+    def start(self, name: str | None = None, **options: Unpack[JobOptions]) -> "Handle":
+        """Start in a thread of its own and return at once."""
+        chosen = make_options(name, options)
+        launcher = _launchers[-1] if _launchers else None
+        if launcher is not None:
+            return launcher.start(self, chosen)
+        endpoint = open_endpoint(chosen)
+        try:
+            return Handle(make_ready(self, chosen), endpoint)
+        except BaseException:
+            endpoint.close()
+            raise
+
+
+class Launcher(Protocol):
+    """What a command puts in place of `Job.run`."""
+
+    def launch(self, job: Job, options: RunOptions) -> JobMetrics:
+        """Take the job over instead of `run`; may raise `Captured` to end the user's file there."""
+
+    def start(self, job: Job, options: RunOptions) -> "Handle":
+        """Take the job over instead of `start`; may raise `Captured` as well."""
+
+
+class Captured(BaseException):
+    """Ends a user's file once its graph has been handed over."""
+
+
+class Handle:
+    """A job that runs in the background."""
+
+    def __init__(self, job: RunningJob, endpoint: Endpoint | None = None) -> None:
+        """Start the thread; the endpoint is closed at its end."""
+        self._job = job
+        self._endpoint = endpoint or Endpoint()
+        self._endpoint.show(job.metrics)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{job.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._job.name
+
+    @property
+    def running(self) -> bool:
+        """Whether the job has not ended yet."""
+        return self._thread.is_alive()
+
+    def stop(self, *, drain: bool = False) -> JobMetrics:
+        """Stop and wait: what was read is processed and written. ``drain`` also closes windows that are open."""
+        self._job.stop(drain=drain)
+        return self.wait()
+
+    def wait(self, timeout_s: float | None = None) -> JobMetrics:
+        """Wait for the end and return the final metrics.
+
+        Raises:
+            TimeoutError: the job still runs.
+            PenstockError: the job failed; whatever it raised is raised here.
+        """
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"job {self.name!r} still runs after {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+        return self.metrics()
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot of the job's metrics."""
+        return self._job.metrics()
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served while the job runs; None without ``metrics_port``."""
+        return self._endpoint.url
+
+    def savepoint(self, name: str, timeout_s: float | None = None) -> int:
+        """Take a savepoint, wait until it is committed, and return its epoch. The job goes on.
+
+        Raises:
+            OptionError: the job has no checkpoint_dir, or the name is not one or is taken.
+            TimeoutError: it was not committed in time; it may be later.
+            PenstockError: the job is over, or the savepoint could not be written.
+        """
+        if not isinstance(self._job, RecoveringJob):
+            raise OptionError(f"job {self.name!r} takes no checkpoints: start it with a checkpoint_dir.")
+        return self._job.savepoint(name, timeout_s)
+
+    def _run(self) -> None:
+        try:
+            self._job.run()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._endpoint.close()
+
+
+def located(error: PlanError, where: str) -> PlanError:
+    """Return the error with the user's ``file:line`` in its text; as it is if it names a line of that file already."""
+    file = where.rpartition(":")[0]
+    text = str(error)
+    if re.search(re.escape(file) + r":\d", text):
+        return error
+    return type(error)(f"{text} (at {where})")
+
+
+def embed(job: Job, options: RunOptions, planned: ExecutionGraph | None = None, **shell: Any) -> EmbeddedJob:
+    """Plan a job, unless it is, for one run in this process; ``shell`` is handed to `EmbeddedJob`."""
+    return EmbeddedJob(
+        options.name,
+        planned or job.plan(options.parallelism),
+        options.loop,
+        options.job_directory,
+        letters=options.dead_letters,
+        bad_records=_bad_records(options),
+        **shell,
+    )
+
+
+def make_ready(job: Job, options: RunOptions) -> RunningJob:
+    """Plan a job to run in this process; with a checkpoint directory it goes on where it was, and survives failures.
+
+    Raises:
+        PlanError: the pipeline cannot be run so.
+    """
+    arm_from(os.environ)
+    tell_of_compiling()
+    keeps = keeps_open(job.graph, options.at_end, checkpoints=options.checkpoints.directory is not None)
+    begin_run(job.graph)
+    if options.checkpoints.directory is None:
+        if options.savepoint_on_stop is not None:
+            raise OptionError("savepoint_on_stop needs a checkpoint_dir")
+        planned = job.plan(options.parallelism)
+        leases = make_leases(options.name, planned, SystemClock(), None, "", take_over=options.take_over)
+        return embed(job, options, planned, leases=leases)
+    check_named(job.graph)
+    return RecoveringJob(
+        options.name,
+        job.plan(options.parallelism),
+        options.loop,
+        options.job_directory,
+        options.checkpoints,
+        options.restarts,
+        version=installed_version(),
+        restore=replace(options.restore, afresh=options.at_end == "close"),
+        savepoint_on_stop=options.savepoint_on_stop,
+        warn=_warn,
+        make_attempt=partial(EmbeddedJob, letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options)),
+        says_end=says_end(job.graph, options.at_end),
+        take_over=options.take_over,
+    )
+
+
+def _bad_records(options: RunOptions) -> BadRecords:
+    return BadRecords(options.max_dead_letters, _warn)
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def execute(job: Job, options: RunOptions, progress: Progress | None = None) -> JobMetrics:
+    """Run a job in this thread, with Ctrl-C as a clean stop."""
+    with open_endpoint(options) as endpoint, interrupts() as signals:
+        try:
+            running = make_ready(job, options)
+        except StartInterrupted:
+            return not_begun(options)
+        endpoint.show(running.metrics)
+        signals.guard(running)
+        running.run(progress)
+    return running.metrics()
+
+
+def not_begun(options: RunOptions) -> JobMetrics:
+    """Say that a job was stopped before it began, and return its metrics."""
+    print(f"STOPPED: {options.name!r} had not begun", file=sys.stderr)
+    return no_metrics(options.name)
+
+
+@contextmanager
+def launching(launcher: Launcher) -> Iterator[None]:
+    """Let every `run` and `start` inside go to the launcher."""
+    _launchers.append(launcher)
+    try:
+        yield
+    finally:
+        _launchers.remove(launcher)
+
+
+_launchers: list[Launcher] = []
+"""The launchers in place, innermost last; of the whole process, so that jobs run in threads go to them as well."""
+
+_default_job = Job()
+
+
+def default_job() -> Job:
+    """Return the job that module-level readers and `run` use."""
+    return _default_job
+
+
+def run(name: str | None = None, **options: Unpack[JobOptions]) -> JobMetrics:
+    """Run the default job; see `Job.run`."""
+    return _default_job.run(name, **options)
+
+
+def start(name: str | None = None, **options: Unpack[JobOptions]) -> Handle:
+    """Start the default job in the background; see `Job.start`."""
+    return _default_job.start(name, **options)

@@ -1,0 +1,59 @@
+"""What `Stream.write_kafka` makes of its arguments: a Kafka sink that fits the stream."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow as pa
+
+from penstock.dsl.arguments import refusal
+from penstock.model.errors import OptionError
+from penstock.model.modes import Guarantee
+from penstock.model.schema import StreamSchema, check_names
+
+if TYPE_CHECKING:
+    from penstock.engine.connectors.kafka.sink import KafkaSink
+
+GUARANTEES = get_args(Guarantee)
+
+
+def kafka_sink(
+    schema: StreamSchema,
+    topic: str,
+    kafka: str | Mapping[str, Any],
+    format: Mapping[str, Any],
+    key: Sequence[str],
+    headers: str | None,
+    timestamp: bool | str,
+    guarantee: str,
+    mode: str,
+) -> "KafkaSink":
+    """Make the sink; the arguments are those of `Stream.write_kafka`, and ``format`` those of `sink_format`.
+
+    Raises:
+        PlanError: there is no such column, or it has no fitting type.
+        OptionError: a setting, the format or the guarantee is none.
+    """
+    from penstock.engine.connectors.kafka.encoded import MessageLayout
+    from penstock.engine.connectors.kafka.formats.encoders import sink_format
+    from penstock.engine.connectors.kafka.settings import KafkaSettings
+    from penstock.engine.connectors.kafka.sink import KafkaSink
+
+    if guarantee not in GUARANTEES:
+        raise OptionError(f"guarantee must be {' or '.join(GUARANTEES)}, not {guarantee!r}")
+    fields = schema.fields
+    check_names(key, fields.names, "key=")
+    if headers is not None:
+        check_names([headers], fields.names, "headers=")
+    layout = MessageLayout(tuple(key), headers, _timestamp(schema, timestamp), upsert=mode == "upsert")
+    encoding = sink_format(**format, topic=topic)
+    return KafkaSink(topic, KafkaSettings(kafka), layout, encoding, exactly_once=guarantee == "exactly_once")
+
+
+def _timestamp(schema: StreamSchema, timestamp: bool | str) -> str | None:
+    if isinstance(timestamp, bool):
+        return schema.time.name if timestamp and schema.time is not None else None
+    check_names([timestamp], schema.fields.names, "timestamp=")
+    kind = schema.fields.field(timestamp).type
+    if not pa.types.is_timestamp(kind):
+        raise refusal(f"timestamp={timestamp!r} must be a timestamp column, but it is {kind}")
+    return timestamp

@@ -1,0 +1,202 @@
+"""Where streams end: the ``write_...`` methods and what they return."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+import pyarrow as pa
+
+from penstock.dsl.arguments import check_accuracy, check_function, check_priority
+from penstock.dsl.job import Job
+from penstock.dsl.kafka_sinks import kafka_sink
+from penstock.engine.connectors.files.sinks import CsvSink, JsonLinesSink, ParquetSink
+from penstock.engine.connectors.local.black_hole import BlackHoleSink
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.connectors.local.print_sink import PrintSink
+from penstock.engine.connectors.local.table_rows import table_rows
+from penstock.model.config import check_count
+from penstock.model.connectors import Sink
+from penstock.model.function_sink import FunctionSink
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import Input, SinkSpec
+from penstock.model.modes import Guarantee, MessageFormat, WriteMode
+from penstock.model.schema import StreamSchema
+
+Key = str | Sequence[str] | None
+
+
+class SinkHandle:
+    """A sink that was added to a job; its methods change the query and return the handle."""
+
+    def __init__(self, job: Job, operator: OperatorId) -> None:
+        """Refer to a sink; the ``write_...`` methods of streams return these."""
+        self.job = job
+        self._operator = operator
+
+    def name(self, name: str) -> Self:
+        """Name the query; a sink defined again under the same name replaces the old one."""
+        self.job.change(self._operator, name=name, named=True)
+        return self
+
+    def parallelism(self, instances: int) -> Self:
+        """Write with this many instances.
+
+        Raises:
+            OptionError: it is below 1.
+        """
+        check_count("parallelism", instances)
+        self.job.change(self._operator, parallelism=instances)
+        return self
+
+    def with_min_accuracy(self, accuracy: float) -> Self:
+        """Allow shedding for this query down to this accuracy, in [0, 1]; 1.0 (the default) forbids it.
+
+        Raises:
+            OptionError: it is no number in [0, 1].
+        """
+        return self._change(min_accuracy=check_accuracy(accuracy))
+
+    def with_priority(self, priority: int) -> Self:
+        """Set how important the query is; greater is more important, 0 the default.
+
+        Raises:
+            OptionError: it is no whole number.
+        """
+        return self._change(priority=check_priority(priority))
+
+    def _change(self, **changes: Any) -> Self:
+        from dataclasses import replace
+
+        spec = self.job.graph[self._operator].spec
+        assert isinstance(spec, SinkSpec)
+        self.job.change(self._operator, spec=replace(spec, **changes))
+        return self
+
+
+class Result(SinkHandle):
+    """What `collect` gathered, once the job has run; any library that reads Arrow takes it as it is."""
+
+    def __init__(self, job: Job, operator: OperatorId, sink: MemorySink) -> None:
+        """Refer to a memory sink."""
+        super().__init__(job, operator)
+        self._sink = sink
+
+    def table(self) -> pa.Table:
+        """Return all rows received so far; of an updating stream, the rows that stand (without weight)."""
+        return self._sink.table()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all rows received so far as dicts."""
+        return table_rows(self.table())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.table().__arrow_c_stream__(requested_schema)
+
+
+class Writes(ABC):
+    """The sinks of a `penstock.dsl.stream.Stream`.
+
+    ``mode`` is ``append`` for a stream that never takes rows back. An updating stream is written as ``changelog``
+    (every row with a ``weight`` of +1 or -1) or ``upsert`` (with ``key``: the last row of each key, and ``deleted``).
+    """
+
+    job: Job
+    _exchange: str | None
+
+    @property
+    @abstractmethod
+    def _schema(self) -> StreamSchema: ...
+
+    @abstractmethod
+    def _input(self) -> Input: ...
+
+    def write(self, sink: Sink, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
+        """Write to any sink."""
+        return SinkHandle(self.job, self._sink(sink, mode, key))
+
+    def write_parquet(self, path: str | Path, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
+        """Write Parquet: one file if ``path`` has a suffix, else a directory with a part per instance."""
+        return self._write_file(ParquetSink(path), path, mode, key)
+
+    def write_csv(self, path: str | Path, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
+        """Write CSV with a header: one file if ``path`` has a suffix, else a directory with a part per instance."""
+        return self._write_file(CsvSink(path), path, mode, key)
+
+    def write_json(self, path: str | Path, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
+        """Write JSON lines: one file if ``path`` has a suffix, else a directory with a part per instance."""
+        return self._write_file(JsonLinesSink(path), path, mode, key)
+
+    def write_kafka(
+        self,
+        topic: str,
+        *,
+        kafka: str | Mapping[str, Any],
+        format: MessageFormat = "json",
+        schema: Any = None,
+        message: type[Any] | None = None,
+        registry: Mapping[str, Any] | str | None = None,
+        key: Key = None,
+        headers: str | None = None,
+        timestamp: bool | str = True,
+        guarantee: Guarantee = "at_least_once",
+        mode: WriteMode = "append",
+    ) -> SinkHandle:
+        """Write a message per row to a topic, which must be there.
+
+        ``kafka`` is the address of a broker, or a mapping of librdkafka's settings, with secrets as ``env:NAME`` or
+        ``file:PATH``. ``format`` is ``json``, ``raw`` (the one column that is left), ``avro`` (by ``schema``, or by one
+        made from the columns), ``protobuf`` (a generated class as ``message``) or ``arrow`` (many rows in a message, no
+        key). ``registry`` is the URL of a schema registry, or the settings of its client: the schema is registered as
+        that of the subject ``TOPIC-value``.
+
+        ``key``: text as UTF-8, bytes as they are, other columns as JSON text, several as one JSON object; messages go
+        to the partition where Java's clients put them. ``headers`` is a column of maps from text to bytes.
+        ``timestamp``: True for event time if there is one, another timestamp column, or False for the time of writing.
+
+        In ``upsert`` mode ``key`` says which row replaces which, and a deleted row is a tombstone.
+
+        ``guarantee="exactly_once"`` needs checkpoints: an epoch appears in one transaction for each instance when its
+        checkpoint is complete, for consumers with ``isolation.level=read_committed``. Otherwise messages leave at
+        once, and some come again after a failure.
+
+        Raises:
+            PlanError: there is no such column, or it has no fitting type.
+            OptionError: a setting, the format or the guarantee is none.
+        """
+        encoding = {"name": format, "schema": schema, "message": message, "registry": registry}
+        sink = kafka_sink(self._schema, topic, kafka, encoding, _columns(key), headers, timestamp, guarantee, mode)
+        return self.write(sink, mode=mode, key=key if mode == "upsert" else None)
+
+    def print(self, *, mode: WriteMode = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
+        """Print every row."""
+        return self.write(PrintSink(file), mode=mode, key=key)
+
+    def write_black_hole(self, *, mode: WriteMode = "append", key: Key = None) -> SinkHandle:
+        """Count rows and forget them; every column is computed."""
+        return self.write(BlackHoleSink(), mode=mode, key=key)
+
+    def for_each_batch(
+        self, function: Callable[[pa.RecordBatch], None], *, mode: WriteMode = "append", key: Key = None
+    ) -> SinkHandle:
+        """Call a function with every batch of rows."""
+        check_function("for_each_batch", function)
+        return self.write(FunctionSink(function), mode=mode, key=key)
+
+    def collect(self) -> Result:
+        """Keep all rows in memory; of an updating stream, what stands after all retractions."""
+        sink = MemorySink()
+        updating = bool(getattr(self, "updating", False))
+        return Result(self.job, self._sink(sink, "changelog" if updating else "append", None), sink)
+
+    def _write_file(self, sink: Sink, path: str | Path, mode: WriteMode, key: Key) -> SinkHandle:
+        """Let one instance write where one file is wanted."""
+        handle = self.write(sink, mode=mode, key=key)
+        return handle.parallelism(1) if Path(path).suffix else handle
+
+    def _sink(self, sink: Sink, mode: WriteMode, key: Key) -> OperatorId:
+        return self.job.add(SinkSpec(sink, mode, _columns(key)), [self._input()], kind="sink")
+
+
+def _columns(key: Key) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key or ())

@@ -1,0 +1,1 @@
+"""The metrics endpoint of a job, and who reads it."""

@@ -1,0 +1,227 @@
+"""What ``penstock top`` shows: a running job, read from its metrics endpoint, as tables that keep changing."""
+
+import http.client
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.engine.jobs.metric_rates import Rates
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.metrics.prometheus_text import parse_metrics
+from penstock.model.errors import UserError
+from penstock.runs.progress import watermark_text
+from penstock.tables import bytes_text, console, count_text, rate_text, seconds_text
+
+PATIENCE_S = 5.0
+"""How long the endpoint may take to answer."""
+
+MOST_BYTES = 16 << 20
+"""The longest answer that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job's metrics are, and the token that is sent for them."""
+
+    port: int
+    host: str = "127.0.0.1"
+    token: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        where = "this machine" if self.host == "127.0.0.1" else self.host
+        return f"port {self.port} of {where}"
+
+
+class GoneError(UserError):
+    """Nothing answers any more, or ever did."""
+
+
+def watch(place: Place, interval_s: float, *, once: bool, as_json: bool) -> None:
+    """Show the job whose metrics are at a place, until it ends; ``once``: what it did in one interval.
+
+    Raises:
+        UserError: nothing answers there, or something else than a job.
+    """
+    before = fetch(place)
+    if as_json or once:
+        while True:
+            time.sleep(interval_s)
+            try:
+                now = fetch(place)
+            except GoneError:
+                if once:
+                    raise
+                return
+            if as_json:
+                print(json.dumps(view_data(now, Rates(before, now))), flush=True)
+            else:
+                console(sys.stdout).print(view(now, Rates(before, now)))
+            if once:
+                return
+            before = now
+    with Live(view(before, Rates(None, before)), console=console(sys.stdout), auto_refresh=False) as live:
+        while True:
+            time.sleep(interval_s)
+            try:
+                now = fetch(place)
+            except GoneError:
+                break
+            live.update(view(now, Rates(before, now)), refresh=True)
+            before = now
+    print(f"{before.name} has ended")
+
+
+def fetch(place: Place) -> JobMetrics:
+    """Return the metrics of the job at a place.
+
+    Raises:
+        GoneError: nothing answers there.
+        UserError: something else than a job does.
+    """
+    connection = http.client.HTTPConnection(place.host, place.port, timeout=PATIENCE_S)
+    try:
+        sent = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
+        connection.request("GET", "/metrics", headers=sent)
+        response = connection.getresponse()
+        body = response.read(MOST_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise GoneError(
+            f"nothing answers at {place} ({error}): run the job with metrics_port={place.port}, or "
+            f"penstock run --metrics-port {place.port}."
+        ) from None
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        told = body[:200].decode(errors="replace").strip()
+        raise UserError(f"{place} answers {response.status} {response.reason}: {told}")
+    return parse_metrics(body.decode(errors="replace"))
+
+
+def view(metrics: JobMetrics, rates: Rates) -> RenderableType:
+    """Return what is shown of a job."""
+    parts: list[RenderableType] = [Text(_headline(metrics, rates), style="bold")]
+    if metrics.checkpoints is not None:
+        parts.append(Text(_checkpoint_line(metrics)))
+    parts += [_sources(metrics, rates), _operators(metrics, rates), _instances(metrics, rates)]
+    return Group(*parts)
+
+
+def view_data(metrics: JobMetrics, rates: Rates) -> dict[str, Any]:
+    """Return what is shown as plain data: rates per second, shares of time in [0, 1], and the snapshot behind them."""
+    return {
+        "job": metrics.name,
+        "seconds": rates.seconds,
+        "source_rows_per_s": rates.source_rows,
+        "sources": rates.sources(),
+        "operators": {name: asdict(found) for name, found in rates.operators().items()},
+        "states": {name: asdict(found) for name, found in rates.states().items()},
+        "instances": [
+            {"task": item.task, "instance": item.instance, **asdict(rates.shares(item))} for item in metrics.instances
+        ],
+        "metrics": metrics.as_dict(),
+    }
+
+
+def _headline(metrics: JobMetrics, rates: Rates) -> str:
+    parts = [
+        metrics.name,
+        f"running {seconds_text(metrics.elapsed_ns / 1e9)}",
+        rate_text(rates.source_rows),
+        f"{count_text(metrics.source_rows)} rows read",
+        f"watermark {watermark_text(metrics)}",
+        f"state {bytes_text(metrics.state_bytes)}",
+    ]
+    bad = metrics.ledger.late, metrics.ledger.dead_lettered
+    parts += [f"{count_text(rows)} {what}" for rows, what in zip(bad, ("late", "dead letters"), strict=True) if rows]
+    return "  ".join(parts)
+
+
+def _checkpoint_line(metrics: JobMetrics) -> str:
+    known = metrics.checkpoints
+    assert known is not None
+    parts = [f"checkpoints {known.committed} committed, {known.aborted} given up"]
+    if known.last_epoch is not None:
+        parts.append(f"epoch {known.last_epoch}")
+    if known.last_duration_ns is not None:
+        parts.append(f"took {seconds_text(known.last_duration_ns / 1e9)}")
+    if known.last_uploaded_bytes is not None and known.last_reused_bytes is not None:
+        parts.append(f"{bytes_text(known.last_uploaded_bytes)} new, {bytes_text(known.last_reused_bytes)} kept")
+    if known.restarts:
+        parts.append(f"{known.restarts} restarts")
+    if known.last_abort is not None:
+        parts.append(f"given up: {known.last_abort}")
+    if known.last_failed_retention is not None:
+        parts.append(f"old ones stay: {known.last_failed_retention}")
+    return "  ".join(parts)
+
+
+def _sources(metrics: JobMetrics, rates: Rates) -> Table:
+    per_second = rates.sources()
+    return _table(
+        ("source", "rows/s", "rows", "lag", "waiting"),
+        (
+            (
+                source.source,
+                rate_text(per_second[source.source]),
+                count_text(source.rows),
+                "-" if source.lag_us is None else seconds_text(source.lag_us / 1e6),
+                "-" if source.lag_messages is None else f"{count_text(source.lag_messages)} messages",
+            )
+            for source in metrics.sources
+        ),
+    )
+
+
+def _operators(metrics: JobMetrics, rates: Rates) -> Table:
+    per_second, asked = rates.operators(), rates.states()
+    states = {state.operator: state.bytes for state in metrics.states}
+    rows = []
+    for line in metrics.ledger.operators:
+        name = line.operator
+        state = asked.get(name)
+        hit_rate = None if state is None else state.hit_rate
+        wait_ns = None if state is None else state.wait_ns
+        rows.append(
+            (
+                name,
+                rate_text(per_second[name].rows_in),
+                rate_text(per_second[name].rows_out),
+                bytes_text(states[name]) if name in states else "-",
+                "-" if hit_rate is None else f"{hit_rate:.1%}",
+                "-" if wait_ns is None else seconds_text(wait_ns / 1e9),
+            )
+        )
+    return _table(("operator", "in", "out", "state", "hits", "fetch"), rows)
+
+
+def _instances(metrics: JobMetrics, rates: Rates) -> Table:
+    rows = []
+    for item in metrics.instances:
+        shares = rates.shares(item)
+        rows.append(
+            (
+                f"{item.task}[{item.instance}]",
+                *(f"{part:.0%}" for part in (shares.busy, shares.core_wait, shares.input_wait, shares.output_wait)),
+                f"{shares.remote_wait:.0%}",
+                bytes_text(item.waiting_bytes),
+            )
+        )
+    return _table(("instance", "busy", "no core", "idle", "held back", "outside", "waiting"), rows)
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

@@ -1,0 +1,1 @@
+"""Plans for people: text, Mermaid and SVG."""

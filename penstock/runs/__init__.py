@@ -1,0 +1,1 @@
+"""How a job is run: options, interrupts, progress."""

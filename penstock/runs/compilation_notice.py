@@ -1,0 +1,30 @@
+"""Says on standard error that kernels are being compiled, so that the silence of a first run is no riddle."""
+
+import os
+import sys
+import time
+
+from penstock.state.kernels.kernel_cache import KernelCache, is_kept, kernel_folder, mark_used
+
+QUIET = "PENSTOCK_QUIET_KERNELS"
+"""An environment variable; any text in it lets kernels be compiled without a word."""
+
+
+def tell_of_compiling() -> None:
+    """Let the first kernel that this process has to compile be announced; without this nothing is said."""
+    mark_used(time.time())
+    if not os.environ.get(QUIET) and not KernelCache.compiled:
+        KernelCache.compiles = _tell
+
+
+def compiling_text(folder: object, kept: bool) -> str:
+    """Return what is said: that it takes a while, and whether later runs are spared it."""
+    if kept:
+        return f"compiling kernels, which later runs find in {folder} (penstock warm compiles all of them)"
+    return (
+        f"compiling kernels, as every run must: {folder} cannot be written to; set NUMBA_CACHE_DIR to a folder that can"
+    )
+
+
+def _tell() -> None:
+    print(compiling_text(kernel_folder(), is_kept()), file=sys.stderr, flush=True)

@@ -1,0 +1,234 @@
+"""How a job is run: what the keyword options of `run` and `start` mean, sorted into frozen options."""
+
+import difflib
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.jobs.input_end import AtEnd, check_at_end
+from penstock.engine.restore.compatibility import Allowed
+from penstock.engine.restore.restorer import RestoreFrom
+from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
+from penstock.model.dead_letter_limit import DEFAULT_LIMIT, DeadLetterLimit, dead_letter_limit
+from penstock.model.dead_letters import LetterTarget
+from penstock.model.durations import to_microseconds
+from penstock.model.errors import OptionError, PlanError
+from penstock.model.job_graph import (
+    BatchFunctionSpec,
+    FilterSpec,
+    JobGraph,
+    OperatorNode,
+    ProjectSpec,
+    RowFunctionSpec,
+    SplitSpec,
+    UnionSpec,
+)
+from penstock.model.join_specs import LookupSpec
+from penstock.runs.job_options import JobOptions
+from penstock.runs.metrics_token import check_reference
+from penstock.state.files.durable_files import check_name
+
+LOOPBACK = ("127.0.0.1", "localhost")
+"""What this machine is called from within."""
+
+_STATELESS = (BatchFunctionSpec, FilterSpec, LookupSpec, ProjectSpec, RowFunctionSpec, SplitSpec, UnionSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
+
+    ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
+    (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
+    ``dead_letters`` is where they go instead of the directory, ``max_dead_letters`` how many bad records of an operator
+    are borne. ``take_over`` ends another run that has the checkpoints or an output. ``at_end``: what becomes of open
+    windows when all inputs have ended (None: kept if there are checkpoints and a source may grow).
+    """
+
+    name: str
+    parallelism: int = 1
+    directory: Path | None = None
+    loop: LoopOptions = LoopOptions()
+    checkpoints: CheckpointOptions = CheckpointOptions()
+    restarts: RestartOptions = RestartOptions()
+    restore: RestoreFrom = RestoreFrom()
+    savepoint_on_stop: str | None = None
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK[0]
+    metrics_token: str | None = None
+    dead_letters: LetterTarget | None = None
+    at_end: AtEnd | None = None
+    max_dead_letters: DeadLetterLimit = DEFAULT_LIMIT
+    take_over: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("parallelism", self.parallelism)
+        if self.savepoint_on_stop is not None:
+            check_name("savepoint", self.savepoint_on_stop)
+        if self.metrics_port is not None:
+            check_count("metrics_port", self.metrics_port, least=0)
+            if self.metrics_port > 65_535:
+                raise OptionError(f"metrics_port must be at most 65535, not {self.metrics_port}")
+        if self.metrics_token is not None:
+            check_reference(self.metrics_token)
+        elif self.metrics_host not in LOOPBACK:
+            raise OptionError(
+                f"metrics_host must be {' or '.join(LOOPBACK)}, not {self.metrics_host!r}, unless metrics_token says "
+                "where a token is that whoever asks must send: 'file:PATH' or 'env:NAME'."
+            )
+
+    @property
+    def job_directory(self) -> Path:
+        """Where the job's own files go."""
+        return self.directory or Path(".penstock") / self.name
+
+
+_LOOP = tuple(name for name in LoopOptions.__dataclass_fields__ if name != "emit_interval_us")
+_AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
+"""The options that `RunOptions` has under the same name and takes without a look."""
+
+_OF_CHECKPOINTS = ("checkpoint_interval", "checkpoint_timeout", "retain_checkpoints", "max_failed_checkpoints")
+"""The options that mean nothing without a ``checkpoint_dir``."""
+
+
+def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
+    """Sort keyword options; `JobOptions` says what each means.
+
+    Raises:
+        OptionError: an option is unknown, the message names the valid ones; or its value is impossible.
+    """
+    unknown = sorted(set(options) - set(JobOptions.__annotations__))
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], JobOptions.__annotations__, 1)
+        hint = f"did you mean {close[0]!r}? Valid options" if close else "valid options"
+        raise OptionError(f"unknown option {unknown[0]!r}; {hint} are {', '.join(sorted(JobOptions.__annotations__))}")
+    directory = options.get("directory")
+    return RunOptions(
+        name or default_name(),
+        options.get("parallelism", 1),
+        Path(directory) if directory else None,
+        _loop(options),
+        _checkpoints(options),
+        _restarts(options),
+        restore_from(
+            options.get("restore", "latest"),
+            drop_state=options.get("drop_state", False),
+            accept_changed=options.get("accept_changed", ()),
+            accept_duplicates=bool(options.get("accept_duplicates", False)),
+        ),
+        dead_letters=letter_target(options.get("dead_letters")),
+        at_end=check_at_end(options.get("at_end")),
+        max_dead_letters=dead_letter_limit(options.get("max_dead_letters", DEFAULT_LIMIT)),
+        take_over=bool(options.get("take_over", False)),
+        **{key: options[key] for key in _AS_THEY_ARE if key in options},
+    )
+
+
+def letter_target(where: str | LetterTarget | None) -> LetterTarget | None:
+    """Return where dead letters go: what ``dead_letters=`` says.
+
+    Raises:
+        OptionError: it says something else.
+    """
+    if where is None or isinstance(where, LetterTarget):
+        return where
+    if not isinstance(where, str):
+        raise OptionError("dead_letters is kafka://HOST:PORT/TOPIC or a dead_letter_topic(...)")
+    from penstock.engine.connectors.kafka.letter_topic import parse_target
+
+    return parse_target(where)
+
+
+def restore_from(
+    where: str | None,
+    *,
+    drop_state: bool | str | Collection[str] = False,
+    accept_changed: str | Collection[str] = (),
+    accept_duplicates: bool = False,
+) -> RestoreFrom:
+    """Return where a job begins: ``latest``, ``none``, or a savepoint by its name.
+
+    Raises:
+        OptionError: ``drop_state`` or ``accept_changed`` are no names of operators.
+    """
+    savepoint = where if where not in (None, "none", "latest") else None
+    dropped = frozenset[str]() if isinstance(drop_state, bool) else _operators("drop_state", drop_state)
+    allowed = Allowed(drop_state is True, dropped, _operators("accept_changed", accept_changed))
+    return RestoreFrom(where not in (None, "none") and savepoint is None, savepoint, allowed, accept_duplicates)
+
+
+def _operators(option: str, names: str | Collection[str]) -> frozenset[str]:
+    found = [names] if isinstance(names, str) else names
+    if not isinstance(found, Collection) or not all(isinstance(name, str) for name in found):
+        raise OptionError(f"{option} is the name of an operator or a list of names, not {names!r}")
+    return frozenset(found)
+
+
+def check_named(graph: JobGraph) -> None:
+    """Refuse a pipeline with state whose operators could not be found again after a restart.
+
+    Raises:
+        PlanError: naming every operator that needs a name, where it stands, and what to write.
+    """
+    nodes = [node for node in graph.operators.values() if not isinstance(node.spec, _STATELESS)]
+    unnamed = [node for node in nodes if not node.named]
+    if unnamed:
+        raise PlanError(
+            "with checkpoints every source, stateful operator and sink needs a name by which its state is found again: "
+            f"write .name('...') behind {'; '.join(map(_place, unnamed))}"
+        )
+
+
+def default_name() -> str:
+    """Name a job after the program's file."""
+    program = Path(sys.argv[0] or "job").stem if sys.argv else "job"
+    return program if program and not program.startswith("-") else "job"
+
+
+def installed_version() -> str:
+    """Return this program's version, ``unknown`` in a checkout that was never installed."""
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _loop(options: Mapping[str, Any]) -> LoopOptions:
+    changes = {key: value for key, value in options.items() if key in _LOOP}
+    if "emit_interval" in options:
+        changes["emit_interval_us"] = to_microseconds(options["emit_interval"], "emit_interval")
+    return LoopOptions(**changes)
+
+
+def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:
+    changes: dict[str, Any] = {}
+    if (directory := options.get("checkpoint_dir")) is not None:
+        changes["directory"] = str(directory)
+    for option, field in (("checkpoint_interval", "interval_ms"), ("checkpoint_timeout", "timeout_ms")):
+        if option in options:
+            changes[field] = to_microseconds(options[option], option) // 1_000
+    if "retain_checkpoints" in options:
+        changes["retain"] = options["retain_checkpoints"]
+    if "max_failed_checkpoints" in options:
+        changes["max_failed"] = options["max_failed_checkpoints"]
+    if "directory" not in changes and changes:
+        raise OptionError(f"{next(key for key in _OF_CHECKPOINTS if key in options)} needs a checkpoint_dir")
+    return CheckpointOptions(**changes)
+
+
+def _restarts(options: Mapping[str, Any]) -> RestartOptions:
+    changes: dict[str, Any] = {}
+    if "restarts" in options:
+        changes["attempts"] = options["restarts"]
+    if "restart_delay" in options:
+        changes["first_delay_ms"] = to_microseconds(options["restart_delay"], "restart_delay") // 1_000
+    if "start_timeout" in options:
+        changes["start_timeout_ms"] = to_microseconds(options["start_timeout"], "start_timeout") // 1_000
+    return RestartOptions(**changes)
+
+
+def _place(node: OperatorNode) -> str:
+    return f"{node.name} ({node.where})" if node.where else node.name

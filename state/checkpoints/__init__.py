@@ -1,0 +1,1 @@
+"""The repository of checkpoints and savepoints: manifests and files by content."""

@@ -1,0 +1,70 @@
+"""Which files must stay though no manifest refers to them yet, and what each epoch uploaded and reused so far."""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from penstock.state.checkpoints.manifest import FileEntry
+from penstock.state.checkpoints.values import Traffic
+
+
+class HeldFiles:
+    """Stored names held by epochs in progress and by savepoints (by name) being written. Safe for threads.
+
+    Whoever needs a file holds it first and looks for it afterwards, and files are deleted inside of `free`: so a file
+    that was found is not deleted.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holds: dict[int | str, _Hold] = {}
+
+    def begin(self, holder: int | str) -> None:
+        """Let a holder exist, without files yet."""
+        with self._lock:
+            self._holds.setdefault(holder, _Hold())
+
+    def hold(self, holder: int | str, entries: Iterable[FileEntry]) -> None:
+        """Hold files until `release`."""
+        with self._lock:
+            self._holds.setdefault(holder, _Hold()).stored.update(entry.stored for entry in entries)
+
+    def count(self, holder: int | str, entry: FileEntry, *, uploaded: bool) -> None:
+        """Count a file as uploaded or reused, unless the holder was released meanwhile."""
+        with self._lock:
+            if (hold := self._holds.get(holder)) is not None:
+                (hold.uploaded if uploaded else hold.reused).append(entry.bytes)
+
+    def release(self, holder: int | str) -> None:
+        """Hold no file for this holder any more."""
+        with self._lock:
+            self._holds.pop(holder, None)
+
+    def release_through(self, epoch: int) -> Traffic:
+        """Release this epoch and those before it; return what this one uploaded and reused."""
+        with self._lock:
+            done = self._holds.get(epoch, _Hold())
+            self._holds = {
+                holder: hold for holder, hold in self._holds.items() if isinstance(holder, str) or holder > epoch
+            }
+        return Traffic(len(done.uploaded), sum(done.uploaded), len(done.reused), sum(done.reused))
+
+    def any(self) -> bool:
+        """Return whether there is a holder."""
+        with self._lock:
+            return bool(self._holds)
+
+    def free(self, stored: Iterable[str], delete: Callable[[list[str]], None]) -> int:
+        """Delete those of the files that no one holds, and return how many; nobody can take hold meanwhile."""
+        with self._lock:
+            held = {name for hold in self._holds.values() for name in hold.stored}
+            free = [name for name in stored if name not in held]
+            delete(free)
+        return len(free)
+
+
+@dataclass(slots=True)
+class _Hold:
+    stored: set[str] = field(default_factory=set)
+    uploaded: list[int] = field(default_factory=list)
+    reused: list[int] = field(default_factory=list)

@@ -1,0 +1,381 @@
+"""The repository of a job's checkpoints and savepoints (engine.md section 7, reliability.md facts 2 and 3).
+
+Below its base lie ``files/<digest>-<run>``, shared by all checkpoints, so that each uploads only what is new;
+``checkpoints/<epoch>-<run>.json``, a manifest that is written last; ``savepoints/<name>/``, each complete in itself;
+and ``runs/``, the lease (`run_lease`) and what the last run took over (`visible_checkpoints`).
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from penstock.model.errors import CheckpointError, OptionError
+from penstock.model.failpoints import failpoint
+from penstock.state.checkpoints.content_files import ContentFolder, entry_of
+from penstock.state.checkpoints.held_files import HeldFiles
+from penstock.state.checkpoints.manifest import (
+    MANIFEST_BYTES_LIMIT,
+    FileEntry,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+)
+from penstock.state.checkpoints.savepoints import Savepoints
+from penstock.state.checkpoints.values import Loaded, Retained, Skipped, Traffic, told
+from penstock.state.checkpoints.visible_checkpoints import fenced, manifest_name, strays, visible
+from penstock.state.files.durable_files import DurableFiles, check_name
+from penstock.state.leases.run_records import RUNS, Seal, decode_seal, encode_seal, read_names
+
+FILES, CHECKPOINTS = "files", "checkpoints"
+
+_DELETED_AT_ONCE = 64
+
+
+class CheckpointRepository:
+    """Checkpoints and savepoints below a base.
+
+    An epoch is *in progress* from `begin` or its first file until it is published or abandoned; meanwhile its files
+    stay. Files may be added from any thread or process; all that changes anything else belongs to the one process that
+    coordinates. Files added by other processes are safe from `retain` there as long as their epoch was begun there.
+    """
+
+    def __init__(self, files: DurableFiles, *, manifest_bytes_limit: int = MANIFEST_BYTES_LIMIT) -> None:
+        """Keep the files; nothing is touched yet."""
+        self._files = files
+        self._limit = manifest_bytes_limit
+        self._shared = ContentFolder(files, FILES)
+        self._savepoints = Savepoints(files)
+        self._held = HeldFiles()
+        self._damaged: set[str] = set()
+        self._changing = threading.Lock()
+        self._run = 0
+        self._seal: tuple[Seal | None, frozenset[str] | None] = None, None
+        # Where the files of the checkpoint that was loaded last are: by digest the run that uploaded them.
+        self._loaded: dict[str, int] = {}
+
+    @property
+    def files(self) -> DurableFiles:
+        """What the repository lies in; others may keep files of theirs beside it, in folders of their own."""
+        return self._files
+
+    def begin_run(self, run: int) -> None:
+        """Publish as this run from now on, which has the lease, and take over what is complete.
+
+        What an earlier run publishes from now on is never seen.
+
+        Raises:
+            RetryableError: the storage failed; begin again.
+        """
+        with self._changing:
+            seals = read_names(self._files.list(RUNS)).seals
+            if not any(seal.run == run for seal in seals):
+                taken = self._visible()
+                seal = Seal(run, max(taken, default=0))
+                failpoint("checkpoint.run.before_seal")
+                self._files.write(f"{RUNS}/{seal.name}", encode_seal(list(taken.values())))
+                failpoint("checkpoint.run.sealed")
+            self._seal = self._sealed()
+            self._run = run
+            self._files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
+
+    def begin(self, epoch: int) -> None:
+        """Say that files of an epoch may come, also through other processes."""
+        self._held.begin(epoch)
+
+    def add_file(self, epoch: int, name: str, content: bytes | Path) -> FileEntry:
+        """Upload a file of an epoch in progress, unless the repository has it; ``name`` is its name when restored.
+
+        A file that `latest` or `load` found damaged is uploaded again.
+
+        Raises:
+            CheckpointError: the content changed while it was read.
+            OptionError: the name is not one.
+            RetryableError: the storage failed.
+        """
+        found = entry_of(check_name("file", name), content)
+        entry = msgspec.structs.replace(found, run=self._run)
+        if self.reuse(epoch, entry):
+            return entry
+        earlier = msgspec.structs.replace(found, run=self._loaded.get(found.digest, self._run))
+        if earlier != entry and self.reuse(epoch, earlier):
+            return earlier
+        self._shared.upload(entry, content)
+        self._damaged.discard(entry.stored)
+        self._held.count(epoch, entry, uploaded=True)
+        return entry
+
+    def reuse(self, epoch: int, entry: FileEntry) -> bool:
+        """Take a file of an earlier checkpoint into an epoch in progress without reading it again.
+
+        Returns False if it is not there or was found damaged: add it then.
+        """
+        self._held.hold(epoch, (entry,))
+        if entry.stored in self._damaged or not self._shared.has(entry):
+            return False
+        self._held.count(epoch, entry, uploaded=False)
+        return True
+
+    def publish(self, manifest: Manifest) -> Traffic:
+        """Complete a checkpoint: once this has returned, it is there for good, and with it all its files.
+
+        Ends the progress of this epoch and of earlier ones. Publishing the same manifest again does nothing.
+
+        Raises:
+            CheckpointError: a file is not in the repository, or another manifest has this epoch.
+            OptionError: the job's name is not one.
+            RetryableError: the storage failed; the checkpoint is there or not: publish it again.
+        """
+        check_name("job", manifest.job)
+        data = encode_manifest(manifest)
+        if len(data) > self._limit:
+            raise CheckpointError(
+                f"the manifest of epoch {manifest.epoch} has {len(data):,} bytes, more than {self._limit:,}: "
+                "use fewer instances or fewer files."
+            )
+        with self._changing:
+            self._held.hold(manifest.epoch, manifest.files().values())
+            self._check_present(manifest)
+            path = f"{CHECKPOINTS}/{manifest_name(manifest.epoch, self._run)}"
+            if not self._files.exists(path):
+                failpoint("checkpoint.manifest.before_publish")
+                self._files.write(path, data)
+                failpoint("checkpoint.manifest.published")
+            elif self._files.read(path, self._limit) != data:
+                raise CheckpointError(f"epoch {manifest.epoch} was published before, as another checkpoint.")
+            return self._held.release_through(manifest.epoch)
+
+    def abandon(self, epoch: int) -> None:
+        """Give up an epoch in progress; its files go with a later `retain`."""
+        self._held.release(epoch)
+
+    def epochs(self) -> Sequence[int]:
+        """Return the epochs of all manifests, ascending, damaged ones too; the next one must be greater than all."""
+        return list(self._visible())
+
+    def strays(self) -> Sequence[str]:
+        """Return the paths of manifests whose numbers no checkpoint has: nothing is made of them."""
+        return [f"{CHECKPOINTS}/{name}" for name in strays(self._files.list(CHECKPOINTS))]
+
+    def latest(self) -> Loaded | None:
+        """Return the newest checkpoint of which every byte is right, and why newer ones were skipped.
+
+        None only if no checkpoint was ever published.
+
+        Raises:
+            CheckpointError: there are checkpoints, and all are damaged.
+            RetryableError: the storage failed, which says nothing about the checkpoints.
+        """
+        skipped: list[Skipped] = []
+        verdicts: dict[FileEntry, str | None] = {}
+        for epoch, name in reversed(self._visible().items()):
+            try:
+                manifest = self._manifest(epoch, name)
+                self._verify(manifest, self._shared, verdicts)
+                self._loaded = {file.digest: file.run for file in manifest.files().values()}
+                return Loaded(manifest, tuple(skipped))
+            except CheckpointError as error:
+                skipped.append(Skipped(epoch, str(error)))
+        if skipped:
+            raise CheckpointError(
+                f"no checkpoint can be restored. {told(skipped)} Restore a savepoint, or name an empty folder."
+            )
+        return None
+
+    def load(self, epoch: int) -> Loaded:
+        """Return the checkpoint of an epoch, having checked every byte.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+        """
+        manifest = self._manifest(epoch, self._visible().get(epoch))
+        self._verify(manifest, self._shared, {})
+        return Loaded(manifest)
+
+    def fetch(self, entry: FileEntry, local_path: Path, savepoint: str | None = None) -> None:
+        """Copy a file of a checkpoint or savepoint to a local one, which exists afterwards only if it is right.
+
+        Raises:
+            CheckpointError: the file is missing or damaged.
+        """
+        self._contents(savepoint).fetch(entry, local_path)
+
+    def read(self, entry: FileEntry, savepoint: str | None = None) -> bytes:
+        """Return the bytes of a file of a checkpoint or savepoint.
+
+        Raises:
+            CheckpointError: the file is missing or damaged.
+        """
+        return self._contents(savepoint).read(entry)
+
+    def retain(self, count: int) -> Retained:
+        """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.
+
+        Those that are damaged do not count. A crash at any instant leaves every checkpoint that stays whole, and what
+        it leaves over goes next time. While an epoch is in progress, only files of the deleted checkpoints go.
+
+        Raises:
+            OptionError: ``count`` is below 1.
+        """
+        if count < 1:
+            raise OptionError(f"at least 1 checkpoint must be retained, not {count}.")
+        with self._changing:
+            manifests, unreadable = self._manifests()
+            present = set(self._files.list(FILES))
+            sound = present - self._damaged
+            complete = [epoch for epoch, manifest in manifests.items() if sound.issuperset(manifest.files())]
+            oldest = complete[-count] if len(complete) >= count else 0
+            old = {epoch: manifest for epoch, manifest in manifests.items() if epoch < oldest}
+            gone = sorted([*old, *(bad.epoch for bad in unreadable if bad.epoch < oldest)])
+            counting = self._visible()
+            for epoch in gone:
+                failpoint("checkpoint.retain.before_manifest")
+                self._files.delete(f"{CHECKPOINTS}/{counting[epoch]}")
+                failpoint("checkpoint.retain.manifest_deleted")
+            staying = tuple(bad for bad in unreadable if bad.epoch >= oldest)
+            needed = _stored(manifest for epoch, manifest in manifests.items() if epoch not in old)
+            unneeded = (_stored(old.values()) & present if self._held.any() else present) - needed
+            return Retained(tuple(gone), 0 if staying else self._delete_files(unneeded), staying)
+
+    def sweep(self) -> None:
+        """Remove what a crash left: unfinished writes, files of no checkpoint, savepoints without a manifest.
+
+        Call it at a start, before anything is written.
+        """
+        with self._changing:
+            for folder in (FILES, CHECKPOINTS):
+                self._files.clear_unfinished(folder)
+            unseen = fenced(self._files.list(CHECKPOINTS), self._visible(), self._run)
+            self._files.delete(*(f"{CHECKPOINTS}/{name}" for name in unseen))
+            self._savepoints.delete_incomplete()
+            manifests, unreadable = self._manifests()
+            if not unreadable:
+                self._delete_files(set(self._files.list(FILES)) - _stored(manifests.values()))
+
+    def save(self, name: str, manifest: Manifest) -> None:
+        """Copy a checkpoint of this repository to a savepoint, which needs none of the checkpoint's files afterwards.
+
+        Raises:
+            OptionError: the name is not one, or is taken.
+            CheckpointError: a file is missing or damaged; there is no savepoint then.
+        """
+        check_name("savepoint", name)
+        self._held.hold(name, manifest.files().values())
+        try:
+            self._savepoints.write(name, manifest, self._shared)
+        finally:
+            self._held.release(name)
+
+    def savepoint(self, name: str) -> Loaded:
+        """Return a savepoint, having checked every byte.
+
+        Raises:
+            OptionError: the name is not one.
+            CheckpointError: there is none, or it is damaged.
+        """
+        try:
+            manifest = self._decoded(self._savepoints.manifest_path(name))
+        except FileNotFoundError:
+            known = ", ".join(self.savepoints()) or "none"
+            raise CheckpointError(f"there is no savepoint {name!r}; there are: {known}.") from None
+        self._verify(manifest, self._savepoints.contents(name), {})
+        return Loaded(manifest, savepoint=name)
+
+    def savepoints(self) -> Sequence[str]:
+        """Return the names of all savepoints, sorted."""
+        return self._savepoints.names()
+
+    def delete_savepoint(self, name: str) -> None:
+        """Delete a savepoint, if it exists.
+
+        Raises:
+            OptionError: the name is not one.
+        """
+        self._savepoints.delete(name)
+
+    def _check_present(self, manifest: Manifest) -> None:
+        present = set(self._files.list(FILES))
+        for entry in manifest.files().values():
+            if entry.stored not in present:
+                raise CheckpointError(
+                    f"epoch {manifest.epoch} cannot be published: the file {entry.name!r} ({entry.stored}) "
+                    "is not in the repository."
+                )
+
+    def _contents(self, savepoint: str | None) -> ContentFolder:
+        return self._shared if savepoint is None else self._savepoints.contents(savepoint)
+
+    def _delete_files(self, stored: set[str]) -> int:
+        """Delete files unless they are held, some at a time so that nobody waits long to take hold."""
+        ordered = sorted(stored)
+        starts = range(0, len(ordered), _DELETED_AT_ONCE)
+        return sum(self._held.free(ordered[start : start + _DELETED_AT_ONCE], self._delete) for start in starts)
+
+    def _delete(self, stored: list[str]) -> None:
+        failpoint("checkpoint.retain.before_files")
+        self._files.delete(*(f"{FILES}/{name}" for name in stored))
+        failpoint("checkpoint.retain.files_deleted")
+
+    def _manifests(self) -> tuple[dict[int, Manifest], list[Skipped]]:
+        """Return the manifests that can be read, by ascending epoch, and the others."""
+        manifests: dict[int, Manifest] = {}
+        unreadable: list[Skipped] = []
+        for epoch, name in self._visible().items():
+            try:
+                manifests[epoch] = self._manifest(epoch, name)
+            except CheckpointError as error:
+                unreadable.append(Skipped(epoch, str(error)))
+        return manifests, unreadable
+
+    def _manifest(self, epoch: int, name: str | None) -> Manifest:
+        try:
+            if name is None:
+                raise FileNotFoundError
+            manifest = self._decoded(f"{CHECKPOINTS}/{name}")
+        except FileNotFoundError:
+            raise CheckpointError(f"there is no checkpoint of epoch {epoch}.") from None
+        if manifest.epoch != epoch:
+            raise CheckpointError(f"the manifest is that of epoch {manifest.epoch}.")
+        return manifest
+
+    def _visible(self) -> dict[int, str]:
+        """Return the names of the manifests that count, by ascending epoch."""
+        seal, taken_over = self._sealed()
+        return visible(self._files.list(CHECKPOINTS), seal, taken_over)
+
+    def _sealed(self) -> tuple[Seal | None, frozenset[str] | None]:
+        """Return the greatest seal and the names in it; a run that has begun goes by its own."""
+        while not self._run:
+            seals = read_names(self._files.list(RUNS)).seals
+            if not seals:
+                return None, None
+            # One that is gone was deleted by a run that has written another.
+            with suppress(FileNotFoundError):
+                return seals[-1], decode_seal(self._files.read(f"{RUNS}/{seals[-1].name}", self._limit))
+        return self._seal
+
+    def _decoded(self, path: str) -> Manifest:
+        data = self._files.read(path, self._limit)
+        if len(data) > self._limit:
+            raise CheckpointError(f"the manifest is longer than {self._limit:,} bytes.")
+        return decode_manifest(data)
+
+    def _verify(self, manifest: Manifest, folder: ContentFolder, verdicts: dict[FileEntry, str | None]) -> None:
+        """Check every file, each entry once as long as ``verdicts`` are handed on, and name the first damaged one."""
+        first = None
+        for instance in manifest.instances:
+            for entry in instance.files:
+                if entry not in verdicts:
+                    verdicts[entry] = folder.damage(entry)
+                    if verdicts[entry] is not None and folder is self._shared:
+                        self._damaged.add(entry.stored)
+                if first is None and verdicts[entry] is not None:
+                    first = f"operator {instance.operator!r}, instance {instance.instance}: {verdicts[entry]}"
+        if first is not None:
+            raise CheckpointError(first)
+
+
+def _stored(manifests: Iterable[Manifest]) -> set[str]:
+    return {stored for manifest in manifests for stored in manifest.files()}

@@ -1,0 +1,56 @@
+"""Which manifests count when several runs have written to one folder (docs/decisions/0033-one-run-at-a-time.md).
+
+A manifest's name has its epoch and its run; runs without a lease, and versions before there was one, leave the run out.
+A run that begins *seals* what it finds: what an earlier one publishes after that is never seen.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from penstock.state.leases.run_records import Seal
+
+_MANIFEST = re.compile(r"([0-9]{10})(?:-([0-9]{10}))?\.json\Z")
+
+
+LAST_REAL_EPOCH = 4_999_999_999
+"""No job comes to a later epoch, with a checkpoint a second for 158 years: a manifest of one is not its own."""
+
+
+def manifest_name(epoch: int, run: int) -> str:
+    """Return the name of a manifest; run 0 is none."""
+    return f"{epoch:010d}-{run:010d}.json" if run else f"{epoch:010d}.json"
+
+
+def visible(names: Iterable[str], seal: Seal | None, taken_over: Collection[str] | None) -> dict[int, str]:
+    """Return the manifests that count, by ascending epoch.
+
+    ``taken_over`` are the names that the greatest seal lists. None: the seal is damaged; then the epoch in its name
+    bounds what earlier runs have published, and of one epoch the greatest run counts.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    for name in names:
+        match = _MANIFEST.match(name)
+        if match is None:
+            continue
+        epoch, run = int(match[1]), int(match[2] or 0)
+        if epoch > LAST_REAL_EPOCH:
+            continue
+        if seal is not None and run < seal.run:
+            known = epoch <= seal.last_epoch if taken_over is None else name in taken_over
+            if not known:
+                continue
+        found[epoch] = max(found.get(epoch, (run, name)), (run, name))
+    return {epoch: found[epoch][1] for epoch in sorted(found)}
+
+
+def fenced(names: Sequence[str], counting: Mapping[int, str], run: int) -> list[str]:
+    """Return the manifests of runs before this one that do not count."""
+    known = {*counting.values(), *strays(names)}
+    matches = [(name, _MANIFEST.match(name)) for name in names]
+    return [name for name, match in matches if match and int(match[2] or 0) < run and name not in known]
+
+
+def strays(names: Sequence[str]) -> list[str]:
+    """Return the manifests whose numbers no checkpoint has: nothing is made of them."""
+    matches = [(name, _MANIFEST.match(name)) for name in names]
+    return [name for name, match in matches if match and int(match[1]) > LAST_REAL_EPOCH]

@@ -1,0 +1,1 @@
+"""Kernels of keyed state, and how kernels are compiled and cached."""

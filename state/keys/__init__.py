@@ -1,0 +1,1 @@
+"""Keys of a batch: canonical bytes, hashes, key groups."""

@@ -1,0 +1,1 @@
+"""One run at a time: the lease of a folder."""

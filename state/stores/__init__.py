@@ -1,0 +1,1 @@
+"""Keyed state behind the contract of `state.store`: in memory, in RocksDB, on a simulated disk."""

@@ -1,0 +1,1 @@
+"""Tables and logs in memory: indexes, cells, rows, under a byte budget."""

@@ -1,0 +1,224 @@
+"""What stores held, as record batches that say all there is to know of them: to be loaded elsewhere, split or merged.
+
+A store's dump is one `Part`. An image of several parts is what several instances (or buckets) held; row ids and slots,
+which each of them numbered for itself, are numbered anew, and with them the columns that refer to them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.model.errors import BugError, SchemaError
+from penstock.state.kernels.images import renumber
+from penstock.state.keys.arrays import read_only
+from penstock.state.keys.batch_keys import KeyCodec
+from penstock.state.store import Fixed, Positions, TableSpec
+
+SLOT, ID, POSITION, PREFIX = "$slot", "$id", "$position", "prefix"
+"""Names of the columns that a dump has before the rows' own."""
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+Chosen = Callable[[Positions], Mask]
+"""Says of key positions which are wanted."""
+
+_WAYS_OUT = (
+    "restore with the pipeline that wrote it, or begin the operator without state, by another .name(...) or with "
+    "drop_state={owner!r}"
+)
+
+_KIND, _REFERS, _BASE = b"penstock", b"refers", b"base"
+
+
+class TableForm(msgspec.Struct, frozen=True):
+    """What the dump of a table says of it; see `TableSpec`."""
+
+    keys: int
+    prefixed: bool = False
+    beside: int = 0
+    follows: str | None = None
+    placed_by: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one store held: of every table and log, the batches that its ``dump`` yielded, in their order.
+
+    ``lenient``: rows of logs that lack a nullable column have null in it.
+    """
+
+    batches: Mapping[str, Sequence[pa.RecordBatch]]
+    lenient: bool = False
+
+
+def referring(field: pa.Field, to: str, base: int = 0) -> pa.Field:
+    """Return a field of a log whose values are row ids or slots of ``to`` plus ``base``; see `Fixed`."""
+    return field.with_metadata({_REFERS: to.encode(), _BASE: str(base).encode()})
+
+
+def dumped_schema(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a table's dump with what the spec says of it."""
+    for name, column in spec.columns.items():
+        if isinstance(column, Fixed) and column.refers is not None:
+            index = schema.get_field_index(name)
+            schema = schema.set(index, referring(schema.field(index), column.refers, column.base))
+    form = TableForm(len(spec.key_types), spec.prefixed, spec.beside, spec.follows, spec.placed_by)
+    return schema.with_metadata({_KIND: msgspec.json.encode(form)})
+
+
+def table_form(schema: pa.Schema) -> TableForm | None:
+    """Return what a dumped table says of itself; None: it is a log."""
+    encoded = (schema.metadata or {}).get(_KIND)
+    return None if encoded is None else msgspec.json.decode(encoded, type=TableForm)
+
+
+class StoreImage:
+    """Parts to load from, and which keys of theirs are wanted (None: all)."""
+
+    def __init__(self, parts: Sequence[Part] = (), chosen: Chosen | None = None) -> None:
+        """No key may be in two parts."""
+        self._parts = tuple(parts)
+        self._chosen = chosen
+        self._kept: dict[tuple[int, str], Ints] = {}
+        self._masks: dict[tuple[int, str], list[Mask]] = {}
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all tables and logs."""
+        return frozenset(name for part in self._parts for name in part.batches)
+
+    def table_rows(self, owner: str, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows of a table for `KeyedTable.load`.
+
+        Raises:
+            SchemaError: the table, whose dump has ``schema`` now, had other keys or columns.
+        """
+        for index, part in enumerate(self._parts):
+            batches = part.batches.get(name, ())
+            if batches:
+                _check_table(owner, name, schema, batches[0].schema)
+            for rows in self._wanted(index, name, batches):
+                yield rows.drop_columns([SLOT])
+
+    def log_rows(self, owner: str, name: str, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Positions]]:
+        """Yield the wanted rows of a log and their positions; see `Part.lenient` for columns that were not there.
+
+        Raises:
+            SchemaError: a column was of another type, or was not there.
+        """
+        for index, part in enumerate(self._parts):
+            for rows in self._wanted(index, name, part.batches.get(name, ())):
+                if rows.num_rows:
+                    columns = [_log_column(owner, name, rows, field, part.lenient) for field in schema]
+                    positions = rows.column(POSITION).to_numpy()
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema), positions
+
+    def _wanted(self, index: int, name: str, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        masks = self._mask(index, name)
+        for place, rows in enumerate(batches):
+            wanted = rows if masks is None else rows.filter(pa.array(masks[place]))
+            yield self._renumbered(index, wanted)
+
+    def _renumbered(self, index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for place, field in enumerate(rows.schema):
+            metadata = field.metadata or {}
+            if _REFERS in metadata:
+                to, base = metadata[_REFERS].decode(), int(metadata[_BASE])
+                values = rows.column(place).to_numpy() - base
+                column = pa.array(self._new_numbers(index, to, values, field.name) + base, field.type)
+                rows = rows.set_column(place, field, column)
+        return rows
+
+    def _new_numbers(self, index: int, name: str, old: Ints, column: str) -> Ints:
+        kept = self._numbers(index, name)
+        before = sum(len(self._numbers(other, name)) for other in range(index))
+        old = old.astype(np.int64, copy=False)
+        numbered = np.empty(len(old), np.int64)
+        failed = renumber(read_only(old), read_only(kept), before, numbered)
+        if failed >= 0:
+            raise BugError(
+                f"column {column!r} refers to {old[failed]} of {name!r}, which was not kept; please report it."
+            )
+        return numbered
+
+    def _numbers(self, index: int, name: str) -> Ints:
+        """Return the wanted rows' old numbers, ascending."""
+        known = self._kept.get((index, name))
+        if known is None:
+            batches = self._parts[index].batches.get(name, ())
+            masks = self._mask(index, name)
+            number = SLOT if batches and table_form(batches[0].schema) else ID
+            parts = [np.zeros(0, np.int64)]
+            for place, rows in enumerate(batches):
+                numbers = rows.column(number).to_numpy()
+                parts.append(numbers if masks is None else numbers[masks[place]])
+            known = self._kept[index, name] = np.concatenate(parts)
+        return known
+
+    def _mask(self, index: int, name: str) -> list[Mask] | None:
+        """Say of every row of a part's table or log whether it is wanted; None: all are."""
+        if self._chosen is None:
+            return None
+        known = self._masks.get((index, name))
+        if known is None:
+            batches = self._parts[index].batches.get(name, ())
+            known = self._masks[index, name] = [self._choose(index, rows, self._chosen) for rows in batches]
+        return known
+
+    def _choose(self, index: int, rows: pa.RecordBatch, chosen: Chosen) -> Mask:
+        form = table_form(rows.schema)
+        if form is None:
+            return chosen(rows.column(POSITION).to_numpy())
+        if form.follows is not None:
+            field = rows.schema.field(form.follows)
+            old = rows.column(form.follows).to_numpy() - int(field.metadata[_BASE])
+            kept = self._numbers(index, field.metadata[_REFERS].decode())
+            places = np.minimum(np.searchsorted(kept, old), max(len(kept) - 1, 0))
+            return kept[places] == old if len(kept) else np.zeros(rows.num_rows, np.bool_)
+        return chosen(positions_of(_keys(form, rows)))
+
+
+EMPTY = StoreImage()
+"""The image of a first start."""
+
+
+def positions_of(hashes: NDArray[np.uint64]) -> Positions:
+    """Return where keys of these hashes lie."""
+    return (hashes >> np.uint64(32)).astype(np.uint32)
+
+
+def _keys(form: TableForm, rows: pa.RecordBatch) -> NDArray[np.uint64]:
+    places = range(form.beside, form.keys) if form.placed_by is None else form.placed_by
+    columns = [rows.column(1 + form.prefixed + place) for place in places]
+    return KeyCodec([column.type for column in columns]).hash(columns, rows.num_rows)
+
+
+def _check_table(owner: str, name: str, schema: pa.Schema, found: pa.Schema) -> None:
+    now, then = ({field.name: field.type for field in item} for item in (schema, found))
+    if list(now.items()) != list(then.items()) or table_form(schema) != table_form(found):
+        changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
+        raise SchemaError(
+            f"the state of operator {owner!r} (table {name!r}) was written by another pipeline: "
+            f"{', '.join(changed) or 'its keys'} differ. To go on, {_WAYS_OUT.format(owner=owner)}."
+        )
+
+
+def _log_column(owner: str, name: str, rows: pa.RecordBatch, field: pa.Field, lenient: bool) -> pa.Array:
+    place = rows.schema.get_field_index(field.name)
+    if place >= 0 and rows.schema.field(place).type == field.type:
+        return rows.column(place)
+    if place < 0 and field.nullable and lenient:
+        return pa.nulls(rows.num_rows, field.type)
+    if place < 0:
+        raise SchemaError(
+            f"operator {owner!r} needs the column {field.name!r} ({field.type}), which the rows that it kept do not "
+            f"have: {_WAYS_OUT.format(owner=owner)}, or accept_changed={owner!r} to have null in it if it may be null."
+        )
+    raise SchemaError(
+        f"the rows that operator {owner!r} kept have {rows.schema.field(place).type} in column {field.name!r}, which "
+        f"is {field.type} now: {_WAYS_OUT.format(owner=owner)}."
+    )

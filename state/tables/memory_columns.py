@@ -1,0 +1,114 @@
+"""`Fixed` and `Objects` columns in memory; text and bags have files of their own."""
+
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.state.keys.arrays import zeros
+from penstock.state.store import Bag, ColumnSpec, Fixed, Objects, Slots, Text
+from penstock.state.tables.bag_cells import MemoryBagCells
+from penstock.state.tables.budget import Account
+from penstock.state.tables.text_cells import MemoryTextCells
+
+
+class Column(Protocol):
+    """What a table needs of any column."""
+
+    def grow(self, slots: int) -> None:
+        """Make room for slots < `slots`, charging for it; do nothing if there is."""
+
+    def clear(self, slots: Slots) -> None:
+        """Bring these cells, each named once, back to what a fresh slot has."""
+
+    def dump(self, slots: Slots) -> pa.Array:
+        """Return these cells as one array."""
+
+    def load(self, slots: Slots, cells: pa.Array) -> None:
+        """Write cells that `dump` returned to fresh slots."""
+
+
+def new_column(spec: ColumnSpec, account: Account) -> Column:
+    """Return an empty column of this kind."""
+    match spec:
+        case Fixed(dtype):
+            return FixedColumn(dtype, account)
+        case Text(type_):
+            return MemoryTextCells(type_, account)
+        case Bag(type_, lanes, counted):
+            return MemoryBagCells(type_, account, lanes, counted)
+        case Objects():
+            return ObjectColumn(spec, account)
+
+
+class FixedColumn:
+    """One array by slot, zero where nothing was written."""
+
+    def __init__(self, dtype: np.dtype[Any], account: Account) -> None:
+        self.array: NDArray[Any] = np.zeros(0, dtype)
+        self._account = account
+
+    def grow(self, slots: int) -> None:
+        """Make room for slots < `slots`."""
+        old = self.array
+        if slots > len(old):
+            self._account.charge((slots - len(old)) * old.itemsize)
+            self.array = zeros(slots, old.dtype)
+            self.array[: len(old)] = old
+
+    def clear(self, slots: Slots) -> None:
+        """Make these cells zero."""
+        self.array[slots] = 0
+
+    def dump(self, slots: Slots) -> pa.Array:
+        """Return these cells as one array."""
+        return pa.array(self.array[slots])
+
+    def load(self, slots: Slots, cells: pa.Array) -> None:
+        """Write cells that `dump` returned to fresh slots."""
+        self.array[slots] = cells.to_numpy(zero_copy_only=False)
+
+
+class ObjectColumn:
+    """One list by slot, None where nothing was stored. What the objects take is known after `measure` only."""
+
+    def __init__(self, spec: Objects, account: Account) -> None:
+        self.objects: list[Any] = []
+        self._spec = spec
+        self._account = account
+        self._measured_bytes = 0
+
+    def measure(self) -> None:
+        """Charge what all objects take now.
+
+        Raises:
+            StateBudgetError: they take more than the budget has left.
+        """
+        size = self._spec.size
+        held = sum(size(item) for item in self.objects if item is not None)
+        self._account.charge(held - self._measured_bytes)
+        self._measured_bytes = held
+
+    def grow(self, slots: int) -> None:
+        """Make room for slots < `slots`."""
+        extra = slots - len(self.objects)
+        if extra > 0:
+            self._account.charge(8 * extra)
+            self.objects.extend([None] * extra)
+
+    def clear(self, slots: Slots) -> None:
+        """Forget these objects."""
+        for slot in slots.tolist():
+            self.objects[slot] = None
+
+    def dump(self, slots: Slots) -> pa.Array:
+        """Return these objects, encoded, as one binary array."""
+        kept = [self.objects[slot] for slot in slots.tolist()]
+        encoded = [None if item is None else self._spec.encode(item) for item in kept]
+        return pa.array(encoded, pa.binary())
+
+    def load(self, slots: Slots, cells: pa.Array) -> None:
+        """Write cells that `dump` returned to fresh slots."""
+        for slot, item in zip(slots.tolist(), cells.to_pylist(), strict=True):
+            self.objects[slot] = None if item is None else self._spec.decode(item)

@@ -1,0 +1,60 @@
+"""Old checkpoints that cannot be deleted: the job goes on, and says so."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
+from penstock.engine.checkpoint.events import RetainCheckpoints
+from penstock.engine.checkpoint.metrics import read_checkpoints
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.core.background import BackgroundThread
+from penstock.engine.core.clock import ManualClock
+from penstock.model.config import CheckpointOptions
+from penstock.model.errors import RetryableError
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.checkpoints.values import Retained, Skipped
+from penstock.state.files.local_files import LocalFiles
+
+
+def test_failed_retentions_are_counted_and_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = CheckpointRepository(LocalFiles(tmp_path))
+    background = BackgroundThread("retention", lambda: None)
+    told: list[str] = []
+    session = CheckpointSession(
+        CheckpointCoordinator(CheckpointOptions(directory=str(tmp_path))),
+        repository,
+        Snapshots(repository, "job", 16, "1", lambda: 0, tmp_path / "uploads"),
+        background,
+        ManualClock(),
+        told.append,
+    )
+    answers: list[Retained | Exception] = [
+        Retained((1,), 2),
+        RetryableError("the disk is away"),
+        RetryableError("the disk is away"),
+        Retained(unreadable=(Skipped(3, "it is torn."),)),
+        Retained((2,), 1),
+    ]
+
+    def retain(count: int) -> Retained:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(repository, "retain", retain)
+    for _ in range(5):
+        session._do(RetainCheckpoints(1, 2))
+    background.close()
+    background.collect()
+    metrics = read_checkpoints(session, 0, ())
+    assert metrics.failed_retentions == 3
+    assert metrics.last_failed_retention == "no file is deleted while a manifest cannot be read. Epoch 3: it is torn."
+    stay = "OLD CHECKPOINTS STAY: they could not be deleted, which is tried again."
+    assert told == [
+        f"{stay} the disk is away",
+        f"{stay} no file is deleted while a manifest cannot be read. Epoch 3: it is torn.",
+        "OLD CHECKPOINTS GO AGAIN: those that stayed are deleted",
+    ]

@@ -1,0 +1,183 @@
+"""What instances say too late: of a checkpoint that was given up, or after they are gone."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
+from penstock.engine.checkpoint.notices import STOP_COMMIT_NS
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.cut import InstanceCut, OperatorCut
+from penstock.engine.executors.simulation.background import SimulatedBackground
+from penstock.engine.executors.simulation.dice import Dice
+from penstock.model.config import CheckpointOptions
+from penstock.model.errors import BugError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+from penstock.model.job_graph import JobGraph
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
+from tests.engine.support import ManualClock
+
+MS = 1_000_000
+
+
+@dataclass
+class Member:
+    """An instance of one operator, as far as a session knows it."""
+
+    name: str
+    barriers: list[int] = field(default_factory=list)
+    head: Any = "a source"
+    on_cut: Any = None
+    delivered: int = 0
+
+    def inject(self, barrier: Any, *, last: bool) -> None:
+        self.barriers.append(barrier.epoch)
+
+    def cut(self, pages: Any = None, *, epoch: int | None = None, ended: bool = False) -> InstanceCut:
+        """Say that the barrier passed, or that it ended; return the cut."""
+        passed = self.barriers[-1] if epoch is None else epoch
+        part = OperatorCut(self.name, 0, {}, {}, pages=pages, receipt=f"{self.name} at {passed}")
+        made = InstanceCut(self.name, passed, (part,), ended)
+        self.on_cut(made, ended=ended)
+        return made
+
+
+@dataclass
+class Pages:
+    """Counts how often it was let go of."""
+
+    released: int = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+class Turning:
+    """A session over members, whose clock and storage are the test's."""
+
+    def __init__(self, *members: Member) -> None:
+        self.clock = ManualClock()
+        repository = CheckpointRepository(SimulatedFiles(SimulatedDisk(Dice(1))))
+        snapshots = Snapshots(repository, "job", 8, "0", self.clock.wall_us, Path("unused"))
+        options = CheckpointOptions(interval_ms=10, timeout_ms=100, directory="disk")
+        self.background = SimulatedBackground(self.clock, Dice(1))
+        coordinator = CheckpointCoordinator(options)
+        self.session = CheckpointSession(coordinator, repository, snapshots, self.background, self.clock)
+        self.session._receipts = {member.name: [] for member in members}
+        self.start(1, *members)
+
+    def start(self, attempt: int, *members: Member) -> None:
+        build = Build(ExecutionGraph(JobGraph(), (), ()), {TaskId(0): cast("Any", list(members))})
+        self.session.started(build, attempt, None)
+
+    def later(self, step_ms: int) -> None:
+        self.clock.advance_ns(step_ms * MS)
+        self.session.turn()
+
+
+def test_a_cut_of_a_checkpoint_that_was_given_up_is_let_go_of_and_its_receipt_kept() -> None:
+    slow, quick = Member("slow"), Member("quick")
+    turning = Turning(slow, quick)
+    turning.later(10)
+    early, late = Pages(), Pages()
+    quick.cut(early)
+    turning.later(100)
+    assert early.released == 1
+    assert slow.barriers[:1] == [1]
+    slow.cut(late, epoch=1)
+    assert late.released == 1, "nobody will ever write it"
+    assert turning.session._receipts == {"slow": [(1, "slow at 1")], "quick": [(1, "quick at 1")]}
+
+
+def test_the_other_region_keeps_what_it_prepared_and_the_dead_one_is_not_heard() -> None:
+    struck, other = Member("struck"), Member("other")
+    turning = Turning(struck, other)
+    turning.later(10)
+    tell, pages = struck.on_cut, Pages()
+    other.cut()
+    turning.session.failed("it broke", cast("Any", [struck]))
+    assert turning.session.halted()
+    assert turning.session.statistics().aborted == 1
+    again = Member("struck")
+    turning.start(2, again)
+    struck.on_cut = tell
+    struck.cut(pages)
+    assert pages.released == 1
+    assert turning.session._receipts["other"] == [(1, "other at 1")]
+    assert turning.session._receipts["struck"] == []
+    turning.later(10)
+    assert (other.barriers, again.barriers, struck.barriers) == ([1, 2], [2], [1])
+    other.cut()
+    again.cut()
+    assert turning.session.coordinator.state.name == "UPLOADING"
+
+
+def test_what_an_ended_instance_holds_is_not_let_go_of() -> None:
+    ended, other = Member("ended"), Member("other")
+    turning = Turning(ended, other)
+    turning.later(10)
+    pages = Pages()
+    ended.cut(pages, ended=True)
+    turning.later(100)
+    assert turning.session.statistics().aborted == 1
+    assert pages.released == 0
+
+
+def test_a_bug_in_an_upload_ends_the_attempt_and_other_failures_only_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for error, text in ((OSError("the store is gone"), None), (BugError("the ledger is not JSON"), "the ledger")):
+        member = Member("only")
+        turning = Turning(member)
+        turning.later(10)
+        monkeypatch.setattr(turning.session._snapshots, "upload", Raises(error))
+        member.cut()
+        if text is None:
+            turns(turning)
+            assert "the store is gone" in (turning.session.statistics().last_abort or "")
+        else:
+            with pytest.raises(BugError, match=text):
+                turns(turning)
+
+
+def test_a_job_told_to_stop_does_not_wait_for_ever_for_sinks_that_hang() -> None:
+    member = Member("only")
+    turning = Turning(member)
+    turning.later(10)
+    member.cut()
+    turns(turning)
+    turns(turning)
+    assert turning.session.coordinator.state.name == "COMMITTING"
+    turning.later(60_000)
+    assert turning.session.take_failure() is None, "nobody wants it to stop"
+    turning.session.request(then_stop=True)
+    turning.later(STOP_COMMIT_NS // MS - 1)
+    assert turning.session.take_failure() is None
+    turning.later(2)
+    failure = turning.session.take_failure()
+    assert failure is not None and failure.sink is None and turning.session.hangs
+    assert "the next start commits it" in str(failure.error)
+    turning.later(10_000)
+    assert turning.session.take_failure() is None, "it is said once"
+
+
+def turns(turning: Turning) -> None:
+    """Let what happens in the background end."""
+    turning.background.proceed()
+    turning.later(1)
+
+
+class Raises:
+    """Called with anything, raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __call__(self, *given: object) -> None:
+        raise self.error

@@ -1,0 +1,147 @@
+"""``penstock top`` on a real job: one look, as JSON, live until the job ends; and what it says where there is none."""
+
+import io
+import json
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import penstock as ps
+from penstock.commands.cli import main
+from penstock.dsl.job import Handle
+from penstock.engine.checkpoint.metrics import CheckpointMetrics
+from penstock.engine.dataflow.accounting import TimeSpent
+from penstock.engine.jobs.ledger import Ledger, OperatorLine
+from penstock.engine.jobs.metric_rates import Rates
+from penstock.engine.jobs.metrics import (
+    InstanceMetrics,
+    JobMetrics,
+    PartitionLag,
+    SourceMetrics,
+    StateMetrics,
+    no_metrics,
+)
+from penstock.metrics import top
+from penstock.state.store import Accesses
+from tests.penstock.metrics.test_prometheus import port_of
+from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        # What the job beside it has said is not the command's.
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(["top", "--interval", "0.02", *map(str, arguments)])
+        printed = capfd.readouterr()
+        return int(end.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
+    with running(tmp_path, metrics_port=0) as handle:
+        handle.savepoint("first", LONG_S)
+        code, out, err = command("--port", port_of(handle.metrics_url), "--once")
+    assert (code, err) == (0, "")
+    for said in (
+        "items  running",
+        "6 rows read",
+        "1 committed, 0 given up  epoch 1",
+        "per item",
+        "orders",
+        "held back",
+    ):
+        assert said in out, out
+
+
+def test_one_look_as_json(tmp_path: Path, command: Command) -> None:
+    with running(tmp_path, metrics_port=0) as handle:
+        code, out, _ = command("--port", port_of(handle.metrics_url), "--once", "--json")
+    found = json.loads(out)
+    assert (code, found["job"], sorted(found["operators"])) == (0, "items", ["orders", "out", "per item"])
+    assert found["seconds"] > 0
+    for instance in found["instances"]:
+        parts = ("busy", "remote_wait", "core_wait", "input_wait", "output_wait")
+        assert sum(instance[part] for part in parts) == pytest.approx(1)
+    assert found["metrics"]["checkpoints"]["committed"] == 0
+
+
+@pytest.mark.parametrize("option", ["--json", ""])
+def test_it_ends_with_the_job(option: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(tmp_path, metrics_port=0) as handle:
+        stop_at_the_third_look(monkeypatch, handle)
+        code, out, err = command("--port", port_of(handle.metrics_url), *filter(None, [option]))
+    assert (code, err) == (0, "")
+    assert (len(out.splitlines()) == 2) if option else out.endswith("items has ended\n")
+
+
+def stop_at_the_third_look(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> None:
+    """Let the job end while it is watched."""
+    real, looks = top.fetch, iter(range(10))
+
+    def fetch(place: top.Place) -> JobMetrics:
+        found = real(place)
+        if next(looks) == 2:
+            handle.stop()
+        return found
+
+    monkeypatch.setattr(top, "fetch", fetch)
+
+
+def test_where_nothing_answers_it_says_what_to_do(command: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        code, _, err = command("--port", taken.getsockname()[1])
+    assert code == 1 and "penstock run --metrics-port" in err
+
+
+def test_what_is_shown() -> None:
+    lags = (PartitionLag("a/0", 30), PartitionLag("a/1", 1_204))
+    metrics = replace(
+        no_metrics("rides"),
+        elapsed_ns=2_000_000_000,
+        source_rows=1_000_000,
+        ledger=Ledger((OperatorLine("[red]sum", 1_000_000, 0, 999_998, 0, 2, 0, 40),), ()),
+        instances=(InstanceMetrics("[red]sum", 1, TimeSpent(75, 0, 0, 0, 25), None, 2_000_000),),
+        state_bytes=5_000_000,
+        sources=(SourceMetrics("rides", 1_000_000, None, 1_500_000, lags),),
+        states=(StateMetrics("[red]sum", 5_000_000, Accesses(4, 3, 2_000_000)),),
+        checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
+    )
+    text = io.StringIO()
+    Console(file=text, width=160, markup=False).print(top.view(metrics, Rates(None, metrics)))
+    for said in (
+        "rides  running 2.000 s  500.0 k/s  1,000,000 rows read  watermark -  state 5.0 MB  2 late",
+        "checkpoints 2 committed, 1 given up  epoch 7  took 0.012 s  1.0 kB new, 9.0 kB kept  4 restarts",
+        "given up: epoch 6: disk full",
+        "old ones stay: no",
+        "1.500 s",
+        "1,234 messages",
+        "75.0%",
+        "0.002 s",
+        "[red]sum[1]",
+        "25%",
+    ):
+        assert said in text.getvalue(), text.getvalue()
+
+
+def test_an_answer_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["penstock.metrics.prometheus"], "FAMILIES", ())
+    from penstock.metrics.server import MetricsEndpoint
+
+    with MetricsEndpoint("127.0.0.1", 0) as endpoint:
+        place = top.Place(port_of(endpoint.url))
+        with pytest.raises(ps.UserError, match="answers 503 Service Unavailable: the job has not begun"):
+            top.fetch(place)
+        endpoint.show(lambda: no_metrics("job"))
+        with pytest.raises(ps.UserError, match="not the metrics of a Penstock job"):
+            top.fetch(place)

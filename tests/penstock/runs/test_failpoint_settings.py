@@ -1,0 +1,81 @@
+"""Failpoints armed by the environment."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from penstock.model import failpoints
+from penstock.model.errors import OptionError, RetryableError
+from penstock.model.failpoint_names import MEANINGS
+from penstock.runs.failpoint_settings import VARIABLE, ArmedPoints, Setting, arm_from, parse_settings
+
+POINT = "job.loaded"
+
+
+def test_settings_are_read() -> None:
+    assert parse_settings("job.loaded:2, sink.clear:1:raise,sink.clear:3:say") == (
+        Setting("job.loaded", 2),
+        Setting("sink.clear", 1, "raise"),
+        Setting("sink.clear", 3, "say"),
+    )
+
+
+def test_settings_are_written_as_they_are_read() -> None:
+    settings = (Setting("job.loaded", 2), Setting("sink.clear", 1, "raise"))
+    assert parse_settings(",".join(map(str, settings))) == settings
+
+
+@pytest.mark.parametrize("text", ["job.loaded", "job.loaded:0", "job.loaded:x", "job.loaded:1:fly", "job.loaded:1:"])
+def test_another_form_is_refused(text: str) -> None:
+    if text.endswith(":"):
+        assert parse_settings(text) == (Setting(POINT, 1),)
+        return
+    with pytest.raises(OptionError, match="NAME:NTH"):
+        parse_settings(text)
+
+
+def test_a_name_that_there_is_not_is_refused_with_the_nearest() -> None:
+    with pytest.raises(OptionError, match=r"did you mean job\.loaded\?"):
+        parse_settings("job.loadd:1")
+
+
+def test_the_nth_passing_raises_and_no_other() -> None:
+    armed = ArmedPoints((Setting(POINT, 2, "raise"),))
+    armed(POINT)
+    armed("sink.clear")
+    with pytest.raises(RetryableError, match=VARIABLE):
+        armed(POINT)
+    armed(POINT)
+
+
+def test_nothing_is_armed_when_the_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(action: object) -> None:
+        raise AssertionError("armed")
+
+    monkeypatch.setattr("penstock.runs.failpoint_settings.arm", refuse)
+    arm_from({})
+    arm_from({VARIABLE: ""})
+
+
+def test_the_counts_go_on_in_a_second_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.runs.failpoint_settings._armed_with", "")
+    try:
+        arm_from({VARIABLE: f"{POINT}:2:raise"})
+        failpoints.failpoint(POINT)
+        arm_from({VARIABLE: f"{POINT}:2:raise"})
+        with pytest.raises(RetryableError):
+            failpoints.failpoint(POINT)
+    finally:
+        failpoints.arm(None)
+
+
+def test_all_failpoints_are_listed() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "penstock", "chaos", "--list-failpoints", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == dict(MEANINGS)
