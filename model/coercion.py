@@ -1,4 +1,4 @@
-"""Which types combine, and to what: arithmetic, comparison, branches of a case (engine.md section 3).
+"""Which types combine, and to what: arithmetic, comparison, branches of a case.
 
 Pure functions on Arrow types, called by `expression_types`. Where a type is given as ``Kind`` it says whether it is
 that of a constant, which adapts to the other side: an integer constant counts only the digits it has.

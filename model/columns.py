@@ -1,7 +1,7 @@
-"""Columns of equal length that nothing can change: the shape of what controllers read (style.md 2, habit 3).
+"""Columns of equal length that nothing can change: the shape of what controllers read.
 
 A column that is None was not measured at all; a NaN in a column was not measured for that row. `measured` tells both
-apart from figures, so that no policy takes a missing number for one. Used by `snapshot`.
+apart from figures, so that no policy takes a missing number for one (docs/design/controllers.md 1). Used by `snapshot`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Expressions as DuckDB SQL with Penstock's meaning (engine.md section 3): the oracle of the property tests.
+"""Expressions as DuckDB SQL with Penstock's meaning (docs/design/expressions.md 2): the oracle of the property tests.
 
 Where DuckDB means something else the text is wrapped: float division and division by zero, truncation, casts to
 integers, missing parts and matches, integers narrower than 64 bits.

@@ -1,4 +1,4 @@
-"""Types of expressions, checked when the pipeline is built (engine.md section 3).
+"""Types of expressions, checked when the pipeline is built.
 
 `resolve` turns a tree and a schema into `Typed` steps. Whatever does not fit is one sentence with operator, column,
 the user's file and line, and a remedy; the DSL raises it where the user wrote the line, the engine compiles the rest.

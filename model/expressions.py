@@ -1,4 +1,4 @@
-"""Expressions: ``col("price") * 2`` as an immutable thin face on a sqlglot tree (engine.md section 3).
+"""Expressions: ``col("price") * 2`` as an immutable thin face on a sqlglot tree (docs/design/expressions.md 1).
 
 Users build them, the job graph carries them, `expression_types` checks them, the engine compiles them. A Python
 float is DOUBLE, a `decimal.Decimal` is DECIMAL; text is a value, except where a function takes column names.

@@ -1,7 +1,7 @@
-"""From key hash to key group, and from key group to the instance that owns it (engine.md section 5).
+"""From key hash to key group, and from key group to the instance that owns it.
 
 An owner table is int32[key groups], read-only: table[g] is the instance that owns group g. Exchanges and rescaling read
-it; nothing computes an owner from a formula, so that only what must move moves.
+it; nothing computes an owner from a formula, so that only what must move moves (docs/design/keys-and-hashing.md 3).
 """
 
 import numpy as np

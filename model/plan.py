@@ -1,7 +1,7 @@
-"""What controllers decide: frozen values, each with its reason and the figures it rests on (style.md 2, habit 2).
+"""What controllers decide: frozen values, each with its reason and the figures it rests on.
 
 Tasks, edges, instances, machines, queries and applications are rows of the snapshot that was decided on. To do nothing
-is a decision too.
+is a decision too (docs/design/controllers.md 3).
 """
 
 from collections.abc import Mapping

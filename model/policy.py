@@ -1,7 +1,7 @@
-"""What every controller is: a pure function from a snapshot, and what it remembers, to a decision (house.md 3).
+"""What every controller is: a pure function from a snapshot, and what it remembers, to a decision.
 
-The same object runs in the head, in the simulated cluster and over recorded snapshots; it has no clock, and draws
-nothing that its memory does not say.
+The same object runs in the simulated cluster and over recorded snapshots (docs/design/controllers.md 2); it has no
+clock, and draws nothing that its memory does not say.
 """
 
 from abc import abstractmethod

@@ -1,7 +1,7 @@
-"""The metric contract: all that controllers read of a cluster, frozen and in columns (papers.md, metric contract).
+"""The metric contract: all that controllers read of a cluster, frozen and in columns (docs/design/controllers.md 1).
 
 Counts and times are those of the window that ended at ``time_s``. Rows refer to one another by row number: the task of
-an instance is a row of the tasks. Task managers fill it, the simulated cluster does, and logs keep it.
+an instance is a row of the tasks. `engine.control.cluster_snapshot` fills it, the simulated cluster does, and logs keep it.
 """
 
 from dataclasses import dataclass, field, fields
@@ -77,10 +77,10 @@ class QueryColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineColumns(Columns):
-    """Machines with a task manager. ``cpu_percent``: of all processes, foreign ones too, 100 for a core.
+    """Machines on which instances may run. ``cpu_percent``: of all processes, foreign ones too, 100 for a core.
 
     ``network_bytes`` by purpose; ``network_limit_bytes`` is what the link carries in a second. ``heartbeat_age_s``
-    since its task manager was last heard of: a lost machine stays a row while instances ran on it.
+    since it was last heard of: a lost machine stays a row while instances ran on it.
     """
 
     name: Names

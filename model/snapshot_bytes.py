@@ -1,6 +1,6 @@
-"""Snapshots as bytes between processes: one Arrow stream a group of columns, read without copying figures twice.
+"""Snapshots as bytes: one Arrow stream for each group of columns, read without copying figures twice.
 
-Task managers send them and the head reads them (engine.md 9); logs keep JSON, which people can read.
+For what travels between processes; logs keep JSON, which people can read.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Where the user wrote something: the file and line that error messages name (engine.md section 3).
+"""Where the user wrote something: the file and line that error messages name.
 
 Expressions and the DSL call it when they are built.
 """

@@ -1,7 +1,7 @@
 """The action log: snapshots, the decisions on them and what came of each, in order, one JSON object a line (Sage, 4.3).
 
-It is only appended to, and every line is on the disk before the action it tells of begins. The head and the simulated
-cluster write it; ``penstock decide`` reads it again.
+It is only appended to, and every line is on the disk before the action it tells of begins. The simulated
+cluster writes it; ``penstock decide`` reads it again.
 """
 
 import json

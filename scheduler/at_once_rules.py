@@ -1,8 +1,8 @@
-"""Sage's rules with windows that are as long as they need to be, each on evidence of its own (papers.md 8, row 002).
+"""Sage's rules with windows that are as long as they need to be, each on evidence of its own.
 
 What is asked of cores and threads is measured as work that comes, whatever there is to do it with, and with the heap
-that there will be. So these rules see the same before and after another one acts, and can act together. Called by
-`sage_at_once`.
+that there will be. So these rules see the same before and after another one acts, and can act together
+(docs/design/papers/sage.md 6). Called by `sage_at_once`.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Flink's autoscaler: DS2 with a catch-up rate, bounds, delayed scale-down (papers.md, section 4.2).
+"""Flink's autoscaler: DS2 with a catch-up rate, bounds, delayed scale-down (docs/design/papers/justin-ds2.md 2).
 
-A rival of `ds2` and `justin` in the benchmarks; run by the head and by `penstock decide` like them.
+A rival of `ds2` and `justin` in the benchmarks; run by `penstock decide` like them.
 """
 
 from collections.abc import Mapping

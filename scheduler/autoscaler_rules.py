@@ -1,6 +1,6 @@
-"""The arithmetic of Flink's autoscaler, one function a rule (papers.md, section 4.2, from flink-kubernetes-operator).
+"""The arithmetic of Flink's autoscaler, one function a rule, as in flink-kubernetes-operator.
 
-Called by `autoscaler`.
+Called by `autoscaler` (docs/design/papers/justin-ds2.md 2).
 """
 
 from collections.abc import Sequence

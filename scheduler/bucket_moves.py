@@ -1,7 +1,7 @@
-"""Which buckets of a keyed task move so that its instances carry more without being more (papers.md 3.2).
+"""Which buckets of a keyed task move so that its instances carry more without being more.
 
-The heaviest go first; a bucket that is too heavy for any instance is a hot key, which no move helps. Called by
-`flink_er`.
+The heaviest go first; a bucket that is too heavy for any instance is a hot key, which no move helps
+(docs/design/papers/flink-er.md 5). Called by `flink_er`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """DS2: the parallelism that every task needs, in one step, from true rates (DS2, OSDI 2018, sections 3 and 4).
 
-Run by the head and by `penstock decide`; `justin` and `memory_choice` start from its proposal.
+Run by `penstock decide`; `justin` and `memory_choice` start from its proposal.
 """
 
 from dataclasses import dataclass

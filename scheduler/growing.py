@@ -1,6 +1,7 @@
-"""The policies of Sage that let a resource grow, P1 to P4 (Sage, Table 1 and 4; papers.md 6.1). Listed in `sizing`.
+"""The policies of Sage that let a resource grow, P1 to P4. Listed in `sizing`.
 
-Growth is multiplicative, but for threads, which go to what the input needs.
+What the paper leaves open of them is in docs/design/papers/sage.md 2. Growth is multiplicative, but for threads, which
+go to what the input needs.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Justin: more memory for a task before more instances, where its state is slow to reach (Justin, Algorithm 1).
 
-Literal but for what papers.md 5.1 repairs; each repair is a parameter that can be turned off. Run by the head and by
+Literal but for the repairs of docs/design/papers/justin-ds2.md 4, each a parameter that can be turned off. Run by
 `penstock decide`; `memory_choice` is our own policy.
 """
 

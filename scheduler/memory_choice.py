@@ -1,7 +1,7 @@
 """Instances and memory of stateful tasks chosen together, upwards and downwards, in one decision (beyond Justin).
 
-papers.md, section 8: the hit rate of every budget is told from sampled stack distances, so that memory need not be
-tried level by level. Run by the head and by `penstock decide`, beside `justin`.
+The hit rate of every budget is predicted from sampled stack distances, so that memory need not be tried level by
+level (docs/design/papers/justin-ds2.md 7). Run by `penstock decide`, beside `justin`.
 """
 
 from collections.abc import Mapping

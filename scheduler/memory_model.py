@@ -1,7 +1,7 @@
-"""What a row of a stateful task costs with other instances and other memory (papers.md, section 8, on Justin).
+"""What a row of a stateful task costs with other instances and other memory.
 
 Estimated from one window's figures and sampled stack distances, so that the present sizes cost what was measured.
-Called by `memory_choice`.
+Called by `memory_choice` (docs/design/papers/justin-ds2.md 7).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What Sage watches of every application, tick by tick, in sliding windows (Sage, 4; papers.md 6.1). Called by `sage`.
+"""What Sage watches of every application, tick by tick, in sliding windows (Sage, 4). Called by `sage`.
 
 A window is an array over ticks and applications; NaN: not measured. Nothing is changed in place, so an older history
 stays as it was.

@@ -1,6 +1,6 @@
 """Where instances start that do not run: on the machine with the most free CPU (Stream-Economics, section 4).
 
-The head asks it when a job is deployed, and when instances were stopped or lost.
+It is asked where instances have no place: when a job is deployed, when some were stopped or lost.
 """
 
 from collections.abc import Mapping

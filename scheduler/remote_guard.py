@@ -1,6 +1,7 @@
-"""Whether a backlog grows because a remote service falters; more threads would not help then (Sage, 4; papers.md 6.2).
+"""Whether a backlog grows because a remote service falters; more threads would not help then.
 
-`sage` asks the guard that it was given by name. Arrays are ticks x applications, the oldest first; NaN: not measured.
+`sage` asks the guard that it was given by name (docs/design/papers/sage.md 3). Arrays are ticks x applications, the
+oldest first; NaN: not measured.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""From what a policy asks for to containers that a cluster can give (Sage, 4; papers.md 6.2).
+"""From what a policy asks for to containers that a cluster can give (docs/design/papers/sage.md 4).
 
 Sizes are rounded up to whole containers, and cut to what a host, a quota and the free part of the cluster allow; what
 was cut is said.

@@ -1,4 +1,4 @@
-"""Sage without its waits: what rests on evidence of its own changes in one action (papers.md 8, row 002).
+"""Sage without its waits: what rests on evidence of its own changes in one action (docs/design/papers/sage.md 6).
 
 The paper alters one resource at a time, "at the cost of a minimal increase in sizing time", about 40 minutes. Its order
 of priority stays where a rule's evidence rests on what another one changes.

@@ -1,6 +1,7 @@
-"""The policies of Sage that let a resource shrink, P5 to P8 (Sage, Table 1 and 4; papers.md 6.1). Listed in `sizing`.
+"""The policies of Sage that let a resource shrink, P5 to P8. Listed in `sizing`.
 
-A shrink goes to the measured peak at once, where the bound of latency was kept all the time.
+They are inferred where the paper leaves them open (docs/design/papers/sage.md 2). A shrink goes to the measured peak at
+once, where the bound of latency was kept all the time.
 """
 
 import numpy as np

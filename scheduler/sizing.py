@@ -1,4 +1,4 @@
-"""The sizing policies of Sage in their order of priority (Sage, Table 1 and 4; papers.md 6.1). Called by `sage`.
+"""The sizing policies of Sage in their order of priority (docs/design/papers/sage.md 2). Called by `sage`.
 
 Each rule looks at its own window of all applications and says for which of them it would change which resource to what.
 """

@@ -1,7 +1,7 @@
-"""BALANCE-SIC: nodes that shed for themselves, and are fair together (THEMIS, SIGMOD 2016; papers.md 2.4).
+"""BALANCE-SIC: nodes that shed for themselves, and are fair together (THEMIS, SIGMOD 2016).
 
 A coordinator a query sums the SIC of its results and tells the nodes that host the query; nodes tell one another
-nothing. `standing` is what `fair_shedder` starts from at each node.
+nothing. `standing` is what `fair_shedder` starts from at each node (docs/design/papers/dissp.md 5).
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def report(number: int, results: SicLedger, generated: SicLedger, ahead: int) ->
 
 
 def local_standing(admitted: SicLedger, arrived: SicLedger, waiting: Floats, cost: Floats) -> Standing:
-    """Return how queries stand at a node by itself (papers.md 2.3).
+    """Return how queries stand at a node by itself (docs/design/papers/dissp.md 4).
 
     proj = admitted in the window that is still valid at the next check
     norm = arrived here in the same window
@@ -43,7 +43,7 @@ def local_standing(admitted: SicLedger, arrived: SicLedger, waiting: Floats, cos
 
 
 def global_standing(told: Report, number: int, admitted: SicLedger, in_flight: Floats, cost: Floats) -> Standing:
-    """Return how queries stand across nodes, at the check that ends shedding interval ``number`` (papers.md 2.3).
+    """Return how queries stand across nodes, at the check that ends shedding interval ``number``.
 
     proj = qSIC at time s + admitted here after s - in flight and already counted
     norm = SIC generated in the window
@@ -57,7 +57,7 @@ def global_standing(told: Report, number: int, admitted: SicLedger, in_flight: F
 
 
 def source_keep(n_sic: Floats, margin: float, least: float = 0.01) -> float:
-    """Return the share of its rows that every source sends on, so that upstream wastes less (papers.md 8).
+    """Return the share of its rows that every source sends on, so that upstream wastes less.
 
     keep = min(1, max(least, (1 + margin) * mean of nSIC))
       nSIC    share of the generated SIC that has reached the results, by query; NaN if nothing was generated

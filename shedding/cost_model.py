@@ -1,7 +1,7 @@
 """What a tuple costs on average, and so how many a node can process until the next check (DISSP, section 5.3).
 
 `PaperCost` is literal; `UsefulCost` divides useful time instead of elapsed time, so that an idle node does not look
-slow. Called by the task manager at every shedding interval, beside `overload`.
+slow (docs/design/papers/dissp.md 3). Called at every shedding interval, beside `overload`.
 """
 
 from abc import abstractmethod
@@ -104,7 +104,7 @@ class UsefulCost:
     threads: int = 1
 
     def tuple_cost_ms(self, history: History) -> float | None:
-        """Return C_T = sum of busy / sum of n over the history (papers.md 2.2)."""
+        """Return C_T = sum of busy / sum of n over the history."""
         busy_ms, rows = sum(history.busy_ms), sum(history.rows)
         return average_cost_ms(busy_ms, rows) if rows > 0 and busy_ms > 0 else None
 
@@ -116,7 +116,7 @@ class UsefulCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryCosts:
-    """What a row costs by query: an exponential average that starts anew when a query's cost jumps (papers.md 8).
+    """What a row costs by query: an exponential average that starts anew when a query's cost jumps.
 
     ``mean_ms`` NaN: not measured. ``above`` and ``below`` are the two one-sided sums of CUSUM, in parts of the mean.
     """

@@ -15,7 +15,7 @@ from penstock.shedding.by_group import running_sum, total
 from penstock.shedding.shedders import InputBuffer, Rows, Standing, whole_rows
 
 PIECES = 20
-"""Batches are cut so that none is more than N_tuples / 20: coarse batches spoil fairness (papers.md 2.3)."""
+"""Batches are cut to N_tuples / 20 at most: coarse ones spoil fairness (docs/design/papers/dissp.md 4)."""
 MOST_PIECES = 10_000
 """Pieces that cutting adds, however small N_tuples is beside what waits: a decision must stay short."""
 
@@ -36,7 +36,7 @@ class FairShedder:
     """Equalises normalised SIC across queries; ties between queries are broken at random.
 
     ``by_cost``: the room is processing time instead of rows, and within a query the batch with most SIC for its time
-    comes first, so that equal fairness costs less (papers.md 8, knapsack-fair). Otherwise as the paper has it.
+    comes first, so that equal fairness costs less. Otherwise as the paper has it.
     """
 
     mode: Mode = Mode.SLICE

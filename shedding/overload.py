@@ -1,7 +1,7 @@
 """Whether a node must shed, and how much it may keep (DISSP, section 5.2).
 
-`PaperDetector` is equation 5.1; `MeanDetector` lets an isolated large batch pass, as section 5.4 asks for. Called by
-the task manager at every shedding interval, before `shedders`.
+`PaperDetector` is equation 5.1; `MeanDetector` lets an isolated large batch pass, as section 5.4 asks for. Called at
+every shedding interval, before `shedders`.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The input buffer at a check: batches from sources and other task managers only. ``bytes`` None: not measured."""
+    """The input buffer at a check: batches from sources and from other nodes only. ``bytes`` None: not measured."""
 
     rows: int
     bytes: int | None = None

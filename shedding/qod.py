@@ -1,7 +1,7 @@
 """The quality-of-data controller: what every shedder keeps, and what moves, so that no minimum is missed.
 
-Algorithm 1 of Stream-Economics, section 5; `paper` shares CPU out as it does, `penstock` accuracy. The head runs it
-every few seconds, the simulated cluster too.
+Algorithm 1 of Stream-Economics, section 5; `paper` shares CPU out as it does, `penstock` accuracy. The simulated
+cluster runs it every few seconds, `penstock decide` over logs.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""Source information content: how much of a query's input a tuple stands for (THEMIS, SIGMOD 2016; papers.md 2.1).
+"""Source information content: how much of a query's input a tuple stands for (THEMIS, SIGMOD 2016).
 
-All source tuples of a query add up to 1 in a source time window, and every operator hands on what it took in. Called by
-sources, operators and the coordinators of queries.
+All source tuples of a query add up to 1 in a source time window, and every operator hands on what it took in
+(docs/design/papers/dissp.md 2).
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def source_tuple_sic(sources: Floats, tuples: Floats) -> Floats:
 
 
 def tuples_of_sources(snapshot: ClusterSnapshot, stw_s: float) -> Floats | None:
-    """Return |T_s| of every task, for the head to send to all its instances; None: appended rows are not measured.
+    """Return |T_s| of every task, to be sent to all its instances; None: appended rows are not measured.
 
     |T_s| = sum over the partitions of all instances of appended rows * STW / window
       STW  length of the source time window, s
@@ -49,7 +49,7 @@ def weighted_tuple_sic(sources: float, weight: Floats) -> Floats:
 
 
 def derived_tuple_sic(taken: Floats, rows_out: Counts) -> Floats:
-    """Return the SIC of each tuple that an operator makes of an atomic set: a pane, a batch (papers.md 2.1).
+    """Return the SIC of each tuple that an operator makes of an atomic set: a pane, a batch.
 
     sic = sum over In of sic(t) / |Out|
       taken     sum of SIC of the atomic set In; of a join, that of both sides
@@ -99,7 +99,7 @@ def over_windows(time: Counts, sic: Floats, size: int, slide: int) -> tuple[Coun
 
 
 def normalised(q_sic: Floats, generated: Floats) -> Floats:
-    """Return nSIC by query, in [0, 1]: misestimated source rates cancel (papers.md 2.1).
+    """Return nSIC by query, in [0, 1]: misestimated source rates cancel.
 
     nSIC(q) = qSIC / SIC generated in the same source time window
 

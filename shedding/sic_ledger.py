@@ -1,4 +1,4 @@
-"""A ledger of SIC by query over the source time window (papers.md 2.3).
+"""A ledger of SIC by query over the source time window (docs/design/papers/dissp.md 4).
 
 A node enters what leaves its input buffer for processing, also when nothing is shed; a coordinator enters results.
 """

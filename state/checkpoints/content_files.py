@@ -1,6 +1,6 @@
 """Files under the digest of what they hold (and their run), so that equal ones are kept once, and damage is noticed.
 
-The folder ``files`` of a checkpoint repository and of each savepoint is one (reliability.md fact 2).
+The folder ``files`` of a checkpoint repository and of each savepoint is one.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""The manifest of a checkpoint: what belongs to it, as typed structs and as bytes (reliability.md fact 2).
+"""The manifest of a checkpoint: what belongs to it, as typed structs and as bytes.
 
 A manifest's file is JSON, ``{"digest":"<BLAKE2b of the rest>","manifest":{...}}``, and stands for exactly one manifest:
-its length and its digest are checked before anything of it is parsed.
+its length and its digest are checked before anything of it is parsed (docs/design/checkpoints.md 3).
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The repository of a job's checkpoints and savepoints (engine.md section 7, reliability.md facts 2 and 3).
+"""The repository of a job's checkpoints and savepoints (docs/design/checkpoints.md 3).
 
 Below its base lie ``files/<digest>-<run>``, shared by all checkpoints, so that each uploads only what is new;
 ``checkpoints/<epoch>-<run>.json``, a manifest that is written last; ``savepoints/<name>/``, each complete in itself;

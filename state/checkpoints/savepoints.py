@@ -1,4 +1,4 @@
-"""Savepoints: checkpoints by name, each complete in itself below ``savepoints/<name>/`` (engine.md section 7)."""
+"""Savepoints: checkpoints by name, each complete in itself below ``savepoints/<name>/``."""
 
 from collections.abc import Sequence
 

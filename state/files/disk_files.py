@@ -1,6 +1,7 @@
-"""Durable files by the steps of a disk: written beside, synced, renamed, and the folder synced (engine.md section 7).
+"""Durable files by the steps of a disk: written beside, synced, renamed, and the folder synced.
 
-The steps are handed in, so that the simulated disk runs this code and not an imitation of it.
+The steps are handed in, so that the simulated disk runs this code and not an imitation of it
+(docs/design/checkpoints.md 4).
 """
 
 from abc import ABC, abstractmethod

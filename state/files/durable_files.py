@@ -1,6 +1,6 @@
 """The contract of durable files: written whole or not at all, and safe from power loss once `write` has returned.
 
-Checkpoints, savepoints and the manifests of file sinks stand on it (engine.md section 7, reliability.md fact 2).
+Checkpoints, savepoints and the manifests of file sinks stand on it (docs/design/checkpoints.md 4).
 """
 
 import re

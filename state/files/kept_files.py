@@ -1,4 +1,4 @@
-"""Where a sink keeps what it has prepared: a folder of its own beside the checkpoints of its job (engine.md 7).
+"""Where a sink keeps what it has prepared: a folder of its own beside the checkpoints of its job.
 
 Made by the recovering job for every sink that takes part in checkpoints.
 """

@@ -1,6 +1,7 @@
 """A seeded disk that forgets what was not synced, tears, flips bits and fills up, and durable files on it.
 
-The simulated executor and the tests of checkpoints use it (engine.md section 6); one seed gives one behaviour.
+The simulated executor and the tests of checkpoints use it (docs/design/simulated-runs.md 2); one seed gives one
+behaviour.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Keys of a batch in canonical form, with their hash (engine.md section 5): what tables compare and exchanges route by.
+"""Keys of a batch in canonical form, with their hash: what tables compare and exchanges route by.
 
 Equal values give equal keys whatever their Arrow layout; operators encode once and hand the `KeyBatch` on.
 """

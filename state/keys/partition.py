@@ -1,4 +1,4 @@
-"""Rows of one batch dealt out to receivers: no filter per receiver (engine.md section 5)."""
+"""Rows of one batch dealt out to receivers: one counting sort, no filter per receiver."""
 
 import numpy as np
 from numpy.typing import NDArray

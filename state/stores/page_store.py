@@ -1,4 +1,4 @@
-"""The contract of page stores: where keyed state lies that does not fit in memory (engine design, section 6).
+"""The contract of page stores: where keyed state lies that does not fit in memory (docs/design/keyed-state.md 3).
 
 Pages are values of bytes under keys of bytes; `rocksdb_store` keeps them in RocksDB, `simulated_page_store` on a disk
 with scripted faults. State that spills and checkpoints call it, one store for each operator instance.

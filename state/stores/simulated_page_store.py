@@ -1,4 +1,4 @@
-"""Pages on a simulated disk: the contract of `page_store` with scripted faults and no surprises (engine design, 6).
+"""Pages on a simulated disk: the contract of `page_store` with scripted faults and no surprises.
 
 Flushed pages lie in segments that never change, a list says which segments count, and every record carries a checksum:
 torn, flipped or missing bytes are errors here as they are in RocksDB. The simulated executor opens such stores.

@@ -1,7 +1,8 @@
-"""The hash index of keys, as kernels: open addressing with linear probing over slots (engine.md section 6).
+"""The hash index of keys, as kernels: open addressing with linear probing over slots.
 
 An entry of the table is (low half of the table hash) << 32 | slot + 1, and 0 is empty: growing and removing need the
-entries alone, finding compares the key itself. `key_index` owns the arrays and calls the kernels.
+entries alone, finding compares the key itself. `key_index` owns the arrays and calls the kernels
+(docs/design/keyed-state.md 1).
 """
 
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Which slots share a prefix, and which prefixes come first (engine.md section 6: windows and timers, in order)."""
+"""Which slots share a prefix, and which prefixes come first: windows and timers, in order."""
 
 import numpy as np
 from numpy.typing import NDArray
