@@ -1,16 +1,16 @@
-"""Draws a physical plan as SVG: a box a task with its operators, arrows with their exchanges.
+"""Draws a physical plan as SVG: the tasks one below the other, arrows with their exchanges beside them.
 
-It needs no other program. The picture brings its own background, so that it reads alike on light
-and on dark pages.
+It needs no other program and no layout: arrows run beside the boxes, each in a lane that is free on its way. The
+picture brings its own background, so that it reads alike on light and on dark pages.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
+from penstock.model.ids import OperatorId
 from penstock.model.job_graph import OperatorNode, SinkSpec, SourceSpec
-from penstock.plan_views.layered_layout import Box, lay_out
 from penstock.plan_views.operator_words import words
 from penstock.plan_views.words import chain, display_name, edge_text, legend, side_output, summary, task_text
 
@@ -20,22 +20,17 @@ CUT_CHARACTERS = 56
 _CHARACTER = 7.3
 """Width of a character in 12px, in the widest of the fonts."""
 
-_LINE = 16.0
-_PADDING = 12.0
-_MARGIN = 20.0
-_INDENT = 14.0
-_LABEL_CHARACTER = 6.7
+_LINE, _PADDING, _MARGIN, _INDENT, _GAP, _LANE = 16.0, 12.0, 20.0, 14.0, 22.0, 14.0
 
 _STYLE = """
 .penstock-plan text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1f2933}
 .penstock-plan .task{fill:#ffffff;stroke:#9aa5b1}
 .penstock-plan .source{stroke:#2f855a;stroke-width:1.5}
 .penstock-plan .sink{stroke:#2b6cb0;stroke-width:1.5}
-.penstock-plan .head{fill:#52606d}
+.penstock-plan .head,.penstock-plan .label,.penstock-plan .detail{fill:#52606d}
 .penstock-plan .name{font-weight:bold}
-.penstock-plan .detail{fill:#52606d}
-.penstock-plan .edge{fill:none;stroke:#52606d;stroke-width:1.5}
-.penstock-plan .label{font-size:11px;paint-order:stroke;stroke:#f5f7fa;stroke-width:4px}
+.penstock-plan .label{font-style:italic}
+.penstock-plan .edge{fill:none;stroke:#52606d;stroke-width:1.5;stroke-linejoin:round}
 """
 
 
@@ -47,35 +42,49 @@ _ARROW = (
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """A line of a box; ``at``: the input (operator, port) or operator that it names, where arrows end or begin."""
+
     text: str
     style: str
-    indent: float
+    indent: float = 0
+    at: tuple[OperatorId, int] | OperatorId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Card:
     """A task as it is drawn."""
 
-    task: Task
     style: str
     lines: tuple[_Line, ...]
     tooltip: str
-    box: Box
+
+    @property
+    def width(self) -> float:
+        return max(line.indent + len(line.text) * _CHARACTER for line in self.lines) + 2 * _PADDING
+
+    @property
+    def height(self) -> float:
+        return len(self.lines) * _LINE + 2 * _PADDING - 4
 
 
 def svg(graph: ExecutionGraph) -> str:
     """Return a physical plan as a complete SVG document, also fit for embedding in HTML."""
     channels = [edge for edge in graph.edges if not edge.chained]
     cards = [_card(graph, task, channels) for task in graph.tasks]
-    index = {operator: number for number, task in enumerate(graph.tasks) for operator in task.operators}
-    layout = lay_out(
-        [card.box for card in cards],
-        [(index[edge.producer], index[edge.consumer]) for edge in channels],
-    )
+    tops = [_MARGIN]
+    for card in cards:
+        tops.append(tops[-1] + card.height + _GAP)
+    middles = {
+        line.at: top + _PADDING + 4 + number * _LINE
+        for card, top in zip(cards, tops, strict=False)
+        for number, line in enumerate(card.lines)
+    }
+    spans = [(middles[edge.producer], middles[edge.consumer, edge.port]) for edge in channels]
+    lanes = free_lanes(spans)
+    left = _MARGIN + _LANE * (max(lanes, default=-1) + 1)
     foot = f"{summary(graph)}. {legend(graph)}"
-    width = max(layout.width, len(foot) * _CHARACTER) + 2 * _MARGIN
-    height = layout.height + 2 * _MARGIN + _LINE + 8
-    shift = (width - layout.width) / 2
+    width = max(left + max((card.width for card in cards), default=0), _MARGIN + len(foot) * _CHARACTER) + _MARGIN
+    height = tops[-1] + _LINE
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" class="penstock-plan" role="img" '
         f'width="{width:.0f}" '
@@ -84,37 +93,43 @@ def svg(graph: ExecutionGraph) -> str:
         f"<style>{_STYLE}</style>",
         _ARROW,
         f'<rect width="{width:.0f}" height="{height:.0f}" rx="6" fill="#f5f7fa"/>',
-        f'<g transform="translate({shift:.1f} {_MARGIN:.1f})">',
-        *(_draw_edge(route) for route in layout.routes),
-        *(_draw_card(card, corner) for card, corner in zip(cards, layout.corners, strict=True)),
-        *(_draw_label(graph, edge, route) for edge, route in zip(channels, layout.routes, strict=True)),
-        "</g>",
+        *(_draw_card(card, left, top) for card, top in zip(cards, tops, strict=False)),
+        *(
+            f'<path class="edge" d="M{left:.1f} {begin:.1f}H{left - _LANE * (lane + 1):.1f}V{end:.1f}H{left:.1f}" '
+            'marker-end="url(#penstock-arrow)"/>'
+            for (begin, end), lane in zip(spans, lanes, strict=True)
+        ),
         f'<text class="detail" x="{_MARGIN:.0f}" y="{height - 14:.1f}">{escape(foot)}</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _card(graph: ExecutionGraph, task: Task, channels: list[Edge]) -> _Card:
-    lines = [_Line(task_text(task), "head", 0)]
-    tooltip = [task_text(task)]
+def free_lanes(spans: Sequence[tuple[float, float]]) -> list[int]:
+    """Return a lane for every span, 0 the nearest, such that spans in the same lane do not touch; short ones first."""
+    lanes: dict[int, int] = {}
+    for number in sorted(range(len(spans)), key=lambda number: abs(spans[number][1] - spans[number][0])):
+        low, high = sorted(spans[number])
+        taken = {lane for other, lane in lanes.items() if min(spans[other]) <= high and low <= max(spans[other])}
+        lanes[number] = next(lane for lane in range(len(spans)) if lane not in taken)
+    return [lanes[number] for number in range(len(spans))]
+
+
+def _card(graph: ExecutionGraph, task: Task, channels: Sequence[Edge]) -> _Card:
+    arriving = [edge for edge in channels if edge.consumer in task.operators]
+    lines = [_Line(_cut(edge_text(graph, edge)), "label", at=(edge.consumer, edge.port)) for edge in arriving]
+    lines.append(_Line(task_text(task), "head"))
+    tooltip = [*(edge_text(graph, edge) for edge in arriving), task_text(task)]
     style = "task"
     for node, depth in chain(graph, task):
         described = words(node)
         texts = [described.headline, *(f"{label}: {text}" for label, text in described.details)]
         name = side_output(graph, node.id) + display_name(node)
-        lines.append(_Line(_cut(name), "name", depth * _INDENT))
+        lines.append(_Line(_cut(name), "name", depth * _INDENT, node.id))
         lines += [_Line(_cut(text), "detail", (depth + 1) * _INDENT) for text in texts]
         tooltip += [name, *(f"  {text}" for text in texts)]
         style = _style(node) or style
-    arriving = [edge_text(graph, edge) for edge in channels if edge.consumer in task.operators]
-    labels = max((len(text) for text in arriving), default=0) * _LABEL_CHARACTER + 16
-    width = max(
-        max(line.indent + len(line.text) * _CHARACTER for line in lines) + 2 * _PADDING,
-        labels * (len(arriving) + 1) / 2 if len(arriving) == 1 else labels * (len(arriving) + 1),
-    )
-    box = Box(width, len(lines) * _LINE + 2 * _PADDING - 4)
-    return _Card(task, style, tuple(lines), "\n".join(tooltip), box)
+    return _Card(style, tuple(lines), "\n".join(tooltip))
 
 
 def _style(node: OperatorNode) -> str | None:
@@ -123,37 +138,16 @@ def _style(node: OperatorNode) -> str | None:
     return "task sink" if isinstance(node.spec, SinkSpec) else None
 
 
-def _draw_card(card: _Card, corner: tuple[float, float]) -> str:
-    x, y = corner
+def _draw_card(card: _Card, x: float, y: float) -> str:
     parts = [
         f"<g><title>{escape(card.tooltip)}</title>",
-        f'<rect class="{card.style}" x="{x:.1f}" y="{y:.1f}" width="{card.box.width:.1f}" '
-        f'height="{card.box.height:.1f}" rx="5"/>',
+        f'<rect class="{card.style}" x="{x:.1f}" y="{y:.1f}" width="{card.width:.1f}" '
+        f'height="{card.height:.1f}" rx="5"/>',
     ]
     for number, line in enumerate(card.lines):
-        text_x, text_y = x + _PADDING + line.indent, y + _PADDING + 8 + number * _LINE
-        place = f'x="{text_x:.1f}" y="{text_y:.1f}"'
+        place = f'x="{x + _PADDING + line.indent:.1f}" y="{y + _PADDING + 8 + number * _LINE:.1f}"'
         parts.append(f'<text class="{line.style}" {place}>{escape(line.text)}</text>')
     return "".join(parts) + "</g>"
-
-
-def _draw_edge(route: tuple[tuple[float, float], ...]) -> str:
-    path = [f"M{_point(*route[0])}"]
-    for (from_x, from_y), (to_x, to_y) in pairwise(route):
-        middle = (from_y + to_y) / 2
-        curve = f"C{_point(from_x, middle)} {_point(to_x, middle)} {_point(to_x, to_y)}"
-        path.append(f"L{_point(to_x, to_y)}" if from_x == to_x else curve)
-    return f'<path class="edge" d="{"".join(path)}" marker-end="url(#penstock-arrow)"/>'
-
-
-def _draw_label(graph: ExecutionGraph, edge: Edge, route: tuple[tuple[float, float], ...]) -> str:
-    x, y = route[-1]
-    text = escape(edge_text(graph, edge))
-    return f'<text class="label" text-anchor="middle" x="{x:.1f}" y="{y - 14:.1f}">{text}</text>'
-
-
-def _point(x: float, y: float) -> str:
-    return f"{x:.1f} {y:.1f}"
 
 
 def _cut(text: str) -> str:

@@ -1,14 +1,16 @@
-"""The plan as SVG, and the layout beneath it."""
+"""The plan as SVG."""
 
+import itertools
 import random
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.job_graph import SourceSpec
-from penstock.plan_views.layered_layout import Box, lay_out, layers_of, non_decreasing
-from penstock.plan_views.svg import svg
+from penstock.plan_views.svg import free_lanes, svg
+from penstock.plan_views.words import display_name, edge_text
 from tests.penstock.plans import BIDS, File, node, plan_of, sample_plan
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -67,44 +69,35 @@ def test_hostile_text_is_escaped_and_long_text_cut() -> None:
     assert any(name in (item.text or "") for item in root.iter(f"{SVG}title"))
 
 
-def test_layers_follow_edges_and_sources_stand_near_their_readers() -> None:
-    edges = [(0, 1), (1, 2), (2, 3), (4, 3)]
-    assert layers_of(5, edges) == [0, 1, 2, 3, 2]
+def test_arrows_lead_from_the_line_of_an_operator_to_the_line_that_names_their_exchange() -> None:
+    plan = sample_plan()
+    root = ElementTree.fromstring(svg(plan))
+    lines = {item.text: float(item.get("y", 0)) - 4 for item in root.iter(f"{SVG}text")}
+    arrows = [
+        tuple(float(number) for number in re.findall(r"[0-9.]+", item.get("d", "")))
+        for item in root.iter(f"{SVG}path")
+        if item.get("class") == "edge"
+    ]
+    left = min(float(item.get("x", 0)) for item in root.iter(f"{SVG}rect") if item.get("rx") == "5")
+    drawn = {(begin, end) for x, begin, lane, end, to in arrows if x == to == left and 0 < lane < left}
+    channels = [edge for edge in plan.edges if not edge.chained]
+    assert drawn == {
+        (lines[display_name(plan.graph[edge.producer])], lines[edge_text(plan, edge)]) for edge in channels
+    }
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_boxes_never_overlap_and_edges_go_down(seed: int) -> None:
+def test_arrows_in_one_lane_never_touch(seed: int) -> None:
     dice = random.Random(seed)
-    count = dice.randint(1, 40)
-    boxes = [Box(dice.uniform(40, 300), dice.uniform(20, 120)) for _ in range(count)]
-    edges = [(dice.randrange(target), target) for target in range(1, count) for _ in range(dice.randint(0, 2))]
-    layout = lay_out(boxes, edges)
-    placed = list(zip(layout.corners, boxes, strict=True))
-    for index, ((x, y), box) in enumerate(placed):
-        assert x >= -1e-6 and x + box.width <= layout.width + 1e-6
-        assert y + box.height <= layout.height + 1e-6
-        for (other_x, other_y), other in placed[:index]:
-            apart_x = x + box.width <= other_x + 1e-6 or other_x + other.width <= x + 1e-6
-            apart_y = y + box.height <= other_y + 1e-6 or other_y + other.height <= y + 1e-6
-            assert apart_x or apart_y
-    for (source, target), route in zip(edges, layout.routes, strict=True):
-        assert [point[1] for point in route] == sorted(point[1] for point in route)
-        assert route[0][1] == pytest.approx(layout.corners[source][1] + boxes[source].height)
-        assert route[-1][1] == pytest.approx(layout.corners[target][1])
+    spans = [(dice.uniform(0, 100), dice.uniform(0, 100)) for _ in range(dice.randint(0, 40))]
+    lanes = free_lanes(spans)
+    assert len(lanes) == len(spans)
+    for (a, one), (b, other) in itertools.combinations(zip(spans, lanes, strict=True), 2):
+        assert one != other or max(a) < min(b) or max(b) < min(a)
+    assert set(lanes) == set(range(max(lanes, default=-1) + 1))
 
 
-def test_a_crossing_that_can_be_avoided_is() -> None:
-    box = Box(100, 40)
-    layout = lay_out([box] * 4, [(0, 3), (1, 2)])
-    (left, _), (right, _), (lower_2, _), (lower_3, _) = layout.corners
-    assert (left < right) == (lower_3 < lower_2)
-
-
-def test_nearest_non_decreasing_sequence() -> None:
-    assert non_decreasing([1, 3, 2, 4]) == [1, 2.5, 2.5, 4]
-    assert non_decreasing([3, 2, 1]) == [2, 2, 2]
-    assert non_decreasing([]) == []
-
-
-def test_nothing_to_lay_out() -> None:
-    assert lay_out([], []).width == 0
+def test_boxes_do_not_overlap() -> None:
+    root = ElementTree.fromstring(svg(sample_plan()))
+    places = [(float(item.get("y", 0)), float(item.get("height", 0))) for item in root.iter(f"{SVG}rect")][1:]
+    assert all(y + height < following for (y, height), (following, _) in itertools.pairwise(places))
