@@ -1,6 +1,6 @@
 """The named functions of expressions: what each takes, what it returns, and what its constant options must be.
 
-`expression_types` checks calls against this table; the engine has a kernel and `duckdb_sql` a text for every entry.
+`expression_types` checks calls against this table; the engine has a kernel for every entry.
 """
 
 from collections.abc import Callable

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ RATIOS = {
     "q17": (0.8, 2.5),
 }
 """Least acceptable and aimed-at ratio of our rate to the best batch engine's, per query."""
+
+PEER_QUERIES = "penstock.benchmarks.peers"
+"""What has the other engines' queries, in a checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, default=Path(".nexmark"))
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     arguments = parser.parse_args(argv)
+    if find_spec(PEER_QUERIES) is None:
+        parser.error("the engines' queries are not part of an installed Penstock: run make bench in a checkout")
     directory = arguments.directory / f"events-{arguments.events}"
     ensure_dataset(directory, arguments.events)
     small = ensure_dataset(arguments.directory / "warm-up", WARM_UP_EVENTS)
@@ -138,8 +144,7 @@ class _Runner:
             request = {"query": self.query, "source": str(self.directory), "events": None, "parallelism": 1}
             request |= {"batch_rows": None, "out": None}
             return self._process(engine, [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)])
-        module = "penstock.benchmarks.peers.runner"
-        command = [sys.executable, "-m", module, "--engine", engine, "--query", self.query]
+        command = [sys.executable, "-m", f"{PEER_QUERIES}.runner", "--engine", engine, "--query", self.query]
         command += ["--directory", str(self.directory), "--warm-up", str(self.small), "--json"]
         return self._process(engine, command)
 

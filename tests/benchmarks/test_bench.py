@@ -45,3 +45,11 @@ def test_only_the_queries_asked_for_are_measured(tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit):
         main([*options, "--queries", "q3,q99"])
     assert "there is no query 'q99'; choose from q0, q1" in capsys.readouterr().err
+
+
+def test_outside_a_checkout_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("penstock.benchmarks.nexmark.bench.PEER_QUERIES", "penstock.benchmarks.absent")
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "run make bench in a checkout" in capsys.readouterr().err

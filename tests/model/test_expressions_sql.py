@@ -6,11 +6,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.model.duckdb_sql import to_sql
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_functions import concat, hash_, nullif, when
 from penstock.model.expressions import Expr, col, lit
 from penstock.model.sql_reader import sql
+from tests.duckdb_sql import to_sql
 
 A, TS = col("a"), col("ts")
 SAME: list[tuple[str, Expr]] = [

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from penstock.engine.expressions.compiler import compile_expression, compile_projection, evaluate_isolating
-from penstock.model.duckdb_sql import to_sql
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_functions import coalesce, concat, nullif, when
 from penstock.model.expression_types import infer_type
 from penstock.model.expressions import Expr, col, lit
+from tests.duckdb_sql import to_sql
 
 SCHEMA = pa.schema(
     [
