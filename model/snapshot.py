@@ -1,7 +1,8 @@
 """The metric contract: all that controllers read of a cluster, frozen and in columns (docs/design/controllers.md 1).
 
 Counts and times are those of the window that ended at ``time_s``. Rows refer to one another by row number: the task of
-an instance is a row of the tasks. `engine.control.cluster_snapshot` fills it, the simulated cluster does, and logs keep it.
+an instance is a row of the tasks. `engine.control.cluster_snapshot` fills it, the simulated cluster does, and logs
+keep it.
 """
 
 from dataclasses import dataclass, field, fields
