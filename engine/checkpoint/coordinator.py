@@ -1,4 +1,4 @@
-"""The checkpoint coordinator: a state machine from events to commands (engine.md 7).
+"""The checkpoint coordinator: a state machine from events to commands (docs/design/checkpoints.md 1).
 
 It decides when a barrier is sent, when an epoch is complete, published, committed or given up, and when the job is
 over. The executors tell it what happened, by `CheckpointCoordinator.on`, and do what it says.

@@ -1,6 +1,6 @@
 """A checkpoint or savepoint as people look at it: operators, tables, rows, positions; nothing of a job is needed.
 
-Behind `penstock.read_checkpoint` and ``penstock state`` (engine.md section 7). Every byte was checked before it is
+Behind `penstock.read_checkpoint` and ``penstock state``. Every byte was checked before it is
 read, and what is read is JSON and Arrow only.
 """
 

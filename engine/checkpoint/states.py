@@ -1,4 +1,4 @@
-"""The states of the checkpoint coordinator and the one table of its transitions (engine.md 7)."""
+"""The states of the checkpoint coordinator and the one table of its transitions."""
 
 from collections.abc import Mapping
 from enum import Enum

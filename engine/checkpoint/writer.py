@@ -1,4 +1,4 @@
-"""From the cuts of all instances to a checkpoint in the repository. Runs beside the worker loop (engine.md 7)."""
+"""From the cuts of all instances to a checkpoint in the repository. Runs beside the worker loop."""
 
 import shutil
 from collections import Counter

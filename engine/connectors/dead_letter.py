@@ -1,6 +1,6 @@
 """Where records go that could not be read or processed: JSON lines in the job's directory, or where routes lead.
 
-Implements the operators' `DeadLetters` contract (engine.md section 10); made by the executor, one for a whole job. An
+Implements the operators' `DeadLetters` contract; made by the executor, one for a whole job. An
 operator whose dead letters are read as a stream has a `DeadLetterOutput` in between.
 """
 

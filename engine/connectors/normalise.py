@@ -1,4 +1,4 @@
-"""One physical type per logical type at every edge (engine.md 2), and event times that mean something.
+"""One physical type per logical type at every edge (docs/design/data-path.md 2), and event times that mean something.
 
 Called by the source head for what readers return, and by operators and sources for what users hand in.
 """

@@ -1,6 +1,6 @@
-"""Decides again on what a log has kept: the same policy must decide the same, another may differ (style.md 2, habit 5).
+"""Decides again on what a log has kept: the same policy must decide the same, another may differ.
 
-Called by ``penstock decide``; pure but for reading the log.
+Called by ``penstock decide``; pure but for reading the log (docs/design/controllers.md 4).
 """
 
 import json

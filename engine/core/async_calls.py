@@ -1,4 +1,4 @@
-"""Coroutine calls on an I/O thread: the one place where asyncio runs (engine.md 4).
+"""Coroutine calls on an I/O thread: the one place where asyncio runs.
 
 `map_async` hands calls in and takes answers out, without ever waiting; the simulator puts other `AsyncCalls` in.
 """

@@ -1,4 +1,4 @@
-"""Event time between columns and int64 microseconds (engine.md 2), for every operator that looks at time."""
+"""Event time between columns and int64 microseconds, for every operator that looks at time."""
 
 import numpy as np
 import pyarrow as pa

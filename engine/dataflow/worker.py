@@ -1,4 +1,4 @@
-"""The worker loop of a task manager: one thread that steps whichever instance can work.
+"""The worker loop: one thread that steps whichever instance can work.
 
 The loop itself reads no clock but the one handed in, sleeps never and does no I/O: `Worker.step` either ran something
 or says until when there is nothing to do, and the shell around it waits.

@@ -1,7 +1,8 @@
-"""The simulated executor: whole runs of a pipeline under one seed each, and what came out compared (engine.md 1).
+"""The simulated executor: whole runs of a pipeline under one seed each, and what came out compared.
 
 Worker loop, gates, operators, checkpoints and recovery are the real ones; clock, scheduler, transport, disk, sources
-and sinks are those of `simulation`. Called by ``penstock simulate`` and by tests.
+and sinks are those of `simulation`. Called by ``penstock simulate`` and by tests
+(docs/design/simulated-runs.md).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Kernels of casts (engine.md section 3): what does not convert is an error of the row, or null for ``try_cast``.
+"""Kernels of casts: what does not convert is an error of the row, or null for ``try_cast``.
 
 `expressions.kernels` looks them up. To integers they truncate; to fewer decimal places they round half away from zero;
 times of a coarser unit are floored; text must be the number or time and nothing else.

@@ -1,4 +1,4 @@
-"""Kernels of comparison and membership (engine.md section 3): a NaN equals itself and is greater than anything else.
+"""Kernels of comparison and membership: a NaN equals itself and is greater than anything else.
 
 `expressions.kernels` looks them up by operation; numbers are compared by numpy, several times faster than by Arrow.
 """

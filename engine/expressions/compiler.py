@@ -1,7 +1,7 @@
-"""Expressions over record batches: typed once, compiled once into steps over Arrow kernels (engine.md section 3).
+"""Expressions over record batches: typed once, compiled once into steps over Arrow kernels.
 
 Operators compile their predicates and projections here and call the result batch by batch; `evaluate_isolating` finds
-the rows of a batch that have no result, so that they alone become dead letters.
+the rows of a batch that have no result, so that they alone become dead letters (docs/design/expressions.md 3).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Decimals as the nearest floating point numbers (engine.md section 3); Arrow's own cast may be off in the last bit.
+"""Decimals as the nearest floating point numbers; Arrow's own cast may be off in the last bit.
 
 Called by the kernels of casts and by aggregates that compute in doubles.
 """

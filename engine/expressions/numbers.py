@@ -1,4 +1,4 @@
-"""Kernels of arithmetic (engine.md section 3): overflow is an error, division by zero is null, `//` and `%` truncate.
+"""Kernels of arithmetic: overflow is an error, division by zero is null, `//` and `%` truncate.
 
 `expressions.kernels` looks them up by operation; numpy serves where Arrow has no kernel or a slow one.
 """

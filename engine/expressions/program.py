@@ -1,4 +1,4 @@
-"""A compiled expression: steps over slots, equal subexpressions once, constants folded (engine.md section 3).
+"""A compiled expression: steps over slots, equal subexpressions once, constants folded (docs/design/expressions.md 3).
 
 `expressions.compiler` makes one per operator. A step knows the kernel, the slots of its arguments and its own slot;
 running is one Python call per step and batch.

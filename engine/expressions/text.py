@@ -1,4 +1,4 @@
-"""Kernels of text functions (engine.md section 3): code points from 1, RE2's regular expressions, null for null.
+"""Kernels of text functions: code points from 1, RE2's regular expressions, null for null.
 
 `expressions.kernels` looks them up. Arrow's own are used where they are fast; text that is ASCII throughout, which one
 look at the bytes tells, takes the byte-wise ones.

@@ -1,4 +1,4 @@
-"""Kernels of dates and timestamps (engine.md section 3). Without a zone a timestamp is UTC; parts are int64.
+"""Kernels of dates and timestamps. Without a zone a timestamp is UTC; parts are int64.
 
 `expressions.kernels` looks them up. In UTC they are integer arithmetic; in any other zone Arrow's calendar does it.
 """

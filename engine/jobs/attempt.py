@@ -1,4 +1,4 @@
-"""What a recovering job asks of one attempt: to run, to lose a region and to get it back (engine.md 7).
+"""What a recovering job asks of one attempt: to run, to lose a region and to get it back.
 
 `EmbeddedJob` is one, the simulator has another.
 """

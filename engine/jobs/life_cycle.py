@@ -1,4 +1,4 @@
-"""The life cycle of a job: a state machine from events to commands (engine.md 7).
+"""The life cycle of a job: a state machine from events to commands (docs/design/recovery.md 1).
 
 The executors tell it what happened, by `JobLifeCycle.on`, and do what it says. Checkpoints are the business of the
 checkpoint coordinator; that one says when the last of them is committed, this one what becomes of the job.

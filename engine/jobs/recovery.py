@@ -1,4 +1,4 @@
-"""A job in this process that survives failures: what failed goes on from the last checkpoint (engine.md 7).
+"""A job in this process that survives failures: what failed goes on from the last checkpoint.
 
 A thin shell around the life cycle of a job, which decides; an `Attempt` runs. Regions of the job that share no channel
 with what failed run on; a failure that strikes them all, or cannot be placed, ends the attempt, and another follows.

@@ -1,4 +1,4 @@
-"""Whether and when a job that failed is restarted: exponential back-off (engine.md 7). The life cycle of a job asks."""
+"""Whether and when a job that failed is restarted: exponential back-off (docs/design/recovery.md 3)."""
 
 import numpy as np
 

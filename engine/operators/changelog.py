@@ -1,4 +1,4 @@
-"""Changelogs (engine.md 2): what changed between two results as rows of weight +1 and -1, and which rows cancel."""
+"""Changelogs: what changed between two results as rows of weight +1 and -1, and which rows cancel."""
 
 from collections.abc import Callable, Iterator, Sequence
 

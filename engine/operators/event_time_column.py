@@ -1,4 +1,4 @@
-"""Another column as event time: its own late rows, and a watermark that stays behind by a delay (engine.md 2)."""
+"""Another column as event time: its own late rows, and a watermark that stays behind by a delay."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Rows in event-time order: what reduce and count windows wait for before they fold (engine.md 2, "Order").
+"""Rows in event-time order: what reduce and count windows wait for before they fold (docs/design/data-path.md 3).
 
 Ties are decided by a total order over the row's own columns, never by arrival.
 """

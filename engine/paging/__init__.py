@@ -1,1 +1,1 @@
-"""Keyed operators whose state need not fit in memory: buckets of keys that come and go (engine.md 6)."""
+"""Keyed operators whose state need not fit in memory: buckets of keys that come and go."""

@@ -1,8 +1,8 @@
-"""A keyed operator over state that need not fit in memory: one clone of it for each bucket of keys (engine.md 6).
+"""A keyed operator over state that need not fit in memory: one clone of it for each bucket of keys.
 
 As long as everything fits there is one bucket, and calls go straight to its operator. A bucket that grows too large is
 cut into several; those that do not fit the budget lie in the page store, and input waits until one look at each of
-them serves many rows.
+them serves many rows (docs/design/keyed-state.md 4).
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The smallest part of a job that must restart when tasks failed (engine.md 7).
+"""The smallest part of a job that must restart when tasks failed (docs/design/recovery.md 2).
 
 Tasks that are joined by channels, directly or not, share a cut of the stream and go back together; pipelines that
 share no channel never notice each other. The recovering job and the executors ask.

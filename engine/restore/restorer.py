@@ -1,6 +1,6 @@
 """Between a checkpoint and the instances that go on from it: which one, whether it fits, and what sinks do first.
 
-The recovering job calls it before each attempt (engine.md 7).
+The recovering job calls it before each attempt (docs/design/recovery.md 4).
 """
 
 from collections.abc import Callable, Collection

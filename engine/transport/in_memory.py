@@ -1,4 +1,4 @@
-"""Channels inside one task manager: a bounded queue between two instances."""
+"""Channels inside one process: a bounded queue between two instances."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A folder whose files appear by checkpoints, each exactly once (engine.md 7). Called by the file sinks.
+"""A folder whose files appear by checkpoints, each exactly once. Called by the file sinks.
 
 ``_staging`` holds what is not committed, of each run in its own folder, ``_penstock`` the manifest. Once that lists the
 files of a checkpoint they are moved into place; in place stands nothing that it does not list, except while a

@@ -1,1 +1,1 @@
-"""Apache Kafka as source and sink; the only package that uses confluent_kafka (engine.md 7)."""
+"""Apache Kafka as source and sink; the only package that uses confluent_kafka (docs/design/kafka.md)."""

@@ -1,6 +1,6 @@
 """Tells Kafka how far a job has come, so that tools which show the lag of groups show it. Called after checkpoints.
 
-Nothing reads these offsets back: where a job goes on is in its checkpoint (engine.md 7).
+Nothing reads these offsets back: where a job goes on is in its checkpoint (docs/design/kafka.md 1).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Fetches messages on a thread of its own into a bounded queue per partition: one consumer for many partitions.
 
-Partitions are assigned at explicit offsets, never by a group (engine.md 7). Readers take from the queues without
-waiting, so that what is taken is decoded while more is fetched.
+Partitions are assigned at explicit offsets, never by a group (docs/design/kafka.md 1). Readers take from the queues
+without waiting, so that what is taken is decoded while more is fetched.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""A topic as where dead letters go: at least once, safe before a checkpoint counts on it (reliability.md 7).
+"""A topic as where dead letters go: at least once, safe before a checkpoint counts on it (docs/design/kafka.md 5).
 
 Chosen by ``dead_letter_topic=`` of a source or ``dead_letters=`` of a run. Loads confluent_kafka when it is opened.
 """

@@ -1,6 +1,6 @@
 """Dead letters as messages of Kafka: the record's own key, value and headers, and headers of ours behind them.
 
-The headers are those of reliability.md 7. Written by `letter_topic`, read by ``penstock dlq``.
+The headers are listed in docs/design/kafka.md 5. Written by `letter_topic`, read by ``penstock dlq``.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Markers on the broker: the committed offset and metadata of a consumer group called like its transactional id.
 
-They are written inside the transaction of what they stand for, so they are there if and only if that is (engine.md 7).
+They are written inside the transaction of what they stand for, so they are there if and only if that is
+(docs/design/kafka.md 3).
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """What a user says about a Kafka cluster: librdkafka's own settings, passed on as they are, secrets by reference.
 
-Made by the front door (ecosystem.md 4.3, reliability.md 6.3); `clients` turns it into the settings of each client.
+Made by the front door (docs/design/kafka.md 7); `clients` turns it into the settings of each client.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""What must be published before a job goes on from a checkpoint, and whether it may go on at all (engine.md 7).
+"""What must be published before a job goes on from a checkpoint, and whether it may go on at all.
 
-Pure: from the receipts of the checkpoint and the markers on the broker to what is published under which id.
+Pure: from the receipts of the checkpoint and the markers on the broker to what is published under which id
+(docs/design/kafka.md 4).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Writes rows to one topic of Kafka. Built by `Stream.write_kafka`.
 
 At least once by default; exactly once in jobs with checkpoints, for those who read committed messages only
-(engine.md 7). Loads confluent_kafka when it is opened.
+(docs/design/kafka.md 3). Loads confluent_kafka when it is opened.
 """
 
 import threading

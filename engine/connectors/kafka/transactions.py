@@ -1,4 +1,4 @@
-"""The state machine of one transactional id: events in, the next command out (engine.md 7, reliability.md facts 5, 6).
+"""The state machine of one transactional id: events in, the next command out (docs/design/kafka.md 3).
 
 It decides what is sent, what is sent again and when a producer must never be used again. `commits` drives it.
 """

@@ -1,4 +1,4 @@
-"""Decodes JSON lines: pyarrow for blocks, msgspec for the lines of a block that pyarrow refuses (ecosystem.md 6).
+"""Decodes JSON lines: pyarrow for blocks, msgspec for the lines of a block that pyarrow refuses.
 
 pyarrow alone shifts rows when a line holds two documents and crashes on a line ``null``, so a block is checked first:
 if every line begins with ``{`` and ends with ``}``, there are at least as many documents as lines.

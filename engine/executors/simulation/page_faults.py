@@ -1,7 +1,7 @@
 """Faults below the simulated page stores: files that are cut short, bits that flip, writes that find the disk full.
 
-Page files are scratch: whatever happens to them fails an attempt or a checkpoint, and never what comes out (engine.md
-6). Made by `world`, for each seed.
+Page files are scratch: whatever happens to them fails an attempt or a checkpoint, and never what comes out
+(docs/design/keyed-state.md 3). Made by `world`, for each seed.
 """
 
 import shutil

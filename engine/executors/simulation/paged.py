@@ -1,6 +1,7 @@
-"""State in pages under simulation: stores that are simulated, on real files, which checkpoints upload (engine.md 6).
+"""State in pages under simulation: stores that are simulated, on real files, which checkpoints upload.
 
-They bring no surprise of their own, as RocksDB's file names and times would; handed to `Simulation`.
+They bring no surprise of their own, as RocksDB's file names and times would; handed to `Simulation`
+(docs/design/simulated-runs.md 4).
 """
 
 from pathlib import Path

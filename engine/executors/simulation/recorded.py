@@ -1,4 +1,4 @@
-"""A source's rows, read once then replayed from memory, as often and from wherever a restart wants (engine.md 1)."""
+"""A source's rows, read once then replayed from memory, as often and from wherever a restart wants."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

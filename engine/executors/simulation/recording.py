@@ -1,6 +1,6 @@
 """A pipeline over recorded rows: sources that were read once, sinks that stand for the user's, and what is left out.
 
-Made for the simulated executor (engine.md 1).
+Made for the simulated executor (docs/design/simulated-runs.md 3).
 """
 
 from collections.abc import Callable, Mapping

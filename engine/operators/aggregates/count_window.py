@@ -1,4 +1,4 @@
-"""Windows of a number of rows per key, in event-time order (engine.md 2, "Order"), with any aggregates."""
+"""Windows of a number of rows per key, in event-time order, with any aggregates."""
 
 from collections.abc import Iterable, Iterator
 

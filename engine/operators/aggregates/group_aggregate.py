@@ -1,4 +1,4 @@
-"""Updating aggregates per key, and per window where windows are asked for as updates (engine.md 2).
+"""Updating aggregates per key, and per window where windows are asked for as updates.
 
 The result is a changelog: what a group showed before is retracted, what it shows now is inserted, at most once per
 emission interval.

@@ -1,4 +1,4 @@
-"""Reduce: the rows of a key (and a window) folded with a user's function of two rows (engine.md 2, "Order").
+"""Reduce: the rows of a key (and a window) folded with a user's function of two rows.
 
 Rows wait until the watermark, less the lateness, has passed them; what comes after that is late.
 """

@@ -1,4 +1,4 @@
-"""Aggregates per session: a key's rows with no more than a gap between neighbours (engine.md 2).
+"""Aggregates per session: a key's rows with no more than a gap between neighbours.
 
 Final results leave when a session is over; updating ones follow it, and sessions that merge retract what they showed.
 """

@@ -1,4 +1,4 @@
-"""Aggregates per window, each window's result emitted once, when the window is over (engine.md 2).
+"""Aggregates per window, each window's result emitted once, when the window is over.
 
 Sessions and count windows have operators of their own; windows with updates belong to `GroupAggregate`.
 """

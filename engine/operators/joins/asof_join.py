@@ -1,4 +1,4 @@
-"""The join of every left row with the last right row of its key that is not newer; in order of time (engine.md 2).
+"""The join of every left row with the last right row of its key that is not newer; in order of time.
 
 Rows of both sides wait until the watermark has passed them; then both are walked together in order of time. Of the
 right rows that were passed the last one of each key is kept.

@@ -1,4 +1,4 @@
-"""The unbounded join of streams that may be changelogs, with or without rows that have no partner (engine.md 2 and 6).
+"""The unbounded join of streams that may be changelogs, with or without rows that have no partner.
 
 A batch changes its own side, then meets the other one as it is: what comes out is the change of the join of all rows
 present, for any order of the inputs.

@@ -1,4 +1,4 @@
-"""The unbounded inner join of two append-only streams (engine.md 2 and 6).
+"""The unbounded inner join of two append-only streams.
 
 Each side keeps the columns the output needs in a row log and, per key, a chain of row ids: a batch walks the other
 side's chains, then joins its own. Every pair leaves once, with whichever of its rows came later.

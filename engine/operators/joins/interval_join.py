@@ -1,4 +1,4 @@
-"""The join of rows with equal keys whose event times are close; append-only and final (engine.md 2).
+"""The join of rows with equal keys whose event times are close; append-only and final.
 
 A left row looks for right times in [its time + lower, upper]; a right row is found at its time. Each batch looks among
 the other side's rows, then waits itself until the watermark says that no partner can come any more.

@@ -1,4 +1,4 @@
-"""The inner join within tumbling or hopping windows of event time (engine.md 2).
+"""The inner join within tumbling or hopping windows of event time.
 
 Rows wait unindexed until the watermark closes their windows; then one hash join over all closing windows of both
 sides, keyed by (window, keys), finds the pairs.

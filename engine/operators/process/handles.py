@@ -1,6 +1,7 @@
 """Value and reducing state in the hands of a row-wise process function: Python values of one piece's keys.
 
-A piece's values are fetched at once when it begins and written back at once when it ends (engine.md section 6).
+A piece's values are fetched at once when it begins and written back at once when it ends
+(docs/design/keyed-state.md 5).
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Process functions: the user's code with state and timers per key (engine.md 2 "Order", 6).
+"""Process functions: the user's code with state and timers per key.
 
 Rows wait until the watermark has passed them, or go at once with ``order="arrival"``; they and the timers that are due
 are handed on in pieces to `process_rows` or `process_batches`.

@@ -1,4 +1,4 @@
-"""Deduplication: the first row of every key passes, the others do not (engine.md 2, "Order").
+"""Deduplication: the first row of every key passes, the others do not.
 
 First is by event time once the watermark has passed a row, or by arrival, at once.
 """

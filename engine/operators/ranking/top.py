@@ -1,4 +1,4 @@
-"""The first rows of every key, in an order: top-n and deduplication that keeps the last row (engine.md 2).
+"""The first rows of every key, in an order: top-n and deduplication that keeps the last row.
 
 The result is a changelog, emitted at most once per interval, or in quiet moments.
 """

@@ -1,6 +1,7 @@
-"""The order of a top-n: as int64 words that decide almost every comparison, and exactly (engine.md 2, "Order").
+"""The order of a top-n: as int64 words that decide almost every comparison, and exactly.
 
-Rows are ordered by expressions, then by their own columns. Called by ``top_ranks`` and ``top_counts``.
+Rows are ordered by expressions, then by their own columns (docs/design/data-path.md 3). Called by ``top_ranks`` and
+``top_counts``.
 """
 
 from collections.abc import Collection, Sequence

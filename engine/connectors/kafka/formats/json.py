@@ -1,8 +1,8 @@
-"""JSON messages: one object each. Those that are alike are read by `ShapedJson`, others in general (ecosystem.md 6).
+"""JSON messages: one object each. Those that are alike are read by `ShapedJson`, others in general.
 
 In general pyarrow reads them by the block, msgspec those that it refuses. A message enters a block only if it is sure
-to be one line of it: the count of rows then stays that of messages, and offsets and keys stay on their rows. Called by
-the source and, for its encoder, by the sink.
+to be one line of it: the count of rows then stays that of messages, and offsets and keys stay on their rows
+(docs/design/kafka.md 6). Called by the source and, for its encoder, by the sink.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,6 +1,7 @@
-"""What JSON messages have in common: learnt from one of them, for the kernel that finds others (ecosystem.md 6).
+"""What JSON messages have in common: learnt from one of them, for the kernel that finds others.
 
-Functional: a message and the columns that are wanted go in, a `Shape` comes out, or None if the message has none.
+Functional: a message and the columns that are wanted go in, a `Shape` comes out, or None if the message has none
+(docs/design/kafka.md 6).
 """
 
 import json

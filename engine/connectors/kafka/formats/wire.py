@@ -1,6 +1,6 @@
 """How a message names its schema in a registry: magic byte 0 and an id before it, or 1 and a GUID in a header.
 
-As Confluent's clients write and read it (ecosystem.md 4.3). Called by the formats that use a registry.
+As Confluent's clients write and read it (docs/design/kafka.md 6). Called by the formats that use a registry.
 """
 
 from collections.abc import Sequence
