@@ -1,4 +1,4 @@
-"""Any source of a pipeline in Spark: a Python Data Source whose partitions are the source's own (ecosystem.md 5).
+"""Any source of a pipeline in Spark: a Python Data Source whose partitions are the source's own.
 
 Rows are read by the stream's own readers, so both see the same; each partition is a task. Called by `source_reading`,
 for everything but Kafka, and by `stream_output` for the files that a stream wrote.

@@ -1,4 +1,4 @@
-"""From a pipeline to Spark: every operator of a job graph as DataFrames with the same answer (ecosystem.md 4.4).
+"""From a pipeline to Spark: every operator of a job graph as DataFrames with the same answer (docs/design/replay.md 1).
 
 The session of a replay calls it. Nothing runs here: what has no counterpart in a batch is refused before Spark is asked
 for a single row.

@@ -1,4 +1,4 @@
-"""What operators of a replay hand to each other, and how they refuse what a batch cannot answer (ecosystem.md 4.4).
+"""What operators of a replay hand to each other, and how they refuse what a batch cannot answer.
 
 The compiler makes a `Frame` of every output of every operator.
 """

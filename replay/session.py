@@ -1,6 +1,6 @@
 """The Spark session of a replay: one that is there, Spark Connect, a cluster's, or one on this machine.
 
-Launch rules: ecosystem.md 4.4; Java: reliability.md 5, point 2. Called by the commands that use Spark. No RDD and no
+How it is launched, and with which Java: docs/design/replay.md 5. Called by the commands that use Spark. No RDD and no
 ``sparkContext`` is used, so that classic Spark and Spark Connect are the same to everything else.
 """
 

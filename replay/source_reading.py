@@ -1,4 +1,4 @@
-"""Reads the sources of a pipeline for a replay: topics by exact offsets, everything else as a whole (ecosystem.md 5).
+"""Reads the sources of a pipeline for a replay: topics by exact offsets, everything else as a whole.
 
 `compiler.compile_job` asks it for every source; what was read is kept, for reports.
 """

@@ -1,4 +1,4 @@
-"""Casts as Spark SQL with Penstock's meaning (engine.md 3): null where a value does not convert, never an error.
+"""Casts as Spark SQL with Penstock's meaning: null where a value does not convert, never an error.
 
 `spark_sql` writes every conversion of a typed expression with it; which nulls are errors of the row is its business.
 """

@@ -1,4 +1,4 @@
-"""The named functions of expressions as Spark SQL (engine.md 3): one text for every entry of `model.functions`.
+"""The named functions of expressions as Spark SQL: one text for every entry of `model.functions`.
 
 `spark_sql` calls it with the texts of the arguments.
 """

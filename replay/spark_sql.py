@@ -1,4 +1,4 @@
-"""Expressions as Spark SQL with Penstock's meaning (engine.md 3), which `replay.operators` put into queries.
+"""Expressions as Spark SQL with Penstock's meaning, which `replay.operators` put into queries.
 
 A text never raises: where a row has no result it is null, and `row_error_sql` tells these nulls from others. The
 session has ANSI mode, UTC as its time zone and case-sensitive names, and reads escapes in literals.

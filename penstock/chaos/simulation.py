@@ -1,6 +1,6 @@
 """``penstock simulate``: recorded rows run under many seeds of faults, each compared with an undisturbed run.
 
-Sources are read once, sinks are never written (engine.md 1).
+Sources are read once, sinks are never written (docs/design/simulated-runs.md 3).
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Kills a pipeline again and again and holds what it has committed against an undisturbed run (reliability.md R1, R2).
+"""Kills a pipeline again and again and holds what it has committed against an undisturbed run.
 
-Everything is real: processes, SIGKILL, files. Called by ``penstock chaos``, the tests and ``make chaos``.
+Everything is real: processes, SIGKILL, files (docs/design/fault-tests.md 1). Called by ``penstock chaos``, the tests
+and ``make chaos``.
 """
 
 import json

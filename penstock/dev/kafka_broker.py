@@ -1,6 +1,7 @@
-"""Apache Kafka on this machine, one process from pip alone: for development and for tests (reliability.md 5).
+"""Apache Kafka on this machine, one process from pip alone, for development and for tests.
 
-Started by ``penstock dev kafka`` and by the tests. Listens on loopback only.
+Started by ``penstock dev kafka`` and by the tests. Listens on loopback only
+(docs/design/fault-tests.md 3).
 """
 
 import atexit

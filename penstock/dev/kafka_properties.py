@@ -1,4 +1,4 @@
-"""The ``server.properties`` of a broker for this machine (reliability.md 5), as text. Written by `kafka_broker`."""
+"""The ``server.properties`` of a broker for this machine, as text. Written by `kafka_broker`."""
 
 import re
 from collections.abc import Mapping, Sequence

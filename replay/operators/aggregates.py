@@ -1,6 +1,6 @@
 """Aggregates of a replay, by key and window or by key alone: native Spark SQL unless a user's own code is called.
 
-What an updating aggregate leaves standing at the end of its input is what is computed here (engine.md 2).
+What an updating aggregate leaves standing at the end of its input is what is computed here.
 """
 
 from __future__ import annotations

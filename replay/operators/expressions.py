@@ -1,7 +1,7 @@
 """Columns computed from expressions: by Spark where its SQL has an exact counterpart, else by the stream's own kernels.
 
 Every operator of a replay that computes something calls it. Rows for which an expression has no answer are left out, as
-they are dead letters of a stream (engine.md 3).
+they are dead letters of a stream.
 """
 
 from __future__ import annotations

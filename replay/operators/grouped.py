@@ -1,7 +1,7 @@
 """What Spark SQL cannot say, such as the calls of a user's code: our operators run over the rows of Spark's partitions.
 
 Rows are dealt out by key and come in event-time order, so that the same operator with the same state and timers as in
-the stream sees what it sees there; the watermark follows the rows (engine.md 2, "Order").
+the stream sees what it sees there; the watermark follows the rows (docs/design/data-path.md 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running and row-window aggregates of a replay: window functions of Spark SQL (engine.md 2, "Order")."""
+"""Running and row-window aggregates of a replay: window functions of Spark SQL."""
 
 from __future__ import annotations
 

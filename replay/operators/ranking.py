@@ -1,4 +1,4 @@
-"""The first rows of every key of a replay: top-n and deduplication, by rank in Spark SQL (engine.md 2, "Order")."""
+"""The first rows of every key of a replay: top-n and deduplication, by rank in Spark SQL."""
 
 from __future__ import annotations
 

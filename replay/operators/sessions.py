@@ -1,4 +1,4 @@
-"""Session windows of a replay: rows of a key with no more than a gap between neighbours (engine.md 2)."""
+"""Session windows of a replay: rows of a key with no more than a gap between neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of a replay: which rows belong together in time, as columns to group by (engine.md 2).
+"""Windows of a replay: which rows belong together in time, as columns to group by.
 
 Called by aggregates and by joins within windows. All arithmetic is on microseconds since the epoch; what is before it
 falls into windows as what is after it.
