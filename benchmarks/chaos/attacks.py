@@ -1,6 +1,7 @@
-"""The faults of reliability.md that strike one process and its files, as scripts for `penstock.chaos.trials`.
+"""The faults that strike one process and its files, as scripts for `penstock.chaos.trials`.
 
-Each is drawn from one seed. Called by the tests with few kills, and by ``make chaos`` with many.
+They are R1 to R3, R8, S1, S2 and S5 of docs/design/fault-tests.md 2. Each is drawn from one seed. Called by the tests
+with few kills, and by ``make chaos`` with many.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Damage to the newest checkpoint of a job that is down (reliability.md S1, S2)."""
+"""Damage to the newest checkpoint of a job that is down (docs/design/fault-tests.md S1, S2)."""
 
 import json
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""A disk that is full for a while (reliability.md S3): a limit on the size of files makes writing fail half-way.
+"""A disk that is full for a while: a limit on the size of files makes writing fail half-way.
 
-The job must give up nothing that is complete, and go on once there is room: by itself, or when it is started again.
+The job must give up nothing that is complete, and go on once there is room: by itself, or when it is started again
+(docs/design/fault-tests.md S3).
 """
 
 import json

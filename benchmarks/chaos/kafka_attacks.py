@@ -1,6 +1,7 @@
-"""Nexmark queries from a topic to a topic, killed again and again: exactly once, end to end (reliability.md R1, R3).
+"""Nexmark queries from a topic to a topic, killed again and again: exactly once, end to end.
 
-Everything is real: a broker, processes, SIGKILL. Called by the tests with few kills, and by ``make chaos`` with many.
+Everything is real: a broker, processes, SIGKILL (docs/design/fault-tests.md R1, R3). Called by the tests with few
+kills, and by ``make chaos`` with many.
 """
 
 import os

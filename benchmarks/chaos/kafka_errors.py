@@ -1,4 +1,4 @@
-"""Every error that a broker means to pass, in answer to every request of the connector (reliability.md K5).
+"""Every error that a broker means to pass, in answer to every request of the connector (docs/design/fault-tests.md K5).
 
 Our writers, publisher and reader against librdkafka's mock cluster. Its transactions are none: the marker of what was
 committed, which such a cluster forgets, is answered here from whether the commit returned, so that nothing is said

@@ -1,6 +1,7 @@
-"""A broker that goes and comes back (reliability.md K1), and jobs that wake up after another took over (K2).
+"""A broker that goes and comes back, and jobs that wake up after another took over.
 
-Real brokers, real processes, signals. Called by the tests with few of them, and by ``make chaos`` with many.
+Real brokers, real processes, signals (docs/design/fault-tests.md K1, K2). Called by the tests with few of them, and by
+``make chaos`` with many.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""A job whose way to the broker turns slow for a while (reliability.md N2): no false death, bounded lag, exact output.
+"""A job whose way to the broker turns slow for a while: no false death, bounded lag, exact output.
 
-A real broker behind a proxy, a real process. Called by the tests for seconds, and by ``make chaos`` for minutes.
+A real broker behind a proxy, a real process (docs/design/fault-tests.md N2). Called by the tests for seconds, and by
+``make chaos`` for minutes.
 """
 
 import json

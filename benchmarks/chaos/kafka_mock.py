@@ -1,7 +1,7 @@
-"""librdkafka's own mock cluster, which answers single requests with errors as it is told (reliability.md section 5).
+"""librdkafka's own mock cluster, which answers single requests with errors as it is told.
 
 An injector of errors and nothing more: it fences nobody, forgets offsets of transactions and shows what was aborted,
-so that it proves nothing about exactly once. Used by `kafka_errors`.
+so that it proves nothing about exactly once (docs/design/fault-tests.md 4). Used by `kafka_errors`.
 """
 
 import ctypes

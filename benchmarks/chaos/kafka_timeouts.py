@@ -1,6 +1,7 @@
-"""Jobs that stay down longer than their transactions may take, which the broker ends meanwhile (reliability.md K3).
+"""Jobs that stay down longer than their transactions may take, which the broker ends meanwhile.
 
-A real broker, real processes, SIGKILL. Called by the tests with few jobs, and by ``make chaos`` with many.
+A real broker, real processes, SIGKILL (docs/design/fault-tests.md K3). Called by the tests with few jobs, and by ``make
+chaos`` with many.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""``make chaos``: the crash tests of reliability.md at the size they have before a version, with their table.
+"""``make chaos``: the crash tests at the size that they have before a version, with their table.
 
-Every finished part is recorded in ``.chaos/``; started again, it goes on where it stopped.
+The rows are those of docs/design/fault-tests.md 2. Every finished part is recorded in ``.chaos/``; started again, it
+goes on where it stopped.
 """
 
 import argparse

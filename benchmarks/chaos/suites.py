@@ -1,6 +1,6 @@
-"""The rows of reliability.md that are tests run longer, or under settings of a seed: M3, T2, S4, K7, paged simulation.
+"""Rows of `make chaos` that are tests run longer, or under settings of a seed: M1, M2, M3, T2, S4, K7.
 
-They need the checkout: ``make chaos`` runs in it.
+The ids are those of docs/design/fault-tests.md 2. They need the checkout: ``make chaos`` runs in it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Nexmark queries from a Kafka topic per second of CPU, beside what a bare consumer and the decoders take (goals.md 2).
+"""Nexmark queries from a Kafka topic per second of CPU, beside what a bare consumer and the decoders take.
 
 Fills a topic of a broker of its own, or reads one that is there; measurements take turns, each in a process of its own,
 and medians are shown.

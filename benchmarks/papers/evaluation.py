@@ -1,6 +1,6 @@
-"""What an evaluation of a paper gives: rows to be held against the paper's figures, and charts (papers.md 9, 12).
+"""What an evaluation of a paper gives: rows to be held against the paper's figures, and charts.
 
-Each folder beside this one has an `EVALUATION`; `command` runs it.
+Each folder beside this one has an `EVALUATION`; `command` runs it (docs/design/simulated-cluster.md 11).
 """
 
 from collections.abc import Callable, Mapping, Sequence

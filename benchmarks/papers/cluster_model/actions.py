@@ -1,4 +1,4 @@
-"""From a decision to what the platform does about it, and how long that takes (point e of papers.md 12).
+"""From a decision to what the platform does about it, and how long that takes (docs/design/simulated-cluster.md 5).
 
 The loop hands decisions in with the snapshot they were made on; what they change takes effect when the action ends.
 """

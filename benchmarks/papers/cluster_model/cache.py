@@ -1,4 +1,4 @@
-"""Hit rates of an LRU cache over a trace of keys, by its size (point d of papers.md 12; Mattson's stack distances).
+"""Hit rates of an LRU cache over a trace of keys, by its size (Mattson's stack distances).
 
 The state of simulated tasks reads them; policies never do.
 """

@@ -1,4 +1,4 @@
-"""The simulated cluster: what it is made of, and how it goes on in time (papers.md 12, points a to i).
+"""The simulated cluster: what it is made of, and how it goes on in time (docs/design/simulated-cluster.md).
 
 `loop.run` lets it advance, hands its snapshots to policies and their decisions to `actions`. Seconds are simulated.
 """

@@ -1,6 +1,6 @@
 """What a row costs each instance now: its task's work, state, garbage, warm-up, batches and remote calls.
 
-Points (c), (d), (g) and (h) of papers.md 12; the simulated cluster asks at every slow tick.
+As docs/design/simulated-cluster.md 3, 4, 7 and 8 have it; the simulated cluster asks at every slow tick.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The heap of applications: what lives, what collecting it costs, when it kills (point h of papers.md 12).
+"""The heap of applications: what lives, what collecting it costs, when it kills (docs/design/simulated-cluster.md 8).
 
 The simulated cluster asks at every slow tick; one function a formula.
 """

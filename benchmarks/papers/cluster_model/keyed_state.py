@@ -1,7 +1,7 @@
-"""State of keyed tasks: keys come and go by bucket, caches fill, memtables stall (point d of papers.md 12).
+"""State of keyed tasks: keys come and go by bucket, caches fill, memtables stall (docs/design/simulated-cluster.md 4).
 
 The simulated cluster asks it now and then what a row costs. Hit rates are those of an LRU over a trace (`cache`);
-memory is split as RocksDB under Flink does (5.2 of papers.md).
+memory is split as RocksDB under Flink does (docs/design/papers/justin-ds2.md 6).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What links between machines let through (point i of papers.md 12), and the bytes that they carried by purpose."""
+"""What links between machines let through, and the bytes that they carried by purpose."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
-"""The logs that sources read: partitions of unequal shares, and lag as a Kafka client reports it (1.7 of papers.md).
+"""The logs that sources read: partitions of unequal shares, and lag as a Kafka client reports it.
 
-Called by the simulated cluster at every step.
+Called by the simulated cluster at every step (docs/design/papers/stream-economics.md 7).
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
-"""A recorded run of a real embedded job, and what the simulated cluster predicts of it (validity, papers.md 12).
+"""A recorded run of a real embedded job, and what the simulated cluster predicts of it.
 
-`recorded_run` made the recordings; what rows cost is taken from one load, and the others are predicted.
+`recorded_run` made the recordings; what rows cost is taken from one load, and the others are predicted
+(docs/design/simulated-cluster.md 10).
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Metrics as reporters give them: averaged over a window, late, a little off, sometimes missing (papers.md 12 f).
+"""Metrics as reporters give them: averaged over a window, late, a little off, sometimes missing.
 
-The loop asks for a `Report` at every report's time; whoever decides sees what an `Observer` makes of two of them.
+As docs/design/simulated-cluster.md 6 has it. The loop asks for a `Report` at every report's time; whoever decides sees
+what an `Observer` makes of two of them.
 """
 
 from collections import deque

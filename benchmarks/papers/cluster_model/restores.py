@@ -1,4 +1,4 @@
-"""What an action pauses, restarts and restores, and how long (point e of papers.md 12). Called by `actions`."""
+"""What an action pauses, restarts and restores, and how long. Called by `actions`."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Remote services with their own latency and error processes (point g of papers.md 12). Called at every slow tick."""
+"""Remote services with their own latency and error processes. Called at every slow tick."""
 
 import numpy as np
 

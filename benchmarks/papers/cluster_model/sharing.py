@@ -1,6 +1,6 @@
 """Max-min shares: what each of several claims on one core, link or allocation gets when it is too small for all.
 
-Processor sharing of points (a) and (i) of papers.md 12. Called by the step of the simulated cluster.
+Cores are shared so, and links (docs/design/simulated-cluster.md 1). Called by the step of the simulated cluster.
 """
 
 import numpy as np

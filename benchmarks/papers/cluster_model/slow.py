@@ -1,6 +1,6 @@
 """What changes slowly in a simulated cluster: state, services, heap, checkpoints, and with them what rows cost.
 
-Points (d), (g) and (h) of papers.md 12. The cluster calls it about once a second, and whenever its layout changes.
+The cluster (docs/design/simulated-cluster.md 4, 7, 8) calls it about once a second, and whenever its layout changes.
 """
 
 from dataclasses import dataclass

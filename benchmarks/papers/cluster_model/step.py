@@ -1,7 +1,8 @@
 """One step of the fluid: cores are shared, rooms are found from the sinks up, rows flow from the sources down.
 
-Points (a), (b), (c) and (i) of papers.md 12. A row may pass several tasks in a step, so that a long step differs from
-short ones only in what happens inside it. Called by the simulated cluster, which keeps what is handed in here.
+As docs/design/simulated-cluster.md 1, 2, 3 and 9 have it. A row may pass several tasks in a step, so that a long step
+differs from short ones only in what happens inside it. Called by the simulated cluster, which keeps what is handed in
+here.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Fairness across nodes (papers.md 2.4, 2.5): BALANCE-SIC beside random, and sources that send what gets through."""
+"""Fairness across nodes: BALANCE-SIC beside random, and sources that send what gets through."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Fairness on one node (papers.md 2.5): draws of the parameters, what batches' size and late reports do, throughput."""
+"""Fairness on one node: draws of the parameters, what batches' size and late reports do, throughput."""
 
 from collections.abc import Sequence
 from dataclasses import replace

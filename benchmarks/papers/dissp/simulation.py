@@ -1,4 +1,4 @@
-"""Nodes that shed what waits for them, and coordinators that tell them what came out (papers.md 2.3-2.5).
+"""Nodes that shed what waits for them, and coordinators that tell them what came out (docs/design/papers/dissp.md 4-6).
 
 Everything that decides is the engine's own: detector, cost model, shedders, ledgers. Deterministic by seed; run by
 `evaluation` and by tests.

@@ -11,7 +11,7 @@ from penstock.benchmarks.papers.evaluation import Progress, Row
 
 
 def peak_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
-    """Return the rows of a peak of twice what one machine carries (papers.md 1.10)."""
+    """Return the rows of a peak of twice what one machine carries (docs/design/papers/stream-economics.md 10)."""
 
     def of_draw(draw: int) -> dict[str, float]:
         drawn = parameters(draw)

@@ -21,7 +21,7 @@ _WINDOW_S = 5.0
 class Verdict:
     """Of all steps of the rate: whether accuracy came to where it stays within two cycles, and fell and rose again.
 
-    Lag is bounded if it is never above 2 x overload x period, as in papers.md 1.10.
+    Lag is bounded if it is never above 2 x overload x period (docs/design/papers/stream-economics.md 10).
     """
 
     follows: bool

@@ -1,4 +1,4 @@
-"""Two sinks of equal priority on one core: equal CPU above the minimums, or equal accuracy (papers.md 1.5 and 1.10)."""
+"""Two sinks of equal priority on one core: equal CPU above the minimums, or equal accuracy."""
 
 from dataclasses import dataclass, replace
 

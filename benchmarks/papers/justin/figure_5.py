@@ -1,4 +1,4 @@
-"""Rows of Justin's Figure 5, and of a query that is bound by its cache (Justin, section 5.1; papers.md 5.4 and 9)."""
+"""Rows of Justin's Figure 5, and of a query that is bound by its cache (docs/design/papers/justin-ds2.md 5)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -193,7 +193,7 @@ def _hindsight_rows(seed: int, found: Results, query: Query, cores: float, memor
 
 
 def _told_rows(seed: int, found: Results) -> list[Row]:
-    """The same where the rate is known, as DS2 has it (papers.md 4.1) and as a log's end tells Penstock."""
+    """The same where the rate is known, as DS2 has it and as a log's end tells Penstock."""
     result = []
     for query in TOLD:
         name = f"{query.name}, rate known"

@@ -1,4 +1,4 @@
-"""What a run came to: the last configuration, what it costs, and the way there (Justin, section 5; papers.md, 5.2)."""
+"""What a run came to: the last configuration, what it costs, and the way there (Justin, section 5)."""
 
 from dataclasses import dataclass
 from itertools import pairwise

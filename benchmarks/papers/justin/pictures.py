@@ -14,7 +14,7 @@ PAPER = {
     "paper, DS2": ((8, 15, 25, 13, 25), (2317, 4965, 8275, 4303, 8275)),
     "paper, Justin": ((8, 15, 25, 7, 13), (1379, 4491, 8117, 3107, 6041)),
 }
-"""Cores and memory (MB) of q1, q3, q5, q11 and q8: q1's as printed, the others by the slot model of papers.md 5.2."""
+"""Cores and memory (MB) of q1, q3, q5, q11 and q8: q1's as printed, the others by the slot model of its section 5."""
 GIGABYTES = (0.1, 0.3, 0.6, 1.0, 1.4, 1.8, 2.5)
 
 

@@ -1,6 +1,6 @@
 """What DS2 is compared with: one instance more for the hottest task, and Dhalion's rule.
 
-The rivals are those of papers.md 4.3; all read the same snapshots at the same moments.
+All read the same snapshots at the same moments.
 """
 
 from dataclasses import dataclass

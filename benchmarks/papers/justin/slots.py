@@ -1,7 +1,7 @@
 """What stands between a policy and the cluster in Justin's testbed, which the simulated cluster does otherwise.
 
 Every slot has managed memory at first, also those of tasks without state (Justin, takeaway 1). Of a generator one sees
-only what it emitted, never what it held back. Flink aligns instances with key groups (papers.md 4.2): with few groups
+only what it emitted, never what it held back. Flink aligns instances with key groups: with few groups
 some instances would have more of them than others, and mean busy times would say nothing. The same for all policies.
 """
 

@@ -1,4 +1,4 @@
-"""Rows of DS2's steps, and their curve over sigma with what rivals need (papers.md, 4.3 and 9)."""
+"""Rows of DS2's steps, and their curve over sigma with what rivals need (docs/design/papers/justin-ds2.md 3)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -118,7 +118,7 @@ def is_calm(each: Steps) -> bool:
 
 
 def is_settled(each: Steps) -> bool:
-    """Return what papers.md 4.3 requires: at most three steps, and no oscillation in 20 windows after."""
+    """Return what is required: at most three steps, and no oscillation in 20 windows after."""
     return is_quick(each) and is_calm(each)
 
 

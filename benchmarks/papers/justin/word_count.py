@@ -1,6 +1,7 @@
-"""WordCount on which DS2's steps are counted: instances that slow one another down, noise, restarts (papers.md, 4.3).
+"""WordCount on which DS2's steps are counted: instances that slow one another down, noise, restarts.
 
-p instances can do p / (1 + sigma (p - 1)) times what one can; a restart takes 2 s, in which rows wait in the log.
+p instances can do p / (1 + sigma (p - 1)) times what one can; a restart takes 2 s, in which rows wait in the log
+(docs/design/papers/justin-ds2.md 3).
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from penstock.model.snapshot import ClusterSnapshot
 
 INTERVAL_S = 10.0
 REPORTS = 10
-"""One a second (papers.md 12, f: metrics are averaged), so ten in a window."""
+"""One a second, so ten in a window, which averages them."""
 QUEUE_S = 0.05
 """What an input holds, in seconds of all that comes for its task: no more than a window may swallow."""
 MOST = 128
@@ -38,12 +39,13 @@ CARRIED = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What "capacity ..., 10% noise" of papers.md 4.3 means here: useful times are off, so that true rates are.
+    """What 10% noise means here: useful times are off, so that true rates are.
 
     Rows are counted, and exact. A useful time is off by a normal factor of ``share``, drawn anew for every report of
     every instance (``by`` "report": one a second, of which a window's figure is the mean), for every window of every
     instance ("instance"), or for every window of a task, all its instances alike ("task"). The first is what reporters
-    do, "averaged" (papers.md 12, f), and what headline rows rest on; all policies get the same.
+    do, since they average, and what headline rows rest on (docs/decisions/0043-ten-percent-noise-and-ds2.md); all
+    policies get the same.
     """
 
     share: float = 0.0

@@ -1,4 +1,4 @@
-"""Applications to be sized: archetypes with multi-modal, heavy-tailed arrivals and service times (papers.md 6.3).
+"""Applications to be sized: archetypes with multi-modal, heavy-tailed arrivals and service times.
 
 As in Samza, every thread runs all operators over its partitions, so that an application is one task.
 """

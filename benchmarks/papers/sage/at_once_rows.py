@@ -1,4 +1,4 @@
-"""Rows on Sage without its waits, beside the paper's one action at a time (papers.md 8, row 002)."""
+"""Rows on Sage without its waits, beside the paper's one action at a time (docs/design/papers/sage.md 6)."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from penstock.benchmarks.papers.sage.outcomes import Outcome
 from penstock.scheduler.shrinking import HeapDown
 
 MOST_TIME = 0.5
-"""Of the sizing time of one action at a time (papers.md 8)."""
+"""Of the sizing time of one action at a time."""
 EQUAL = 0.02
 """Oversizes that differ by no more are equal: two steps of brute force's grid."""
 

@@ -1,4 +1,4 @@
-"""The size that a patient hand would find: brute force over an application's trace (papers.md 6.3).
+"""The size that a patient hand would find: brute force over an application's trace (docs/design/papers/sage.md 5).
 
 Rows flow as in the simulated cluster, by its formulas of costs and heap, but for one application in long steps; a test
 holds it against the whole simulation.

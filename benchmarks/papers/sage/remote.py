@@ -1,4 +1,4 @@
-"""Backlogs of applications that call a remote service: it falters, or more rows come (papers.md 6.2 and 6.3)."""
+"""Backlogs of applications that call a remote service: it falters, or more rows come (docs/design/papers/sage.md 3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Rows on backlogs of applications that call a remote service (papers.md 6.2 and 6.3)."""
+"""Rows on backlogs of applications that call a remote service (docs/design/papers/sage.md 3)."""
 
 from collections.abc import Sequence
 

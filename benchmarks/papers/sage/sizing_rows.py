@@ -1,4 +1,4 @@
-"""Rows on how applications were sized: how much too large, in what time, and with what detours (papers.md 6.3)."""
+"""Rows on how applications were sized: how much too large, in what time, and with what detours."""
 
 from collections.abc import Callable, Sequence
 
