@@ -1,6 +1,6 @@
 """Managed memory of stateful instances: levels that double, and how a budget is split (Justin, sections 3 and 4.1).
 
-Read by the policies that size memory and by what gives state its budget; a stateless instance has none.
+Read by the policies that size memory and by `engine.control.cluster_snapshot`; a stateless instance has none.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """Tasks of different needs onto machines of several dimensions: first fit, largest first (Justin, section 4.3).
 
-No streaming noun but the slot model of Justin's evaluation; called where plans are turned into machines.
+No streaming noun but the slot model of Justin's evaluation; called by `memory_model` and by the evaluation of
+Justin.
 """
 
 from dataclasses import dataclass

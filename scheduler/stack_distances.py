@@ -1,7 +1,7 @@
 """The hit rate that a cache of any size would have, from a sample of the accesses (stack distances; SHARDS, FAST 2015).
 
-A key is sampled by a fixed hash of it, so that samples of several instances add up. What owns a cache observes its
-accesses here; `memory_choice` reads the histogram from snapshots.
+A key is sampled by a fixed hash of it, so that samples of several instances add up. No store samples its
+accesses yet; `memory_choice` reads such histograms from snapshots, where the simulated cluster puts them.
 """
 
 from dataclasses import dataclass, field

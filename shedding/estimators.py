@@ -1,7 +1,7 @@
 """What aggregates over kept rows say about all rows, and how far off they may be: Horvitz-Thompson estimators.
 
 Rows are kept independently (Poisson sampling), each weighs w = 1 / (product of d on its path). MIN, MAX and DISTINCT
-cannot be weighted: they are not here.
+cannot be weighted: they are not here (docs/design/papers/stream-economics.md 11).
 """
 
 import math

@@ -1,6 +1,6 @@
 """Which rows of a batch a shedder keeps: each with the same probability, by itself (Stream-Economics, section 3.2).
 
-The producer calls it for every batch before an exchange, a source right after fetching.
+It is meant for a producer, before an exchange, and for a source, right after fetching; no job drops rows yet.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """What every tuple shedder is, and those that fair shedding is held against (DISSP, sections 5.2-5.4).
 
 Only the query, the SIC and the number of tuples of a batch are decoded before its fate is known (late deserialisation).
-Called once `overload` says how much may stay.
+Called once `overload` says how much may stay, by the evaluation of DISSP.
 """
 
 from abc import abstractmethod

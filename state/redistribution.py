@@ -1,7 +1,7 @@
 """Who owns which bucket before and after a change of instances: what moves where, and what it costs to fetch.
 
 Flink-ER, 2.4 and 3.3: state lies in k_n buckets, more than instances, so that an owner fetches only what it gained.
-A bucket is a key group (`model.key_groups`). Pure; called when a task is rescaled, and by the simulated cluster.
+A bucket is a key group (`model.key_groups`). Pure; called by the evaluation of Flink-ER.
 """
 
 from dataclasses import dataclass
