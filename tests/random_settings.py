@@ -1,4 +1,4 @@
-"""The tests under settings that a seed draws (reliability.md, M3): ``pytest --random-settings SEED``.
+"""The tests under settings that a seed draws (docs/design/fault-tests.md M3): ``pytest --random-settings SEED``.
 
 Jobs that are started by `Job.run` or `Job.start` get what their test leaves at the default. The seed and what it drew
 stand in the report's header. ``@pytest.mark.fixed_settings`` keeps the defaults where a test is about them, or those

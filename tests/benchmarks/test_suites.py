@@ -1,4 +1,4 @@
-"""A small part of ``make chaos``'s suites: tests under the settings that a seed draws (reliability.md M3)."""
+"""Suites of ``make chaos`` in small: tests under the settings that a seed draws (docs/design/fault-tests.md M3)."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Durable files on S3, spoken to by its protocol, and everything that goes wrong on the way (reliability.md S4).
+"""Durable files on S3, spoken to by its protocol, and everything that goes wrong on the way.
 
-``PENSTOCK_S3_FAULTS`` sets how many faults strike; it is 500 before a version.
+``PENSTOCK_S3_FAULTS`` sets how many faults strike; it is 500 before a version (docs/design/fault-tests.md S4).
 """
 
 import os

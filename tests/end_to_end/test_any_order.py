@@ -1,4 +1,4 @@
-"""Rows in any order within the watermark delay give what the same rows give in order (reliability.md T2).
+"""Rows in any order within the watermark delay give what the same rows give in order (docs/design/fault-tests.md T2).
 
 ``PENSTOCK_ORDER_EXAMPLES`` sets the examples for each pipeline; it is 1,250 before a version, 10,000 together.
 """

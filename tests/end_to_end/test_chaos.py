@@ -1,6 +1,6 @@
 """Real processes, killed for real: what is committed in the end is exactly that of an undisturbed run.
 
-The ids are those of reliability.md; ``make chaos`` does the same with more kills.
+The ids are those of docs/design/fault-tests.md 2; ``make chaos`` does the same with more kills.
 """
 
 import subprocess

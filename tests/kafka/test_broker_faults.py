@@ -1,4 +1,4 @@
-"""K1 and K2 of reliability.md with few faults: brokers that go, jobs that wake up after another took over."""
+"""K1 and K2 (docs/design/fault-tests.md 2), few of them: brokers that go, jobs that wake up after another took over."""
 
 from pathlib import Path
 

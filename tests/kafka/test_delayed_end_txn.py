@@ -1,4 +1,4 @@
-"""K7 of reliability.md: the end of a transaction, or its answer, comes late; no other transaction is affected.
+"""K7 (docs/design/fault-tests.md 2): a transaction's end, or its answer, comes late; no other one is affected.
 
 ``PENSTOCK_KAFKA_DELAYS`` is how many (two by default, of seconds); then each takes 5 to 60 s, and the sink waits as
 long as it does in production.

@@ -1,6 +1,6 @@
 """Nexmark from a topic to a topic, exactly once, through real `kill -9`: what is committed equals the oracle.
 
-``make chaos`` does the same with more kills and more queries; the ids are those of reliability.md.
+``make chaos`` does the same with more kills and more queries; the ids are those of docs/design/fault-tests.md 2.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""K5 of reliability.md with twenty pairs: errors that pass, in answer to single requests to librdkafka's mock."""
+"""K5 (docs/design/fault-tests.md 2) with twenty pairs: errors that pass, in answer to requests to librdkafka's mock."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""N2 of reliability.md for seconds: a link with delay, little room and lost packets kills no job."""
+"""N2 (docs/design/fault-tests.md 2) for seconds: a link with delay, little room and lost packets kills no job."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""K3 of reliability.md with two jobs: down for longer than their transactions may take."""
+"""K3 (docs/design/fault-tests.md 2) with two jobs: down for longer than their transactions may take."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Levels of managed memory and their split, against the figures of Justin (papers.md, section 5.2)."""
+"""Levels of managed memory and their split, against the figures of Justin (docs/design/papers/justin-ds2.md 6)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Flink's autoscaler: its rules one by one, as tables, and what the policy remembers (papers.md, section 4.2)."""
+"""Flink's autoscaler: its rules one by one, as tables, and what the policy remembers."""
 
 from dataclasses import replace
 

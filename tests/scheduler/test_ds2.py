@@ -1,4 +1,4 @@
-"""DS2: what the paper promises of its parallelism, when it may act, in how many steps (papers.md, section 4)."""
+"""DS2: what the paper promises of its parallelism, when it may act, in how many steps."""
 
 from dataclasses import replace
 

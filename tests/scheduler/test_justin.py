@@ -1,4 +1,7 @@
-"""Justin: Algorithm 1 at two and three levels, its repairs, and what goes wrong without them (papers.md, section 5)."""
+"""Justin: Algorithm 1 at two and three levels, its repairs, and what goes wrong without them.
+
+The repairs are those of docs/design/papers/justin-ds2.md 4.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -177,7 +177,7 @@ def zipf(exponent: float, state_bytes: float) -> ReuseHistogram:
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0])
 def test_a_cache_bound_task_gets_its_memory_at_once_and_less_of_all(exponent: float) -> None:
-    """A rate that depends on the cache, and so on the instances, makes DS2 and Justin swing (papers.md, section 8)."""
+    """A rate that depends on the cache, and so on the instances, makes DS2 and Justin swing."""
     world = World(zipf(exponent, 3000.0 * MIB), own_s=50e-6, miss_s=800e-6)
     cheapest = {}
     for name, policy in {"ds2": Justin().ds2, "2": Justin(max_level=2), "3": Justin(), "ours": POLICY}.items():

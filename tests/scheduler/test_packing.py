@@ -1,4 +1,4 @@
-"""Packing: no dimension is ever exceeded, what need not move stays, and the sums of Justin (papers.md, 5.2 and 5.3)."""
+"""Packing: no dimension is ever exceeded, what need not move stays, and the sums of Justin."""
 
 import time
 from dataclasses import dataclass

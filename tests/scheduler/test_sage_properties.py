@@ -1,6 +1,6 @@
-"""What Sage promises of any application (papers.md 6.3): one action at a time, the first rule first, its log replays.
+"""What Sage promises of any application: one action at a time, the first rule first, its log replays.
 
-Every case is fifty applications at once, each with needs of its own.
+Every case is fifty applications at once, each with needs of its own (docs/design/papers/sage.md 5).
 """
 
 import tempfile

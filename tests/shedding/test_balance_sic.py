@@ -1,4 +1,4 @@
-"""Where queries stand, at a node by itself and across nodes (papers.md 2.3, 2.4)."""
+"""Where queries stand, at a node by itself and across nodes (docs/design/papers/dissp.md 4, 5)."""
 
 import numpy as np
 import pytest

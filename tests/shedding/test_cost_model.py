@@ -1,4 +1,4 @@
-"""What a tuple costs, and how many can be processed (papers.md 2.2)."""
+"""What a tuple costs, and how many can be processed (docs/design/papers/dissp.md 3)."""
 
 import numpy as np
 import pytest

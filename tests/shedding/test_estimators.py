@@ -1,4 +1,7 @@
-"""Reweighted aggregates of shed rows: unbiased, with intervals that hold (papers.md section 8, "Estimators")."""
+"""Reweighted aggregates of shed rows: unbiased, with intervals that hold.
+
+As docs/design/papers/stream-economics.md 11 has it.
+"""
 
 from collections.abc import Callable
 

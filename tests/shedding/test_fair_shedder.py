@@ -1,4 +1,7 @@
-"""Which batches stay: the sorts against Algorithm 1's listing, and what every shedder promises (papers.md 2.3, 2.5)."""
+"""Which batches stay: the sorts against Algorithm 1's listing, and what every shedder promises.
+
+As docs/design/papers/dissp.md 4 and 6 have it.
+"""
 
 import heapq
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""When a node sheds: equation 5.1, and bursts that are none of its business (papers.md 2.2)."""
+"""When a node sheds: equation 5.1, and bursts that are none of its business (docs/design/papers/dissp.md 3)."""
 
 from itertools import pairwise
 

@@ -1,4 +1,7 @@
-"""The quality-of-data controller as a whole: what Stream-Economics promises, on random clusters (papers.md 1.11)."""
+"""The quality-of-data controller as a whole: what Stream-Economics promises, on random clusters.
+
+The properties are those of docs/design/papers/stream-economics.md 9.
+"""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,4 +1,7 @@
-"""SIC is conserved: 1 in a source time window, through every operator, however many instances read (papers.md 2.1)."""
+"""SIC is conserved: 1 in a source time window, through every operator, however many instances read.
+
+As docs/design/papers/dissp.md 2 has it.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +36,7 @@ def test_source_tuples_of_a_window_add_up_to_1(instances: int, seed: int) -> Non
     assert counts is not None
     of_tuple = sic.source_tuple_sic(np.full(sources, sources), counts[:sources])
     assert abs(float((appended.sum(axis=(1, 2)) * of_tuple).sum()) - 1) <= 1e-9
-    # The flaw that the head is there for: by its own count alone each instance gives out 1 / |S_q|.
+    # The flaw that one count for all instances mends: by its own count alone each instance gives out 1 / |S_q|.
     own = appended.sum(axis=2)
     alone = own * sic.source_tuple_sic(np.full(own.shape, sources), np.maximum(own, 1))
     assert abs(float(alone.sum()) - np.count_nonzero(own) / sources) <= 1e-9

@@ -198,7 +198,7 @@ def test_a_workload_is_what_its_case_says() -> None:
     assert (batches[:, FRAGMENT] == 0).all()
     sic = np.bincount(batches[:, QUERY].astype(int), weights=batches[:, SIC], minlength=one.queries)
     np.testing.assert_allclose(sic, work.generated.sum(axis=0))
-    # A window's worth of source tuples is worth 1, but for what the head guesses of rates and what batches hold back.
+    # A window's worth of source tuples is worth 1, but for what is guessed of rates and what batches hold back.
     np.testing.assert_allclose(sic / one.intervals * one.window_intervals, 1, atol=0.35)
     # Work for each node that it would have if nothing were dropped: its overload.
     asked = np.zeros(one.nodes)

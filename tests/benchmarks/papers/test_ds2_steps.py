@@ -1,4 +1,4 @@
-"""DS2's steps: what papers.md 4.3 asks for, how they are counted, and policies that must not pass."""
+"""DS2's steps: what is required, how they are counted, and policies that must not pass."""
 
 from dataclasses import dataclass
 

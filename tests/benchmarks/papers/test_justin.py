@@ -132,7 +132,7 @@ class Greedy:
 
 
 def test_costs_are_counted_as_the_paper_does() -> None:
-    """papers.md 5.2: q8's and q11's sums, with a sink that keeps the memory of its slot."""
+    """q8's and q11's sums (docs/design/papers/justin-ds2.md 6), with a sink that keeps the memory of its slot."""
     ds2 = outcome(parameters(None), Q11, Greedy(1, 12, 0), 0)
     justin = outcome(parameters(None), Q11, Greedy(1, 6, 1), 0)
     assert (ds2.cores, ds2.memory_mib) == (13, 4303) and (justin.cores, justin.memory_mib) == (7, 3107 + 158)

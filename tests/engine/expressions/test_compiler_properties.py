@@ -1,4 +1,4 @@
-"""Random expressions over random rows mean the same on Arrow and on DuckDB (engine.md section 3)."""
+"""Random expressions over random rows mean the same on Arrow and on DuckDB (docs/design/expressions.md 2)."""
 
 import datetime
 import math

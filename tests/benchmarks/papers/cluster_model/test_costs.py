@@ -15,7 +15,7 @@ def test_a_batch_costs_once_for_all_its_rows() -> None:
 
 @pytest.mark.parametrize("sigma", [0.0, 0.02, 0.04])
 def test_capacity_is_that_of_ds2s_experiments(sigma: float) -> None:
-    """p / (1 + sigma (p - 1)) times that of one instance (papers.md 4.3)."""
+    """p / (1 + sigma (p - 1)) times that of one instance (docs/design/papers/justin-ds2.md 3)."""
     for parallelism in (1, 4, 8):
         work = task("map", 0.01, parallelism=parallelism, sigma=sigma, queue_rows=50.0)
         spec = cluster_spec(

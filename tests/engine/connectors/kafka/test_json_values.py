@@ -1,4 +1,7 @@
-"""JSON messages: each is a row or an error of its own, whatever its neighbours are (reliability.md I1-I3)."""
+"""JSON messages: each is a row or an error of its own, whatever its neighbours are.
+
+I1 to I3 of docs/design/fault-tests.md 2.
+"""
 
 import datetime
 import json
