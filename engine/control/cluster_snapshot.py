@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.build import Build, Pair
 from penstock.engine.plan.planner import Keyed
 from penstock.model.columns import Bools, Floats, Ints
 from penstock.model.config import LoopOptions
@@ -100,8 +100,13 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
         np.array(hits, np.float64),
         np.array(misses, np.float64),
         np.array(held, np.float64),
-        tuple(_matrix(build, edge, "sent_rows") for edge in edges),
-        tuple(_matrix(build, edge, "waiting_rows") for edge in edges),
+        tuple(
+            _matrix(graph, edge, {pair: half.sent_rows for pair, half in build.senders[edge].items()}) for edge in edges
+        ),
+        tuple(
+            _matrix(graph, edge, {pair: half.waiting_rows for pair, half in build.receivers[edge].items()})
+            for edge in edges
+        ),
         np.array(groups, np.int64),
         np.array(budgets, np.float64),
     )
@@ -299,12 +304,12 @@ def _forwards(change: Floats) -> Floats:
     return np.where(change < 0, np.nan, change)
 
 
-def _matrix(build: Build, edge: Edge, counter: str) -> Floats:
-    """Return a counter of an edge's channels by producer and consumer; a forward edge has one for each pair."""
-    counts = np.array([getattr(channel, counter) for channel in build.channels[edge]], np.float64)
-    if edge.exchange == "forward":
-        return np.diag(counts)
-    return counts.reshape(build.graph.task_of(edge.producer).parallelism, -1)
+def _matrix(graph: ExecutionGraph, edge: Edge, counts: Mapping[Pair, int]) -> Floats:
+    """Return counts of an edge's channels by producer and consumer; 0 where no channel joins them."""
+    matrix = np.zeros((graph.task_of(edge.producer).parallelism, graph.task_of(edge.consumer).parallelism))
+    for pair, count in counts.items():
+        matrix[pair] = count
+    return matrix
 
 
 def _edges(graph: ExecutionGraph) -> Sequence[Edge]:

@@ -33,7 +33,8 @@ from penstock.engine.plan.planner import Keyed, key_places, meets_everything
 from penstock.engine.plan.regions import regions
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.engine.restore.state_assignment import OperatorStart, Restored
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
+from penstock.engine.transport.in_memory import Channel, join
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import BugError, SchemaError
@@ -48,6 +49,9 @@ from penstock.state.tables.image import StoreImage
 Wake = Callable[[str], None]
 """Makes the loop look at the instance of this name again; from any thread."""
 
+Pair = tuple[int, int]
+"""The indices of a producer's and a consumer's instance."""
+
 StateFactory = Callable[[str, int, StoreImage], StateStore]
 """Makes the state store of one operator instance from the operator's name, the instance's index and what it holds."""
 
@@ -56,7 +60,7 @@ class MakeChannel(Protocol):
     """Makes the channel from one instance to another; the simulator hands in its own."""
 
     def __call__(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
-        """Make one of an edge, by the indices of its instances; `Channel` says what the others are."""
+        """Make one of an edge, by the indices of its instances; `join` says what the others are."""
 
 
 def nobody_wakes(instance: str) -> None:
@@ -65,19 +69,20 @@ def nobody_wakes(instance: str) -> None:
 
 def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
     """Make a channel inside one worker."""
-    return Channel(name, capacity_bytes)
+    return join(name, capacity_bytes)
 
 
 @dataclass
 class Build:
-    """Everything that runs: instances by task, in their order, channels by edge, counters by operator and instance.
+    """Everything that runs: instances by task, in their order, halves of channels by edge, counters by operator.
 
     What was built of some tasks only has those of them.
     """
 
     graph: ExecutionGraph
     tasks: dict[TaskId, list[Instance]] = field(default_factory=dict)
-    channels: dict[Edge, list[Channel]] = field(default_factory=dict)
+    senders: dict[Edge, dict[Pair, SendingHalf]] = field(default_factory=dict)
+    receivers: dict[Edge, dict[Pair, ReceivingHalf]] = field(default_factory=dict)
     counters: dict[OperatorId, list[RowCounters]] = field(default_factory=dict)
     stores: dict[OperatorId, list[StateStore]] = field(default_factory=dict)
 
@@ -93,7 +98,8 @@ class Build:
     def replace(self, part: "Build") -> None:
         """Put what was built anew of some tasks in the place of what was there of them; from the thread of the loop."""
         self.tasks.update(part.tasks)
-        self.channels.update(part.channels)
+        self.senders.update(part.senders)
+        self.receivers.update(part.receivers)
         self.counters.update(part.counters)
         self.stores.update(part.stores)
 
@@ -173,7 +179,7 @@ class _Builder:
         producers = {operator for task in tasks for operator in task.operators}
         for edge in self._graph.edges:
             if not edge.chained and edge.producer in producers:
-                self._build.channels[edge] = self._channels(edge)
+                self._join(edge)
         alignments: dict[TaskId, SourceAlignment] = {}
         for region in regions(self._graph):
             # Pipelines that share no channel never wait for each other.
@@ -183,19 +189,28 @@ class _Builder:
             self._build.tasks[task.id] = [self._instance(task, index, alignment) for index in range(task.parallelism)]
         return self._build
 
-    def _channels(self, edge: Edge) -> list[Channel]:
-        """Make the channels of an edge, by producer and then receiver; a forward edge has one per pair."""
-        producers = self._graph.task_of(edge.producer).parallelism
-        receivers = self._graph.task_of(edge.consumer).parallelism
-        name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port}"
-        capacity = self._options.channel_bytes
+    def _join(self, edge: Edge) -> None:
+        """Make the channels of an edge."""
+        senders: dict[Pair, SendingHalf] = {}
+        receivers: dict[Pair, ReceivingHalf] = {}
+        for producer in range(self._graph.task_of(edge.producer).parallelism):
+            for pair in self._pairs_from(edge, producer):
+                numbers = f"[{producer}]" if edge.exchange == "forward" else f"[{pair[0]}, {pair[1]}]"
+                name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port} {numbers}"
+                made = self._channel(edge, *pair, name, self._options.channel_bytes)
+                senders[pair], receivers[pair] = made.sender, made.receiver
+        self._build.senders[edge], self._build.receivers[edge] = senders, receivers
+
+    def _pairs_from(self, edge: Edge, producer: int) -> list[Pair]:
+        """Return the channels of one producer; a forward edge joins each with the one receiver of its number."""
         if edge.exchange == "forward":
-            return [self._channel(edge, index, index, f"{name} [{index}]", capacity) for index in range(producers)]
-        return [
-            self._channel(edge, producer, receiver, f"{name} [{producer}, {receiver}]", capacity)
-            for producer in range(producers)
-            for receiver in range(receivers)
-        ]
+            return [(producer, producer)]
+        return [(producer, receiver) for receiver in range(self._graph.task_of(edge.consumer).parallelism)]
+
+    def _pairs_to(self, edge: Edge, receiver: int) -> list[Pair]:
+        if edge.exchange == "forward":
+            return [(receiver, receiver)]
+        return [(producer, receiver) for producer in range(self._graph.task_of(edge.producer).parallelism)]
 
     def _instance(self, task: Task, index: int, alignment: SourceAlignment) -> Instance:
         head_node = self._graph.node(task.head)
@@ -207,16 +222,14 @@ class _Builder:
             alignment.add(head)
             return Instance(name, index, self._clock, root=root, head=head, alignment=alignment)
         gate = InputGate(
-            [item for edge in self._graph.incoming(task.head) for item in self._inputs(edge, task, index)],
+            [item for edge in self._graph.incoming(task.head) for item in self._inputs(edge, index)],
             self._options.batch_rows,
         )
         return Instance(name, index, self._clock, root=root, gate=gate)
 
-    def _inputs(self, edge: Edge, task: Task, index: int) -> Sequence[GateInput]:
-        channels = self._build.channels[edge]
-        if edge.exchange == "forward":
-            return [GateInput(channels[index], edge.port)]
-        return [GateInput(channel, edge.port) for channel in channels[index :: task.parallelism]]
+    def _inputs(self, edge: Edge, index: int) -> Sequence[GateInput]:
+        receivers = self._build.receivers[edge]
+        return [GateInput(receivers[pair], edge.port) for pair in self._pairs_to(edge, index)]
 
     def _head(
         self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, letters: DeadLetterOutput | None
@@ -351,11 +364,9 @@ class _Builder:
         return operator
 
     def _output(self, edge: Edge, task: Task, index: int) -> Output:
-        channels = self._build.channels[edge]
+        mine = [self._build.senders[edge][pair] for pair in self._pairs_from(edge, index)]
         if edge.exchange == "forward":
-            return Forward(channels[index : index + 1])
-        receivers = self._graph.task_of(edge.consumer).parallelism
-        mine = channels[index * receivers : (index + 1) * receivers]
+            return Forward(mine)
         if edge.exchange == "broadcast":
             return Broadcast(mine)
         if edge.exchange == "rebalance":
@@ -365,7 +376,7 @@ class _Builder:
         schema = self._graph.node(edge.producer).outputs[edge.output].fields
         named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
         projection = compile_projection(named, schema, self._graph.node(edge.consumer).name)
-        return Hash(mine, projection, projection.schema.types, self._owners(receivers))
+        return Hash(mine, projection, projection.schema.types, self._owners(len(mine)))
 
     def _waker(self, task: Task, index: int) -> Callable[[], None]:
         return partial(self._wake, instance_name(self._graph.name(task), index))

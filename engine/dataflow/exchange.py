@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.core.elements import Batch, Element
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.halves import SendingHalf
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.keys.partition import partition
 
@@ -17,13 +17,13 @@ from penstock.state.keys.partition import partition
 class Output(ABC):
     """One edge as its producer instance sees it."""
 
-    def __init__(self, channels: Sequence[Channel]) -> None:
-        """Take the channels to every receiving instance."""
-        self.channels = tuple(channels)
+    def __init__(self, senders: Sequence[SendingHalf]) -> None:
+        """Take the sending halves of the channels to every receiving instance."""
+        self.senders = tuple(senders)
 
     def has_room(self) -> bool:
         """Return whether a batch may be sent; control elements always may."""
-        return all(channel.has_room() for channel in self.channels)
+        return all(sender.has_room() for sender in self.senders)
 
     @abstractmethod
     def send(self, batch: Batch) -> None:
@@ -31,8 +31,8 @@ class Output(ABC):
 
     def send_control(self, element: Element) -> None:
         """Send a control element to every receiver, after all rows sent before."""
-        for channel in self.channels:
-            channel.put(element)
+        for sender in self.senders:
+            sender.put(element)
 
 
 class Forward(Output):
@@ -40,25 +40,25 @@ class Forward(Output):
 
     def send(self, batch: Batch) -> None:
         """Send rows to the receiver."""
-        self.channels[0].put(batch)
+        self.senders[0].put(batch)
 
 
 class Rebalance(Output):
     """Batches go to the receivers in turn."""
 
-    def __init__(self, channels: Sequence[Channel], first: int = 0) -> None:
+    def __init__(self, senders: Sequence[SendingHalf], first: int = 0) -> None:
         """Start with receiver ``first``, so that several producers do not all begin with the same one."""
-        super().__init__(channels)
-        self._next = first % len(self.channels)
+        super().__init__(senders)
+        self._next = first % len(self.senders)
 
     def has_room(self) -> bool:
         """Return whether the receiver whose turn it is has room."""
-        return self.channels[self._next].has_room()
+        return self.senders[self._next].has_room()
 
     def send(self, batch: Batch) -> None:
         """Send rows to the next receiver."""
-        self.channels[self._next].put(batch)
-        self._next = (self._next + 1) % len(self.channels)
+        self.senders[self._next].put(batch)
+        self._next = (self._next + 1) % len(self.senders)
 
 
 class Broadcast(Output):
@@ -66,8 +66,8 @@ class Broadcast(Output):
 
     def send(self, batch: Batch) -> None:
         """Send rows to all receivers."""
-        for channel in self.channels:
-            channel.put(batch)
+        for sender in self.senders:
+            sender.put(batch)
 
 
 class Hash(Output):
@@ -78,13 +78,13 @@ class Hash(Output):
 
     def __init__(
         self,
-        channels: Sequence[Channel],
+        senders: Sequence[SendingHalf],
         key_columns: Callable[[pa.RecordBatch], pa.RecordBatch],
         key_types: Sequence[pa.DataType],
         owners: NDArray[np.int32],
     ) -> None:
         """``owners[g]`` is the receiver of key group g."""
-        super().__init__(channels)
+        super().__init__(senders)
         self._key_columns = key_columns
         self._codec = KeyCodec(key_types)
         self._owners = owners
@@ -92,13 +92,13 @@ class Hash(Output):
     def send(self, batch: Batch) -> None:
         """Send every row to its owner, in order."""
         hashes = self._hashes(batch.rows)
-        parts = partition(hashes, self._owners, len(self.channels))
-        for channel, rows in zip(self.channels, parts, strict=True):
+        parts = partition(hashes, self._owners, len(self.senders))
+        for sender, rows in zip(self.senders, parts, strict=True):
             if rows.size == batch.rows.num_rows:
-                channel.put(batch)
+                sender.put(batch)
             elif rows.size:
                 # The receiver takes them, together with what else waits there.
-                channel.put(batch, rows)
+                sender.put(batch, rows)
 
     def _hashes(self, rows: pa.RecordBatch) -> NDArray[np.uint64]:
         try:

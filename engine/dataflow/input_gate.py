@@ -15,16 +15,16 @@ from penstock.engine.core.elements import (
     Watermark,
 )
 from penstock.engine.core.watermark import WatermarkMerge
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.halves import ReceivingHalf
 from penstock.engine.transport.picked_rows import Part, Picks, put_together
 from penstock.model.errors import BugError
 
 
 @dataclass(frozen=True, slots=True)
 class GateInput:
-    """A channel and the operator port it feeds."""
+    """The receiving half of a channel and the operator port it feeds."""
 
-    channel: Channel
+    receiver: ReceivingHalf
     port: int
 
 
@@ -44,7 +44,7 @@ class InputGate:
     def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
         """Take the channels; there is at least one."""
         self.inputs = tuple(inputs)
-        self._channels = [item.channel for item in inputs]
+        self._receivers = [item.receiver for item in inputs]
         self._opposite = _opposite(inputs)
         self._merge = WatermarkMerge(len(inputs))
         self._ended = [False] * len(inputs)
@@ -69,14 +69,14 @@ class InputGate:
         """Return whether `take` would find an element."""
         if self._overtaken or self._released:
             return True
-        return any(len(channel) and index not in self._blocked for index, channel in enumerate(self._channels))
+        return any(len(receiver) and index not in self._blocked for index, receiver in enumerate(self._receivers))
 
     def is_thin(self) -> bool:
         """Return whether less than a full batch waits, and nothing that more rows must not be waited for."""
         rows = 0
-        for channel in self._channels:
-            rows += channel.waiting_rows
-            if channel.waiting_signals:
+        for receiver in self._receivers:
+            rows += receiver.waiting_rows
+            if receiver.waiting_signals:
                 return False
         return not self._released and not self._blocked and 4 * rows < 3 * self._batch_rows
 
@@ -90,9 +90,9 @@ class InputGate:
         count = len(self.inputs)
         for step in range(count):
             index = (self._next + step) % count
-            if len(self.inputs[index].channel) and index not in self._blocked:
+            if len(self._receivers[index]) and index not in self._blocked:
                 self._next = (index + 1) % count
-                return self._accept(index, *self._channels[index].take_share())
+                return self._accept(index, *self._receivers[index].take_share())
         return None
 
     def take_given_up(self) -> list[int]:
@@ -142,7 +142,7 @@ class InputGate:
 
     def _has_next(self, index: int, keep: float) -> bool:
         """Return whether a batch of this ``keep`` to be joined comes next in a channel, behind watermarks at most."""
-        for element, picks in self._channels[index].shares():
+        for element, picks in self._receivers[index].shares():
             if isinstance(element, Batch):
                 return element.keep == keep and not self._is_large(element, picks)
             if not isinstance(element, Watermark):
@@ -154,7 +154,7 @@ class InputGate:
 
     def _take_batch(self, index: int, most_rows: int) -> tuple[Batch, Picks | None]:
         while True:
-            element, picks = self._channels[index].take_share(most_rows)
+            element, picks = self._receivers[index].take_share(most_rows)
             if isinstance(element, Batch):
                 self._merge.set_active(index)
                 return element, picks

@@ -213,7 +213,7 @@ class Worker:
         instance.on_change = partial(self.touch, instance)
         if instance.gate is not None:
             for gate_input in instance.gate.inputs:
-                gate_input.channel.on_put = lambda: self.touch(instance)
+                gate_input.receiver.on_arrival = lambda: self.touch(instance)
         for output in instance.outputs:
             self._wire_output(instance, output)
 
@@ -221,14 +221,14 @@ class Worker:
         instance.on_change = asleep
         if instance.gate is not None:
             for gate_input in instance.gate.inputs:
-                gate_input.channel.on_put = asleep
+                gate_input.receiver.on_arrival = asleep
         for output in instance.outputs:
-            for channel in output.channels:
-                channel.on_take = asleep
+            for sender in output.senders:
+                sender.on_credit = asleep
 
     def _wire_output(self, instance: Instance, output: Output) -> None:
-        for channel in output.channels:
-            channel.on_take = lambda: self.touch(instance)
+        for sender in output.senders:
+            sender.on_credit = lambda: self.touch(instance)
 
 
 def _standing(instance: Instance, activity: Activity, patient_ns: int | None) -> Standing | None:

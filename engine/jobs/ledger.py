@@ -54,10 +54,10 @@ def read_ledger(build: Build) -> Ledger:
     edges = tuple(
         EdgeLine(
             f"{build.graph.node(edge.producer).name} -> {build.graph.node(edge.consumer).name}",
-            sum(channel.sent_rows for channel in channels),
-            sum(channel.received_rows for channel in channels),
+            sum(sender.sent_rows for sender in senders.values()),
+            sum(receiver.received_rows for receiver in build.receivers[edge].values()),
         )
-        for edge, channels in build.channels.items()
+        for edge, senders in build.senders.items()
     )
     return Ledger(operators, edges)
 

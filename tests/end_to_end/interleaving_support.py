@@ -200,7 +200,10 @@ def embed(job: ps.Job, setting: Setting, folder: Path, clock: ManualClock) -> Em
 def step_to_the_end(job: EmbeddedJob, clock: ManualClock, setting: Setting) -> None:
     """Step the loop under random shares and random time; watermarks never regress and nothing hangs."""
     chance, tight, batch_rows = Random(setting.seed), setting.channel_bytes == 1, setting.batch_rows
-    channels = [made for edge in job.build.channels.values() for made in edge]
+    build = job.build
+    channels = [
+        (half, build.receivers[edge][pair]) for edge in build.senders for pair, half in build.senders[edge].items()
+    ]
     watermarks = {id(instance): START_OF_TIME_US for instance in job.build.instances}
     for _ in range(1_000_000):
         outcome = job.worker.step()
@@ -209,7 +212,7 @@ def step_to_the_end(job: EmbeddedJob, clock: ManualClock, setting: Setting) -> N
             assert reached >= watermarks[id(instance)]
             watermarks[id(instance)] = reached
         if tight:
-            waiting = [made.sent_rows - made.received_rows for made in channels]
+            waiting = [sender.sent_rows - receiver.received_rows for sender, receiver in channels]
             assert max(waiting, default=0) <= batch_rows, "a channel took a batch for which it had no room"
         if isinstance(outcome, Done):
             return

@@ -13,7 +13,7 @@ from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.exchange import Forward, Output
 from penstock.engine.dataflow.input_gate import GateInput, InputGate
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.in_memory import Channel, join
 from penstock.state.stores.memory_store import MemoryStore
 from tests.engine.support import ManualClock
 
@@ -73,18 +73,18 @@ def instance(
     )
     operator.open(context)
     node = ChainNode(name, operator, counters, exchanged={MAIN: outputs or []})
-    gate = InputGate([GateInput(channel, 0) for channel in inputs])
+    gate = InputGate([GateInput(channel.receiver, 0) for channel in inputs])
     return Instance(name, 0, clock, root=node, gate=gate)
 
 
 def channel(name: str = "channel", capacity_bytes: int = 1 << 20, elements: Iterable[Element] = ()) -> Channel:
     """Make a channel with these elements in it."""
-    made = Channel(name, capacity_bytes)
+    made = join(name, capacity_bytes)
     for element in elements:
-        made.put(element)
+        made.sender.put(element)
     return made
 
 
 def forward(*channels: Channel) -> list[Output]:
     """Make one forward output per channel."""
-    return [Forward([item]) for item in channels]
+    return [Forward([item.sender]) for item in channels]

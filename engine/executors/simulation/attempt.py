@@ -26,7 +26,7 @@ from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.state_assignment import Restored
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.in_memory import Channel, join
 from penstock.model.config import LoopOptions
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import Edge, ExecutionGraph
@@ -277,7 +277,7 @@ class SimulatedAttempt:
         for instance in gone:
             self._workers[self._number(instance.name)].remove((instance,))
             del self._instances[instance.name]
-        self._network.drop([channel for item in gone for output in item.outputs for channel in output.channels])
+        self._network.drop([sender for item in gone for output in item.outputs for sender in output.senders])
         self._waiting.clear()
 
     def _lost(self) -> frozenset[TaskId]:
@@ -296,7 +296,7 @@ class SimulatedAttempt:
         source = self._place[self._graph.task_of(edge.producer).id, producer]
         target = self._place[self._graph.task_of(edge.consumer).id, receiver]
         if source == target:
-            return Channel(name, capacity_bytes)
+            return join(name, capacity_bytes)
         return self._network.link(name, capacity_bytes)
 
     def _delay_acknowledgements(self, instance: Instance, number: int) -> None:

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from penstock.engine.core.elements import Batch, Element
+from penstock.engine.core.elements import Element
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.faults import Faults
 from penstock.engine.executors.simulation.history import History
+from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.engine.transport.in_memory import Channel
 from penstock.engine.transport.picked_rows import Picks
 
@@ -17,23 +18,25 @@ class _Message:
     arrival_ns: int
     element: Element
     picks: Picks | None
+    rows: int
     size: int
 
 
-class Link(Channel):
-    """A channel to an instance of another worker: what is put arrives when `deliver` is called, in order.
+class Link:
+    """What is between the halves of a channel to another worker: what is put arrives by `deliver`, in order.
 
-    Rows under way count against the channel's bound.
+    Credit comes back at once when something is taken, so rows under way count against the channel's bound.
     """
 
-    __slots__ = ("_network", "_transit", "_transit_bytes", "down_until_ns", "last_arrival_ns")
+    __slots__ = ("_network", "_transit", "channel", "down_until_ns", "last_arrival_ns")
 
     def __init__(self, name: str, capacity_bytes: int, network: "Network") -> None:
-        """Make an empty link."""
-        super().__init__(name, capacity_bytes)
+        """Make an empty channel with nothing under way."""
+        receiver = ReceivingHalf(name)
+        self.channel = Channel(SendingHalf(name, capacity_bytes, self._send), receiver)
+        receiver.join(self.channel.sender.add_credit)
         self._network = network
         self._transit: deque[_Message] = deque()
-        self._transit_bytes = 0
         self.last_arrival_ns = 0
         self.down_until_ns = 0
 
@@ -41,26 +44,20 @@ class Link(Channel):
         """Return when the oldest element that is under way arrives, None if nothing is."""
         return max(self._transit[0].arrival_ns, self.down_until_ns) if self._transit else None
 
-    def has_room(self) -> bool:
-        """Count what is under way."""
-        return self.waiting_bytes + self._transit_bytes < self._capacity_bytes
-
-    def put(self, element: Element, picks: Picks | None = None) -> None:
-        """Send an element on its way."""
-        size = 0
-        if isinstance(element, Batch):
-            rows = element.rows.num_rows if picks is None else int(picks.size)
-            size = element.rows.nbytes * rows // max(1, element.rows.num_rows)
-        self.last_arrival_ns = max(self.last_arrival_ns, self._network.arrival_ns())
-        self._transit.append(_Message(self.last_arrival_ns, element, picks, size))
-        self._transit_bytes += size
+    @property
+    def name(self) -> str:
+        """That of its channel."""
+        return self.channel.sender.name
 
     def deliver(self) -> Element:
         """Let the oldest element arrive."""
         message = self._transit.popleft()
-        self._transit_bytes -= message.size
-        super().put(message.element, message.picks)
+        self.channel.receiver.accept(message.element, message.picks, message.rows, message.size)
         return message.element
+
+    def _send(self, element: Element, picks: Picks | None, rows: int, size: int) -> None:
+        self.last_arrival_ns = max(self.last_arrival_ns, self._network.arrival_ns())
+        self._transit.append(_Message(self.last_arrival_ns, element, picks, rows, size))
 
 
 class Network:
@@ -74,16 +71,16 @@ class Network:
         self._faults = faults
         self._now_ns = now_ns
 
-    def link(self, name: str, capacity_bytes: int) -> Link:
-        """Add a link."""
-        made = Link(name, capacity_bytes, self)
-        self.links.append(made)
-        return made
+    def link(self, name: str, capacity_bytes: int) -> Channel:
+        """Make a channel with a link between its halves."""
+        link = Link(name, capacity_bytes, self)
+        self.links.append(link)
+        return link.channel
 
-    def drop(self, channels: Collection[Channel]) -> None:
-        """Take away those of these channels that are links, with what is under way."""
-        gone = {id(channel) for channel in channels}
-        self.links = [link for link in self.links if id(link) not in gone]
+    def drop(self, senders: Collection[SendingHalf]) -> None:
+        """Take away the links of these senders that have one, with what is under way."""
+        gone = {id(sender) for sender in senders}
+        self.links = [link for link in self.links if id(link.channel.sender) not in gone]
 
     def arrival_ns(self) -> int:
         """Draw when an element that is sent now arrives."""

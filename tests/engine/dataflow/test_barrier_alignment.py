@@ -9,7 +9,7 @@ import pytest
 from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Reroute
 from penstock.engine.dataflow.input_gate import GateInput, InputGate
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.in_memory import join
 from penstock.model.errors import BugError
 from tests.engine.loop import Costly, channel, instance, rows
 from tests.engine.support import ManualClock
@@ -42,9 +42,9 @@ class Drive:
 
     def __init__(self, sent: Sequence[Sequence[Element]]) -> None:
         self.sent = sent
-        self.channels = [Channel(str(index), 1 << 20) for index in range(len(sent))]
+        self.channels = [join(str(index), 1 << 20) for index in range(len(sent))]
         # Batches of several channels are not joined, so that every row tells where it came.
-        self.gate = InputGate([GateInput(item, 0) for item in self.channels])
+        self.gate = InputGate([GateInput(item.receiver, 0) for item in self.channels])
         self.out: list[Element] = []
         self.given_up: list[int] = []
         self.rows: list[Place] = []
@@ -53,8 +53,8 @@ class Drive:
     def run(self, order: Sequence[int], *, at_once: bool) -> None:
         placed = [0] * len(self.sent)
         for index in order:
-            self.channels[index].put(marker(index, placed[index]))
-            self.channels[index].put(self.sent[index][placed[index]])
+            self.channels[index].sender.put(marker(index, placed[index]))
+            self.channels[index].sender.put(self.sent[index][placed[index]])
             placed[index] += 1
             if not at_once:
                 self.take()
@@ -77,7 +77,7 @@ class Drive:
 
     def check(self) -> None:
         assert self.out[-1] == EndOfStream() and self.out.count(EndOfStream()) == 1, "the gate hangs"
-        assert not any(len(item) for item in self.channels)
+        assert not any(len(item.receiver) for item in self.channels)
         known = {element for items in self.sent for element in items}
         barriers = {item.epoch for item in known if isinstance(item, Barrier)}
         passed = [item.epoch for item in self.out if isinstance(item, Barrier)]
@@ -131,7 +131,7 @@ def test_three_channels_in_every_order() -> None:
 
 def test_a_later_barrier_gives_the_earlier_one_up_and_is_itself_aligned() -> None:
     one, two = channel(elements=[FIVE, rows(1), SIX]), channel(elements=[SIX])
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     taken = []
     while gate.has_input():
         taken.append(gate.take())
@@ -142,7 +142,7 @@ def test_a_later_barrier_gives_the_earlier_one_up_and_is_itself_aligned() -> Non
 
 def test_two_reroutes_that_meet_are_a_bug_and_neither_is_passed_over() -> None:
     one, two = channel(elements=[REROUTE]), channel(elements=[Reroute(6, ((0, 0),))])
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     gate.take()
     with pytest.raises(BugError, match="neither may be passed over"):
         gate.take()

@@ -77,15 +77,15 @@ def picky(
     operator.open(OperatorContext(**{**context, "dead_letters": letters}))
     exchanged = {MAIN: forward(good), DEAD_LETTER: forward(bad)}
     node = ChainNode("op", operator, operator.context.counters, exchanged=exchanged, letters=letters)
-    gate = InputGate([GateInput(channel(elements=inputs), 0)])
+    gate = InputGate([GateInput(channel(elements=inputs).receiver, 0)])
     return Worker([Instance("op", 0, clock, root=node, gate=gate)], clock)
 
 
 def told(outbound: Channel) -> list[object]:
     """Return the texts of letters, or numbers, and the names of control elements."""
     found: list[object] = []
-    while len(outbound):
-        item = outbound.take()
+    while len(outbound.receiver):
+        item = outbound.receiver.take()
         if not isinstance(item, Batch):
             found.append(type(item).__name__)
         elif "x" in item.rows.schema.names:
@@ -121,7 +121,7 @@ def test_letters_wait_for_room_and_come_in_batches() -> None:
     worker = picky([numbers(*range(1, 19, 2)), numbers(2), EndOfStream()], good, bad, batch_rows=4)
     seen: list[object] = []
     run(worker)
-    while len(bad):
+    while len(bad.receiver):
         seen += told(bad)
         run(worker)
     assert seen == [["1", "3", "5", "7"], ["9", "11", "13", "15"], ["17"], "Watermark", "EndOfStream"]
@@ -132,7 +132,7 @@ def test_letters_have_the_header_of_their_batch_and_are_counted() -> None:
     good, bad = channel(), channel()
     worker = picky([numbers(1, 2, keep=0.5)], good, bad)
     run(worker)
-    letter = bad.take()
+    letter = bad.receiver.take()
     assert isinstance(letter, Batch)
     assert (letter.keep, letter.ingest_ns) == (0.5, 7)
     assert worker.instances[0].nodes[0].counters.rows_out == 2
@@ -185,6 +185,6 @@ class Passing(Operator):
 
 
 def drain(outbound: Channel) -> list[Element]:
-    items = [outbound.take() for _ in range(len(outbound))]
+    items = [outbound.receiver.take() for _ in range(len(outbound.receiver))]
     assert all(item.ingest_ns == 3 for item in items if isinstance(item, Batch))
     return [item for item in items if item is not None]

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from penstock.engine.core.elements import START_OF_TIME_US, Barrier, Batch, EndOfStream, Idle, Watermark
 from penstock.engine.dataflow.input_gate import GateInput, InputGate
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.in_memory import Channel, join
 from tests.engine.loop import channel, rows
 
 
 def test_an_end_that_releases_a_watermark_and_a_barrier() -> None:
     one = channel(elements=[Watermark(50), Barrier(5), Watermark(60)])
     two = channel(elements=[Watermark(10), EndOfStream()])
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     taken = []
     while gate.has_input():
         taken.append(gate.take())
@@ -25,20 +25,20 @@ def test_an_end_that_releases_a_watermark_and_a_barrier() -> None:
 
 def test_rows_bring_an_idle_channel_back() -> None:
     one, two = channel(elements=[Watermark(50)]), channel(elements=[Idle()])
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     assert gate.take() is None
     assert gate.take() == (0, Watermark(50))
-    two.put(rows(1))
+    two.sender.put(rows(1))
     gate.take()
-    one.put(Watermark(80))
+    one.sender.put(Watermark(80))
     assert gate.take() is None
-    two.put(Watermark(60))
+    two.sender.put(Watermark(60))
     assert gate.take() == (0, Watermark(60))
 
 
 def test_large_batches_that_were_not_cut_are_not_copied() -> None:
     large, small = rows(6), rows(2)
-    gate = InputGate([GateInput(channel(elements=[small, large, small, small, large]), 0)], batch_rows=10)
+    gate = InputGate([GateInput(channel(elements=[small, large, small, small, large]).receiver, 0)], batch_rows=10)
     taken = [gate.take() for _ in range(4)]
     assert not gate.has_input()
     batches = [item[1] for item in taken if item is not None]
@@ -49,26 +49,26 @@ def test_large_batches_that_were_not_cut_are_not_copied() -> None:
 def test_a_batch_knows_how_far_the_other_ports_are() -> None:
     left = [channel(), channel()]
     right = channel(elements=[Watermark(90)])
-    gate = InputGate([GateInput(left[0], 0), GateInput(left[1], 0), GateInput(right, 1)])
+    gate = InputGate([GateInput(left[0].receiver, 0), GateInput(left[1].receiver, 0), GateInput(right.receiver, 1)])
 
     def opposite_us(source: Channel) -> int:
         while gate.has_input():
             gate.take()
-        source.put(rows(1))
+        source.sender.put(rows(1))
         taken = gate.take()
         assert taken is not None and isinstance(taken[1], Batch)
         return taken[1].opposite_us
 
     assert opposite_us(left[0]) == 90
     assert opposite_us(right) == START_OF_TIME_US
-    left[0].put(Watermark(20))
+    left[0].sender.put(Watermark(20))
     assert opposite_us(right) == START_OF_TIME_US
     # A channel that is idle may yet bring rows that are older than the merged watermark.
-    left[1].put(Idle())
+    left[1].sender.put(Idle())
     assert opposite_us(right) == START_OF_TIME_US
-    left[1].put(Watermark(10))
+    left[1].sender.put(Watermark(10))
     assert opposite_us(right) == 10
-    left[1].put(EndOfStream())
+    left[1].sender.put(EndOfStream())
     assert opposite_us(right) == 20
     assert opposite_us(left[0]) == 90
 
@@ -86,9 +86,9 @@ def sent_rows(channel: int, first: int, count: int, keep: float) -> Batch:
 
 @given(data=st.data(), batch_rows=st.integers(1, 9))
 def test_waiting_batches_are_joined_and_watermarks_are_never_early(data: st.DataObject, batch_rows: int) -> None:
-    channels = [Channel(str(number), 1 << 20) for number in range(data.draw(st.integers(1, 3)))]
+    channels = [join(str(number), 1 << 20) for number in range(data.draw(st.integers(1, 3)))]
     ports = [data.draw(st.integers(0, 1)) for _ in channels]
-    gate = InputGate([GateInput(item, port) for item, port in zip(channels, ports, strict=True)], batch_rows)
+    gate = InputGate([GateInput(item.receiver, port) for item, port in zip(channels, ports, strict=True)], batch_rows)
     places, promised = [0] * len(channels), [0] * len(channels)
     due: dict[Sent, float] = {}
     passed_us = 0
@@ -121,7 +121,7 @@ def test_waiting_batches_are_joined_and_watermarks_are_never_early(data: st.Data
                 take()
             case "watermark" if places[number] > promised[number]:
                 promised[number] = places[number]
-                channels[number].put(Watermark(places[number]))
+                channels[number].sender.put(Watermark(places[number]))
             case kind:
                 keep = data.draw(st.sampled_from([1.0, 0.5]))
                 count = data.draw(st.integers(1, batch_rows))
@@ -130,21 +130,22 @@ def test_waiting_batches_are_joined_and_watermarks_are_never_early(data: st.Data
                 if kind == "picked":
                     picks = picks[data.draw(st.integers(0, count - 1)) :]
                 due |= {(number, places[number] + int(pick)): keep for pick in picks}
-                channels[number].put(batch, picks if kind == "picked" else None)
+                channels[number].sender.put(batch, picks if kind == "picked" else None)
                 places[number] += count
     while gate.has_input():
         take()
     assert not due
     assert passed_us == min(promised)
-    assert all(not item.waiting_bytes and not item.waiting_rows for item in channels)
-    assert all(item.sent_rows == item.received_rows for item in channels)
+    assert all(not item.receiver.waiting_bytes and not item.receiver.waiting_rows for item in channels)
+    assert all(item.sender.sent_rows == item.receiver.received_rows for item in channels)
+    assert all(item.sender.credit_bytes == 1 << 20 for item in channels)
 
 
 def test_a_barrier_parts_the_batches_on_both_sides_of_it() -> None:
-    one = Channel("one", 1 << 20)
-    gate = InputGate([GateInput(one, 0)], 10)
+    one = join("one", 1 << 20)
+    gate = InputGate([GateInput(one.receiver, 0)], 10)
     for element in (sent_rows(0, 0, 2, 1.0), sent_rows(0, 2, 2, 1.0), Barrier(1), sent_rows(0, 4, 2, 1.0)):
-        one.put(element)
+        one.sender.put(element)
     found = []
     while gate.has_input():
         taken = gate.take()

@@ -129,7 +129,7 @@ def test_nobody_is_looked_at_to_whom_nothing_happened() -> None:
     worker = Worker(instances, clock)
     assert isinstance(worker.step(), Waiting)
     assert asked(worker, instances) == []
-    inbound[7].put(rows(3))
+    inbound[7].sender.put(rows(3))
     assert set(asked(worker, instances)) == {"i7[0]"}
     worker.wake("i9[0]")
     worker.wake("nobody's")
@@ -146,7 +146,7 @@ def test_a_room_in_an_output_is_heard_of_by_its_producer_alone() -> None:
     worker = Worker([producer, other], clock)
     while isinstance(worker.step(), Ran):
         pass
-    narrow.take()
+    narrow.receiver.take()
     assert set(asked(worker, [producer, other])) == {"producer[0]"}
 
 

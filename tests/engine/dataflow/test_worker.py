@@ -31,13 +31,13 @@ def test_a_full_output_parks_the_producer_between_two_batches() -> None:
     producer = instance("producer", Costly(clock, copies=5), clock, [wide], forward(narrow))
     worker = Worker([producer], clock)
     run(worker)
-    assert len(narrow) == 2
+    assert len(narrow.receiver) == 2
     assert producer.accounting.activity is Activity.OUTPUT_WAIT
-    narrow.take()
+    narrow.receiver.take()
     run(worker)
-    assert len(narrow) == 2
-    while len(narrow):
-        narrow.take()
+    assert len(narrow.receiver) == 2
+    while len(narrow.receiver):
+        narrow.receiver.take()
         run(worker)
     assert producer.accounting.activity is Activity.INPUT_WAIT
 
@@ -51,7 +51,7 @@ def test_control_elements_follow_the_rows_before_them() -> None:
     run(worker)
     assert isinstance(worker.step(), Done)
     assert operator.seen[:4] == ["rows 3", "watermark 7", "barrier 1", "rows 2"]
-    sent = [outbound.take() for _ in range(len(outbound))]
+    sent = [outbound.receiver.take() for _ in range(len(outbound.receiver))]
     assert [type(item).__name__ for item in sent] == [
         "Batch", "Watermark", "Barrier", "Batch", "Watermark", "EndOfStream",
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_stop_without_draining_leaves_windows_open() -> None:
     operator = Costly(clock)
     run(Worker([instance("one", operator, clock, [inbound], forward(outbound))], clock))
     assert operator.seen == ["rows 3"]
-    assert [type(outbound.take()).__name__ for _ in range(len(outbound))] == ["Batch", "EndOfStream"]
+    assert [type(outbound.receiver.take()).__name__ for _ in range(len(outbound.receiver))] == ["Batch", "EndOfStream"]
 
 
 def test_the_loop_says_when_nothing_can_run() -> None:
@@ -76,7 +76,7 @@ def test_the_loop_says_when_nothing_can_run() -> None:
 def pipeline(clock: ManualClock, costs_ns: list[int], batches: int) -> list[Instance]:
     links = [channel(capacity_bytes=4_000) for _ in costs_ns]
     for _ in range(batches):
-        links[0].put(rows(250))
+        links[0].sender.put(rows(250))
     outs = [*[forward(link) for link in links[1:]], []]
     return [
         instance(f"stage{index}", Costly(clock, cost), clock, [links[index]], outs[index])
@@ -150,23 +150,23 @@ def test_accounting_starts_by_waiting_for_input() -> None:
 
 def test_a_barrier_waits_for_all_channels_and_blocks_those_that_had_it() -> None:
     one, two = channel(), channel()
-    gate = InputGate([GateInput(one, 0), GateInput(two, 1)])
-    one.put(Barrier(5))
-    one.put(rows(1))
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 1)])
+    one.sender.put(Barrier(5))
+    one.sender.put(rows(1))
     assert gate.take() is None
     assert not gate.has_input()
-    two.put(rows(2))
+    two.sender.put(rows(2))
     assert gate.has_input()
     taken = gate.take()
     assert taken is not None and taken[0] == 1
-    two.put(Barrier(5))
+    two.sender.put(Barrier(5))
     assert gate.take() == (1, Barrier(5))
     assert gate.has_input()
 
 
 def test_an_ended_channel_counts_as_having_delivered_the_barrier() -> None:
     one, two = channel(elements=[Barrier(5)]), channel(elements=[EndOfStream()])
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     assert gate.take() is None
     taken = gate.take()
     assert taken is not None
@@ -175,21 +175,21 @@ def test_an_ended_channel_counts_as_having_delivered_the_barrier() -> None:
 
 def test_the_last_end_ends_the_gate() -> None:
     one, two = channel(elements=[EndOfStream()]), channel(elements=[EndOfStream(drained=False)])
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
     assert gate.take() is None
     assert gate.take() == (0, EndOfStream(drained=False))
 
 
 def test_idle_inputs_do_not_hold_the_watermark() -> None:
     one, two = channel(), channel()
-    gate = InputGate([GateInput(one, 0), GateInput(two, 0)])
-    one.put(Watermark(50))
+    gate = InputGate([GateInput(one.receiver, 0), GateInput(two.receiver, 0)])
+    one.sender.put(Watermark(50))
     assert gate.take() is None
-    two.put(Idle())
+    two.sender.put(Idle())
     assert gate.take() == (0, Watermark(50))
-    one.put(Idle())
+    one.sender.put(Idle())
     assert gate.take() == (0, Idle())
-    two.put(Watermark(20))
+    two.sender.put(Watermark(20))
     assert gate.take() is None
     assert gate.watermark_us == 50
 
@@ -220,11 +220,11 @@ def test_instances_come_and_go_while_others_work() -> None:
     assert isinstance(worker.step(), Ran)
     worker.remove([made["a"]])
     assert made["a"].accounting.activity is Activity.INPUT_WAIT
-    inbound["a"].put(rows(1))
+    inbound["a"].sender.put(rows(1))
     worker.wake()
     worker.add([made["new"]])
     assert set(run(worker)) == {"b[0]", "new[0]"}
-    assert len(inbound["a"]) >= 4
+    assert len(inbound["a"].receiver) >= 4
 
 
 class Broken(Costly):

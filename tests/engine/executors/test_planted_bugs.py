@@ -13,7 +13,7 @@ from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.state_assignment import Restored
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.halves import ReceivingHalf
 from penstock.state.checkpoints.manifest import pack_notes
 from penstock.state.files import simulated_files
 from tests.engine.executors.simulated_support import simulation
@@ -47,10 +47,10 @@ def rows_join_those_before_the_barrier(patch):
     """Rows that wait behind a barrier are handed out with those before it."""
 
     def found(gate, index, keep):
-        return any(isinstance(element, Batch) and element.keep == keep for element in gate._channels[index])
+        return any(isinstance(element, Batch) and element.keep == keep for element in gate._receivers[index])
 
     def taken(gate, index, most_rows):
-        channel = gate._channels[index]
+        channel = gate._receivers[index]
         while not isinstance(channel._queue[0][0], Batch):
             channel._queue.rotate(-1)
         return channel.take_share(most_rows)
@@ -61,14 +61,14 @@ def rows_join_those_before_the_barrier(patch):
 
 def a_barrier_overtakes(patch):
     """The barrier leaves a channel before rows that wait there."""
-    put = Channel.put
+    accept = ReceivingHalf.accept
 
-    def overtaking(channel, element, picks=None):
-        put(channel, element, picks)
+    def overtaking(channel, element, picks, rows, size):
+        accept(channel, element, picks, rows, size)
         if isinstance(element, Barrier):
             channel._queue.appendleft(channel._queue.pop())
 
-    patch.setattr(Channel, "put", overtaking)
+    patch.setattr(ReceivingHalf, "accept", overtaking)
 
 
 def drop_a_dirty_part(patch):

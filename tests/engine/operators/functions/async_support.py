@@ -14,7 +14,7 @@ from penstock.engine.dataflow.input_gate import GateInput, InputGate
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Outcome, Ran, Worker
 from penstock.engine.operators.functions.async_function import LOG, AsyncFunction
-from penstock.engine.transport.in_memory import Channel
+from penstock.engine.transport.in_memory import join
 from penstock.model.job_graph import AsyncFunctionSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.store import StateStore
@@ -100,10 +100,10 @@ class Asking:
         context = replace(context, state=self.state, restored=restored)
         self.operator.open(replace(context, async_calls=lambda function, wake: self.calls))
         self.inbound = channel(elements=elements)
-        self.outbound = Channel("out", room_bytes)
+        self.outbound = join("out", room_bytes)
         self.counters = self.operator.context.counters
         node = ChainNode("op", self.operator, self.counters, exchanged={MAIN: forward(self.outbound)})
-        self.instance = Instance("op", 0, self.clock, root=node, gate=InputGate([GateInput(self.inbound, 0)]))
+        self.instance = Instance("op", 0, self.clock, root=node, gate=InputGate([GateInput(self.inbound.receiver, 0)]))
         self.worker = Worker([self.instance], self.clock)
         self.told: list[Any] = []
 
@@ -135,13 +135,13 @@ class Asking:
     def feed(self, *elements: Element) -> "Asking":
         """Run after each of these has come."""
         for element in elements:
-            self.inbound.put(element)
+            self.inbound.sender.put(element)
             self.run()
         return self
 
     def take(self) -> None:
         """Take one element from the output: the numbers of a batch's rows, or a control element."""
-        element = self.outbound.take()
+        element = self.outbound.receiver.take()
         if isinstance(element, Batch):
             numbers = element.rows["x"].to_pylist()
             assert element.rows["tenfold"].to_pylist() == [10 * number for number in numbers]
@@ -152,7 +152,7 @@ class Asking:
     def out(self) -> list[Any]:
         """Run, and return all that has left so far: numbers of rows and control elements."""
         self.run()
-        while len(self.outbound):
+        while len(self.outbound.receiver):
             self.take()
             self.run()
         return self.told

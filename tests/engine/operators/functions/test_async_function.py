@@ -63,7 +63,7 @@ def test_capacity_bounds_the_calls_and_then_the_input(ordered: bool) -> None:
     asking = Asking([numbers(*range(5)), numbers(5), Watermark(1)], capacity=2, ordered=ordered)
     assert asking.run() == Waiting(TIMEOUT_MS * MS)
     assert asking.instance.accounting.activity is Activity.REMOTE_WAIT
-    assert len(asking.inbound) == 1
+    assert len(asking.inbound.receiver) == 1
     for number in range(6):
         assert len(asking.calls.open) == min(2, 6 - number)
         asking.calls.answer_rows(number)
@@ -87,7 +87,7 @@ def test_a_full_output_holds_up_rows_but_not_the_loop() -> None:
         asking.run()
         asking.calls.answer_rows(number)
         asking.run()
-        if len(asking.outbound):
+        if len(asking.outbound.receiver):
             asking.take()
     assert asking.out() == [*range(6), *END]
 
@@ -144,7 +144,7 @@ def test_batches_of_different_keep_are_not_joined() -> None:
     asking.run()
     asking.calls.answer_rows(1, 2, 3)
     asking.run()
-    batches: list[Any] = [asking.outbound.take() for _ in range(len(asking.outbound))]
+    batches: list[Any] = [asking.outbound.receiver.take() for _ in range(len(asking.outbound.receiver))]
     assert [(batch.rows.num_rows, batch.keep, batch.ingest_ns) for batch in batches] == [(2, 0.5, 7), (1, 1.0, 7)]
 
 
@@ -269,7 +269,9 @@ def _happen(asking: Asking, plan: Plan, attempts: Counter[int], chance: Any) -> 
     """Let one thing happen: an answer, an error, an answer no one waits for, room in the output, or a timeout."""
     calls = asking.calls
     spoken = {ticket: row for ticket, row in calls.open.items() if _outcome(plan, attempts, row) != "silence"}
-    things = ["take"] * bool(len(asking.outbound)) + ["answer"] * bool(spoken) + ["stale"] * bool(calls.cancelled)
+    things = (
+        ["take"] * bool(len(asking.outbound.receiver)) + ["answer"] * bool(spoken) + ["stale"] * bool(calls.cancelled)
+    )
     thing = chance.choice(things) if things else "silence"
     if thing == "take":
         asking.take()
@@ -297,7 +299,7 @@ def _restart(asking: Asking, chance: Any, options: dict[str, Any]) -> None:
     notes = asking.operator.notes()
     after = Asking.after(asking, elements=[EndOfStream(False)], **options)
     while not isinstance(after.run(), Done):
-        if len(after.outbound):
+        if len(after.outbound.receiver):
             after.take()
         else:
             after.calls.answer(chance.choice(list(after.calls.open)))
