@@ -42,6 +42,11 @@ class Task:
         return self.operators[0]
 
 
+def instance_name(task: str, index: int) -> str:
+    """Return task and index, for people; unique in a job."""
+    return f"{task}[{index}]"
+
+
 @dataclass(frozen=True)
 class ExecutionGraph:
     """The optimised job graph cut into tasks."""
@@ -61,6 +66,10 @@ class ExecutionGraph:
     def name(self, task: Task) -> str:
         """Name a task by its operators."""
         return " -> ".join(self.graph[operator].name for operator in task.operators)
+
+    def instances(self, task: Task) -> tuple[str, ...]:
+        """Name the instances of a task, by index."""
+        return tuple(instance_name(self.name(task), index) for index in range(task.parallelism))
 
     def outgoing(self, operator: OperatorId) -> Sequence[Edge]:
         """Return the edges that leave an operator."""

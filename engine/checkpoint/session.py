@@ -4,28 +4,24 @@ One session serves one attempt after the other (`jobs.recovery`); writing happen
 """
 
 from collections.abc import Callable, Collection
-from functools import partial
-from typing import Any
+from typing import assert_never
 
 from penstock.engine.checkpoint import events as ev
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointStatistics
 from penstock.engine.checkpoint.idempotent_steps import until_known
 from penstock.engine.checkpoint.notices import CheckpointNews, not_committed, too_many_failed
-from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
 from penstock.engine.checkpoint.sink_failure import SinkFailure
+from penstock.engine.checkpoint.sink_receipts import SinkReceipts
 from penstock.engine.checkpoint.writer import Snapshots
 from penstock.engine.core.background import Background
 from penstock.engine.core.contract import Clock
-from penstock.engine.core.elements import Barrier
-from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CheckpointPort, Participants, Report
 from penstock.engine.dataflow.cut import InstanceCut
-from penstock.engine.dataflow.instance import Instance
-from penstock.engine.restore.state_assignment import Restored
 from penstock.model.connectors import Sink, Source
 from penstock.model.errors import BugError, FencedError, PenstockError
 from penstock.model.failpoints import failpoint
-from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.state.checkpoints.manifest import Manifest
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.checkpoints.values import Retained, Traffic, told
@@ -43,10 +39,12 @@ class CheckpointSession:
         clock: Clock,
         warn: Callable[[str], None] = print,
         check_lease: Callable[[], None] = lambda: None,
+        stop_savepoint: str | None = None,
     ) -> None:
         """Begin with no attempt; ``warn`` is told of checkpoints that fail, and of old ones that cannot be deleted.
 
         ``check_lease`` raises `FencedError` if another run has taken over; the background's thread calls it.
+        ``stop_savepoint`` is the name of a savepoint to keep of the last checkpoint when the job is stopped.
         """
         self.coordinator = coordinator
         self.repository = repository
@@ -57,11 +55,6 @@ class CheckpointSession:
         self.failed_retentions = 0
         self.last_failed_retention: str | None = None
         self.savepoints = SavepointRequests()
-        self.stop_savepoint: str | None = None
-        """The name of a savepoint to keep of the last checkpoint when the job is stopped."""
-        self.flush_letters: Callable[[], None] = lambda: None
-        """Brings dead letters to safety; called, on the background's thread, before a checkpoint counts on them."""
-        self.scratch: RunScratch | None = None  # None: each attempt has its own.
         self.begun = 0
         """The last checkpoint that was begun, or restored."""
         self.last_barrier: int | None = None  # Sent; behind it sources read nothing more.
@@ -71,65 +64,64 @@ class CheckpointSession:
         self._background = background
         self._clock = clock
         self._check_lease = check_lease
+        self._stop_savepoint = stop_savepoint
         self._failure: SinkFailure | None = None
         self._news = CheckpointNews(clock, warn)
         self._stop_ns: int | None = None
-        self._instances: dict[str, Instance] = {}
+        self._port: CheckpointPort | None = None
         # Of the instances that are up; the attempt is the last one of all.
         self._attempts: dict[str, int] = {}
         self._attempt = 0
         self._sinks: dict[str, Sink] = {}
         self._sources: dict[str, Source] = {}
-        self._receipts: dict[str, list[tuple[int, Any]]] = {}
+        self._receipts = SinkReceipts()
         self._manifests: dict[int, Manifest] = {}
         self._cuts: list[InstanceCut] = []
         self._given_up = 0
         self._began_ns: dict[int, int] = {}
 
-    def started(self, build: Build, attempt: int, restored: Restored | None) -> None:
-        """Instances of a new attempt, all or a region, are about to run; their cuts come to this session from now on.
+    def started(self, port: CheckpointPort, part: Participants, start: AttemptStart) -> None:
+        """Instances of an attempt, all or a region, are about to run: ``port`` reaches all that are up.
 
         Those of other regions keep their attempt, and what their sinks have prepared.
         """
-        instances = {instance.name: instance for instance in build.instances}
-        self._instances |= instances
-        self._attempts |= dict.fromkeys(instances, attempt)
-        self._attempt, self.last_barrier = attempt, None
-        self.begun = max(self.begun, 0 if restored is None else restored.epoch)
+        self._port = port
+        self._attempts |= dict.fromkeys(part.instances, start.attempt)
+        self._attempt, self.last_barrier = start.attempt, None
+        self.begun = max(self.begun, start.epoch)
         self._manifests.clear()
-        sinks = {
-            node.name: node.spec.sink
-            for node in (build.graph.node(operator) for operator in build.counters)
-            if isinstance(node.spec, SinkSpec)
-        }
-        self._sources |= {
-            node.name: node.spec.source
-            for node in (build.graph.node(operator) for operator in build.counters)
-            if isinstance(node.spec, SourceSpec)
-        }
-        # What an earlier attempt of this process has committed is not committed again.
-        committed = self.coordinator.statistics().committed_epoch or 0
-        left = restored if restored is not None and restored.epoch > committed else None
-        self._sinks |= sinks
-        self._receipts |= {
-            name: [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)] for name in sinks
-        }
-        epochs = self.repository.epochs()
-        for instance in build.instances:
-            instance.on_cut = partial(self._cut, attempt)
-            instance.on_given_up = partial(self._alignment_failed, instance.name, attempt)
-            # One that ends before its first barrier contributes to an epoch that was not there yet.
-            instance.delivered = epochs[-1] if epochs else 0
+        self._sources |= part.sources
+        self._sinks |= part.sinks
+        self._receipts.begin(part.sinks, start, self.coordinator.statistics().committed_epoch or 0)
         self._on(
             ev.Started(
                 self._clock.monotonic_ns(),
-                attempt,
-                frozenset(instances),
-                frozenset(name for name, instance in instances.items() if instance.head is not None),
-                restored=None if restored is None else restored.epoch,
-                last_epoch=epochs[-1] if epochs else 0,
+                start.attempt,
+                part.instances,
+                part.readers,
+                restored=None if start.restored is None else start.restored.epoch,
+                last_epoch=start.last_epoch,
             )
         )
+
+    def last_epoch(self) -> int:
+        """Return the greatest epoch that was published, 0 if none was: for `AttemptStart`."""
+        return max(self.repository.epochs(), default=0)
+
+    def report(self, attempt: int, report: Report) -> None:
+        """Take in what an instance of an attempt contributes; from the thread that calls `turn`."""
+        if self._attempts.get(report.instance) != attempt:
+            # Said by one that is gone; what it has prepared was, or will be, taken back.
+            if isinstance(report, InstanceCut):
+                report.release()
+            return
+        match report:
+            case InstanceCut():
+                self._take_cut(attempt, report)
+            case BarrierGivenUp():
+                self._on(ev.AlignmentFailed(report.instance, attempt, report.epoch))
+            case _:
+                assert_never(report)
 
     def turn(self) -> None:
         """Take in what was answered, and begin or give up a checkpoint if it is time."""
@@ -154,7 +146,7 @@ class CheckpointSession:
         if then_stop and self._stop_ns is None:
             self._stop_ns = self._clock.monotonic_ns()
         if then_stop and savepoint is None:
-            savepoint = self.stop_savepoint
+            savepoint = self._stop_savepoint
         if savepoint is not None and self.savepoints.is_saved(savepoint):
             # By an attempt that failed before it came to stop.
             savepoint = None
@@ -168,13 +160,12 @@ class CheckpointSession:
         """Let the inputs end."""
         self._on(ev.DrainRequested())
 
-    def failed(self, reason: str, instances: Collection[Instance] | None = None) -> None:
-        """These instances (None: all) are gone; until `halted`, something may still be half done."""
-        for instance in self._instances.values() if instances is None else instances:
-            instance.on_cut = instance.on_given_up = None
-            attempt = self._attempts.pop(instance.name, None)
+    def failed(self, reason: str, names: Collection[str] | None = None) -> None:
+        """Instances of these names (None: all) are gone; until `halted`, something may still be half done."""
+        for name in list(self._attempts) if names is None else names:
+            attempt = self._attempts.pop(name, None)
             if attempt is not None:
-                self._on(ev.InstanceFailed(instance.name, attempt, reason))
+                self._on(ev.InstanceFailed(name, attempt, reason))
 
     def take_failure(self) -> SinkFailure | None:
         """Return what went wrong with a commit, once: the sink's instances, or all, must be restarted."""
@@ -189,24 +180,15 @@ class CheckpointSession:
         """Return the coordinator's counts."""
         return self.coordinator.statistics()
 
-    def _cut(self, attempt: int, cut: InstanceCut, *, ended: bool) -> None:
-        if self._attempts.get(cut.instance) != attempt:
-            # Said by one that is gone; what it has prepared was, or will be, taken back.
-            cut.release()
-            return
-        for operator in cut.operators:
-            if operator.receipt is not None:
-                self._receipts[operator.operator].append((cut.epoch, operator.receipt))
-        if ended:
+    def _take_cut(self, attempt: int, cut: InstanceCut) -> None:
+        self._receipts.add(cut)
+        if cut.ended:
             self._on(ev.InstanceEnded(cut.instance, attempt, delivered=cut.epoch - 1, what=cut))
         elif cut.epoch <= self._given_up:
             cut.release()
         else:
             self._cuts.append(cut)
             self._on(ev.InstanceSnapshotted(cut.instance, attempt, cut.epoch, cut))
-
-    def _alignment_failed(self, instance: str, attempt: int, epoch: int) -> None:
-        self._on(ev.AlignmentFailed(instance, attempt, epoch))
 
     def _on(self, event: ev.Event) -> None:
         for command in self.coordinator.on(event):
@@ -236,7 +218,7 @@ class CheckpointSession:
             case ev.RetainCheckpoints():
                 self._retain(command)
             case ev.EndSources():
-                self._end_sources(command)
+                self._ask().end_sources(command.sources)
             case ev.Stop():
                 self.stopped = command
 
@@ -245,34 +227,26 @@ class CheckpointSession:
         self.begun = command.epoch
         self.last_barrier = command.epoch if command.last else None
         failpoint("checkpoint.barriers.before")
-        for name, instance in self._instances.items():
-            if name in command.sources:
-                instance.inject(Barrier(command.epoch), last=command.last)
+        self._ask().inject(command.epoch, command.sources, last=command.last)
         failpoint("checkpoint.barriers.after")
 
-    def _end_sources(self, command: ev.EndSources) -> None:
-        for name, instance in self._instances.items():
-            if instance.head is not None and name in command.sources:
-                instance.end_input(drain=True)
+    def _ask(self) -> CheckpointPort:
+        assert self._port is not None, "commands to instances follow their start"
+        return self._port
 
     def _upload(self, command: ev.StartUpload) -> None:
         cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
         epoch = command.epoch
         # Without barriers, as all inputs had ended, it begins here.
         self._began_ns.setdefault(epoch, self._clock.monotonic_ns())
-        # An instance that passed the barrier and ended since then has prepared for the next epoch, too.
-        due = {
-            name: [receipt for prepared, receipt in known if prepared <= epoch]
-            for name, known in self._receipts.items()
-        }
-        receipts = {name: known for name, known in due.items() if known}
+        receipts = {name: due for name, due in self._receipts.due(epoch).items() if due}
         failpoint("checkpoint.before_upload")
         # From here on the upload lets go of them.
         self._cuts.clear()
-        flush_letters = self.flush_letters
+        port = self._ask()
 
         def work() -> Manifest:
-            flush_letters()
+            port.flush_letters()
             manifest = self._snapshots.upload(epoch, cuts, receipts)
             failpoint("checkpoint.uploaded")
             return manifest
@@ -340,10 +314,7 @@ class CheckpointSession:
 
     def _commit(self, command: ev.CommitSinks) -> None:
         epoch, attempt = command.epoch, command.attempt
-        due = {
-            name: [receipt for prepared, receipt in known if prepared <= epoch]
-            for name, known in self._receipts.items()
-        }
+        due = self._receipts.due(epoch)
         sinks = dict(self._sinks)
         committing: list[str] = []
 
@@ -368,8 +339,7 @@ class CheckpointSession:
                 self._failure = SinkFailure(committing[-1] if committing else None, error)
                 self._on(ev.CommitFailed(epoch, attempt, _told(error)))
                 return
-            for name, known in self._receipts.items():
-                self._receipts[name] = [item for item in known if item[0] > epoch]
+            self._receipts.committed(epoch)
             self.savepoints.committed(epoch)
             self._news.committed(epoch)
             self._on(ev.Committed(epoch, attempt))

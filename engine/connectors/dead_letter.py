@@ -46,9 +46,10 @@ class DeadLetterWriter:
         routes: LetterRoutes | None = None,
         lines: Mapping[str, str] | None = None,
         read: Collection[str] = (),
+        on_first: OnBadRecord | None = None,
     ) -> None:
         """``policies`` are by operator name. ``lines``: where the user wrote each operator. ``read``: those whose
-        dead letters are read as a stream.
+        dead letters are read as a stream. ``on_first`` takes the first bad record of each operator.
 
         Raises:
             OptionError: there is no such policy.
@@ -62,17 +63,22 @@ class DeadLetterWriter:
         self._read = frozenset(read)
         self.counts: dict[str, int] = {}
         """Records rejected so far, by operator."""
-        self.on_first: OnBadRecord | None = None
-        """Told of the first bad record of each operator."""
+        self._on_first = on_first
 
     @classmethod
-    def for_graph(cls, graph: JobGraph, directory: Path, routes: LetterRoutes | None = None) -> "DeadLetterWriter":
+    def for_graph(
+        cls,
+        graph: JobGraph,
+        directory: Path,
+        routes: LetterRoutes | None = None,
+        on_first: OnBadRecord | None = None,
+    ) -> "DeadLetterWriter":
         """Take the policies from the operators' specs."""
         specs = {node.name: getattr(node.spec, "on_error", None) for node in graph.operators.values()}
         policies = {name: policy for name, policy in specs.items() if policy is not None}
         lines = {node.name: node.where for node in graph.operators.values()}
         read = [node.name for node in graph.operators.values() if graph.is_read(node.id, DEAD_LETTER)]
-        return cls(directory, policies, routes=routes, lines=lines, read=read)
+        return cls(directory, policies, routes=routes, lines=lines, read=read, on_first=on_first)
 
     @property
     def path(self) -> Path:
@@ -164,12 +170,12 @@ class DeadLetterWriter:
         if policy == "fail":
             record = first()
             raise BadRecordError(_sentence(operator, record, self._line(operator, record)))
-        if not before and self.on_first is not None:
+        if not before and self._on_first is not None:
             record = first()
             error, _ = split_error(record.error)
             place = self._place(operator) if policy == "dead_letter" else None
             line = self._line(operator, record)
-            self.on_first(operator, error, line, record.position, place, operator in self._read)
+            self._on_first(operator, error, line, record.position, place, operator in self._read)
         return policy == "dead_letter"
 
     def _line(self, operator: str, record: RawRecord) -> str:

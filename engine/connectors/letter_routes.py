@@ -17,8 +17,14 @@ _NO_CLASS = "BadRecordError"
 class LetterRoutes:
     """Targets of sources, and one of the job for all other letters. `flush` may be called from another thread."""
 
-    def __init__(self, job: str, graph: JobGraph, target: LetterTarget | None = None) -> None:
-        """Open nothing yet."""
+    def __init__(
+        self,
+        job: str,
+        graph: JobGraph,
+        target: LetterTarget | None = None,
+        epoch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Open nothing yet. ``epoch`` returns the last checkpoint that was begun: letters name it."""
         nodes = graph.operators.values()
         self._job = job
         self._target = target
@@ -29,9 +35,8 @@ class LetterRoutes:
         }
         self._stages = {node.name: _stage(node.spec) for node in nodes}
         self._writers: dict[LetterTarget, LetterWriter] = {}
-        self.attempt = 1
-        self.epoch: Callable[[], int] = lambda: 0
-        """Tells the last checkpoint that was begun."""
+        self._attempt = 1
+        self._epoch = epoch
         self.failure: PenstockError | None = None
         """Why letters cannot be written, once they cannot."""
 
@@ -45,6 +50,10 @@ class LetterRoutes:
         wanted = {*self._targets.values(), *(() if self._target is None else (self._target,))}
         for target in wanted - self._writers.keys():
             self._writers[target] = target.open(self._job)
+
+    def begin(self, attempt: int) -> None:
+        """Let letters name this attempt from now on."""
+        self._attempt = attempt
 
     def place(self, operator: str) -> str | None:
         """Say where the letters of an operator go, None if they have no target."""
@@ -103,7 +112,7 @@ class LetterRoutes:
         message, traceback = split_error(record.error)
         stage = self._stages.get(operator, UDF)
         name = _NO_CLASS if traceback is None else message.split(":", 1)[0].strip()
-        return DeadLetter(record, operator, stage, name, message, traceback, self._job, self.epoch(), self.attempt)
+        return DeadLetter(record, operator, stage, name, message, traceback, self._job, self._epoch(), self._attempt)
 
 
 def split_error(error: str) -> tuple[str, str | None]:

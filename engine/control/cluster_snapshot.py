@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.dataflow.build import Build, Pair
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.wiring import Pair
 from penstock.engine.plan.planner import Keyed
 from penstock.model.columns import Bools, Floats, Ints
 from penstock.model.config import LoopOptions

@@ -1,33 +1,34 @@
 """One task instance: an input (a gate or a source), a chain of operators, and one step at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from penstock.engine.core.contract import Clock, Operator, asleep
 from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Reroute
 from penstock.engine.dataflow.accounting import Accounting, Activity
 from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, TakeReport
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
 from penstock.engine.dataflow.exchange import Output
 from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
+from penstock.model.execution_graph import instance_name
 from penstock.model.failpoints import failpoint
 
 PATIENCE_NS = 20_000_000
 """How long an instance with little to do lets others go first."""
 
 
-class OnCut(Protocol):
-    """Whoever takes checkpoints."""
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """How an instance takes part in checkpoints: ``report`` takes what it contributes, from the thread that steps it.
 
-    def __call__(self, cut: InstanceCut, *, ended: bool) -> None:
-        """Take the cut at a barrier, or what is left when the instance has ``ended``."""
+    ``last_epoch`` is the last epoch before its first barrier.
+    """
 
-
-def instance_name(task: str, index: int) -> str:
-    """Return task and index, for people."""
-    return f"{task}[{index}]"
+    report: TakeReport
+    last_epoch: int
 
 
 class Instance:
@@ -43,8 +44,12 @@ class Instance:
         gate: InputGate | None = None,
         head: SourceHead | None = None,
         alignment: SourceAlignment | None = None,
+        participation: Participation | None = None,
     ) -> None:
-        """Give either a gate or a head. ``root`` is the first operator of the chain."""
+        """Give either a gate or a head. ``root`` is the first operator of the chain.
+
+        Without ``participation`` barriers pass and nothing is cut.
+        """
         self.task = task
         self.index = index
         self.root = root
@@ -60,15 +65,12 @@ class Instance:
         self._nodes = tuple(root.walk())
         self.on_change: Callable[[], None] = asleep
         """Makes the loop look at the instance again; set by the loop that steps it."""
-        self.on_cut: OnCut | None = None
-        """Takes what the instance contributes to a checkpoint, and once more when it has ended."""
-        self.on_given_up: Callable[[int], None] | None = None
-        """Takes the epoch of a barrier that the instance will never pass."""
         self._barriers: list[Barrier] = []
         self._last_barrier = False
         self._paused = False
-        self.delivered = 0
-        """The last barrier that was passed; whoever takes checkpoints sets it to the last one before this attempt."""
+        self._participation = participation
+        self.delivered = 0 if participation is None else participation.last_epoch
+        """The epoch of the last barrier that was passed, by this instance or before it began."""
         self._patient_since_ns: int | None = None
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
         operators = [node.operator for node in self._nodes]
@@ -230,9 +232,9 @@ class Instance:
 
     def _report_given_up(self, gate: InputGate) -> None:
         given_up = gate.take_given_up()
-        if self.on_given_up is not None:
+        if self._participation is not None:
             for epoch in given_up:
-                self.on_given_up(epoch)
+                self._participation.report(BarrierGivenUp(self.name, epoch))
 
     def _push(self, port: int, element: Element) -> Iterator[Room]:
         yield from push(self.root, port, element)
@@ -246,12 +248,12 @@ class Instance:
             self._cut(self.delivered + 1, ended=True)
 
     def _cut(self, epoch: int, *, ended: bool) -> None:
-        if self.on_cut is None:
+        if self._participation is None:
             return
         heads = [self.head] + [None] * (len(self._nodes) - 1)
         operators = tuple(
             cut_operator(node, self.index, epoch, head) for node, head in zip(self._nodes, heads, strict=True)
         )
         failpoint("instance.cut.taken")
-        self.on_cut(InstanceCut(self.name, epoch, operators, ended), ended=ended)
+        self._participation.report(InstanceCut(self.name, epoch, operators, ended))
         failpoint("instance.cut.reported")

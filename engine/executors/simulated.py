@@ -7,12 +7,12 @@ and sinks are those of `simulation`. Called by ``penstock simulate`` and by test
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.engine.dataflow.build import StateFactory
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.instance_services import StateFactory
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
 from penstock.engine.executors.simulation.outputs import Difference, difference, standing
@@ -21,7 +21,9 @@ from penstock.engine.executors.simulation.promises import not_promised, without_
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline
 from penstock.engine.executors.simulation.staged_sink import StagedSink
 from penstock.engine.executors.simulation.world import World
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.recovery import RecoveringJob
+from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.operators.sink import sink_schema
 from penstock.engine.plan.planner import plan
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
@@ -268,21 +270,20 @@ class _Life:
         world = self._world
         world.restart()
         graph = self._bound(self._simulation.plan_at(self._parallelism))
+        directory = Path("simulated") if world.pages is None else world.pages.directory
+        restarts = RestartOptions(first_delay_ms=1, most_delay_ms=20, start_timeout_ms=86_400_000)
         job = RecoveringJob(
-            "simulated",
-            graph,
-            self._simulation.loop,
-            Path("simulated") if world.pages is None else world.pages.directory,
-            self._options,
-            RestartOptions(first_delay_ms=1, most_delay_ms=20, start_timeout_ms=86_400_000),
-            version="simulated",
-            clock=world.clock,
-            warn=self._warned,
-            repository=world.repository,
-            background=world.background,
-            make_attempt=self._attempt,
-            pause=world.pause,
-            page_stores=None if world.pages is None else world.pages.stores,
+            JobPlan("simulated", graph, self._simulation.loop, directory),
+            RecoveryOptions(self._options, restarts, version="simulated"),
+            self._attempt,
+            JobEnvironment(
+                clock=world.clock,
+                warn=self._warned,
+                repository=world.repository,
+                background=world.background,
+                pause=world.pause,
+                page_stores=None if world.pages is None else world.pages.stores,
+            ),
         )
         try:
             job.run()
@@ -300,9 +301,8 @@ class _Life:
         if text.startswith("CHECKPOINTS SKIPPED") and not self._world.fate.damaged:
             raise BugError(f"no fault has damaged a checkpoint: {text}")
 
-    def _attempt(self, *arguments: object, **options: object) -> SimulatedAttempt:
-        make = partial(SimulatedAttempt, self._world)
-        self._last = make(*arguments, **options)  # type: ignore[arg-type]
+    def _attempt(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> SimulatedAttempt:
+        self._last = SimulatedAttempt(self._world, plan, context, start)
         return self._last
 
     def _rescale(self) -> None:

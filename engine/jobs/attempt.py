@@ -1,6 +1,7 @@
 """What a recovering job asks of one attempt: to run, to lose a region and to get it back.
 
-`EmbeddedJob` is one, the simulator has another.
+Whoever runs instances in another way, in other processes or on another clock, implements `Attempt` and hands in a
+`MakeAttempt`; `EmbeddedAttempt` and `SimulatedAttempt` do.
 """
 
 from collections.abc import Callable
@@ -8,15 +9,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.contract import Clock
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.checkpoint_port import CheckpointPort
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.engine.restore.state_assignment import Restored
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 
+LONGEST_WAIT_S = 0.5
+"""How long a job sleeps at most. Whoever has something for it wakes it; this is for a wake that never comes."""
+
 Progress = Callable[[JobMetrics], None]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A job as it is run: by name, its plan, how the loop cuts its work, and the directory for its files."""
+
+    name: str
+    graph: ExecutionGraph
+    loop: LoopOptions
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptContext:
+    """What all attempts of a job share; without ``scratch`` each has a folder of its own for what nobody keeps."""
+
+    clock: Clock
+    checkpoints: CheckpointSession
+    scratch: RunScratch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +52,11 @@ class Struck:
     tasks: frozenset[TaskId] | None
 
 
-class Attempt(Protocol):
-    """One run of a job, from what it was restored from to its end. `stop` and `wake` may be called from any thread."""
+class Attempt(CheckpointPort, Protocol):
+    """One run of a job, from what it was restored from to its end. `stop` and `wake` may be called from any thread.
+
+    Once its instances are built it tells the session that they have `started`, and brings their reports to it.
+    """
 
     drained: bool
     at_end: bool
@@ -49,8 +77,8 @@ class Attempt(Protocol):
         Their checkpoints end with them. What goes wrong with that becomes a note to the error.
         """
 
-    def restore(self, tasks: frozenset[TaskId], restored: Restored | None, attempt: int) -> None:
-        """Build regions that were taken down anew, from a checkpoint or nothing, under another number."""
+    def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
+        """Build regions that were taken down anew."""
 
     def finish(self) -> None:
         """Close everything, the last checkpoint being committed.
@@ -72,17 +100,5 @@ class Attempt(Protocol):
 class MakeAttempt(Protocol):
     """Builds an attempt, ready to run."""
 
-    def __call__(
-        self,
-        name: str,
-        graph: ExecutionGraph,
-        options: LoopOptions,
-        directory: Path,
-        /,
-        *,
-        clock: Clock,
-        restored: Restored | None,
-        checkpoints: CheckpointSession,
-        attempt: int,
-    ) -> Attempt:
-        """Build as `EmbeddedJob` does."""
+    def __call__(self, plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> Attempt:
+        """Build all instances of the plan; what was opened is released if that raises."""

@@ -5,7 +5,7 @@ with what failed run on; a failure that strikes them all, or cannot be placed, e
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,30 +18,25 @@ from penstock.engine.checkpoint.repository import open_repository
 from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import Snapshots
-from penstock.engine.core.background import Background, BackgroundThread
-from penstock.engine.core.clock import SystemClock
-from penstock.engine.core.contract import Clock
-from penstock.engine.executors.embedded import LONGEST_WAIT_S, EmbeddedJob
+from penstock.engine.core.background import BackgroundThread
+from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.jobs import input_end as ends
 from penstock.engine.jobs import life_cycle as js
-from penstock.engine.jobs.attempt import Attempt, MakeAttempt, Progress, Struck
-from penstock.engine.jobs.leases import Leases, MakeLeases
+from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
+from penstock.engine.jobs.leases import Leases
 from penstock.engine.jobs.leases import make_leases as leases_of_process
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.notices import JobNews
+from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.jobs.restart_policy import RestartPolicy
 from penstock.engine.plan.regions import regions, restart_region
 from penstock.engine.plan.state_meanings import meanings_of
-from penstock.engine.restore.restorer import LATEST, Beginnings, RestoreFrom, recover_sinks, with_checkpoints
+from penstock.engine.restore.restorer import Beginnings, recover_sinks, with_checkpoints
 from penstock.engine.restore.state_assignment import Restored
-from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions
 from penstock.model.errors import BugError, OptionError, UserError
-from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
-from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.durable_files import check_name
-from penstock.state.stores.page_store import PageStores
 
 CLOSE_S = 2.0
 """How long a job that failed waits for what is still being written: a store that hangs must not hold it up."""
@@ -52,98 +47,92 @@ class StartInterrupted(KeyboardInterrupt):
 
 
 class RecoveringJob:
-    """A job that outlives failures. `run` works in the calling thread; `stop` may be called from any.
-
-    The simulator hands in what it does otherwise: the repository, the background, what an attempt is, and ``pause``,
-    which lets at most so many seconds pass.
-    """
+    """A job that outlives failures. `run` works in the calling thread; `stop` may be called from any."""
 
     def __init__(
         self,
-        name: str,
-        graph: ExecutionGraph,
-        loop: LoopOptions,
-        directory: Path,
-        checkpoints: CheckpointOptions,
-        restarts: RestartOptions,
-        *,
-        version: str,
-        restore: RestoreFrom = LATEST,
-        clock: Clock | None = None,
-        warn: Callable[[str], None] = print,
-        repository: CheckpointRepository | None = None,
-        background: Background | None = None,
-        make_attempt: MakeAttempt = EmbeddedJob,
-        pause: Callable[[float], None] | None = None,
-        savepoint_on_stop: str | None = None,
-        page_stores: PageStores | None = None,
-        says_end: bool = False,
-        take_over: bool = False,
-        make_leases: MakeLeases | None = None,
+        plan: JobPlan,
+        options: RecoveryOptions,
+        make_attempt: MakeAttempt,
+        environment: JobEnvironment | None = None,
     ) -> None:
-        """Open the repository and try it out; nothing runs yet. ``says_end``: say at the end what became of windows.
-
-        With ``take_over`` another run that lives is fenced. ``make_leases`` is `make_leases`, unless a repository is
-        handed in: then nothing is leased by default.
+        """Open the repository and try it out; nothing runs yet.
 
         Raises:
             PlanError: a stateful operator has no name of its own, or a sink cannot take part.
             UserError: the checkpoint directory cannot be used.
         """
-        assert checkpoints.directory is not None
-        self.name = name
+        around = environment or JobEnvironment()
+        assert options.checkpoints.directory is not None
+        self.name = plan.name
+        self._options = options
+        repository, make_leases = around.repository, around.make_leases
         if repository is None:
-            repository = open_repository(checkpoints.directory, name)
+            repository = open_repository(options.checkpoints.directory, plan.name)
             make_leases = make_leases or leases_of_process
-        self._graph = with_checkpoints(graph, name, repository.files, restore)
-        self._loop, self._directory = loop, directory
-        # A world that hands its repository in has one run at a time.
-        self._scratch = RunScratch(directory) if make_leases is not None else None
-        scratch = directory if self._scratch is None else self._scratch.path
+        self._graph = with_checkpoints(plan.graph, plan.name, repository.files, options.restore)
+        self._plan = replace(plan, graph=self._graph)
+        self._scratch = RunScratch(plan.directory) if make_leases is not None else None
+        scratch = plan.directory if self._scratch is None else self._scratch.path
         self._restored_pages = scratch / "restored"
-        self._clock = clock or SystemClock()
-        self._warn = warn
+        self._clock = around.clock
+        self._warn = around.warn
         self._wakened: SimpleQueue[None] = SimpleQueue()
-        self._pause = pause or self._sleep
+        self._pause = around.pause or self._sleep
         self._make_attempt = make_attempt
-        self._background = background or BackgroundThread(f"penstock-checkpoints-{name}", self._wake)
+        self._background = around.background or BackgroundThread(f"penstock-checkpoints-{plan.name}", self._wake)
         self._repository = repository
-        self._says_end = says_end
         self._leases = Leases(None, ())
         if make_leases is not None:
-            where = f"{checkpoints.directory.rstrip('/')}/{name}"
-            self._leases = make_leases(name, self._graph, self._clock, repository.files, where, take_over=take_over)
-        self._beginnings = Beginnings(repository, restore, warn, page_stores)
-        wall_us, meanings = self._clock.wall_us, meanings_of(self._graph)
-        snapshots = Snapshots(repository, name, loop.key_groups, version, wall_us, scratch / "uploads", meanings)
-        self.session = CheckpointSession(
-            CheckpointCoordinator(checkpoints),
-            repository,
-            snapshots,
-            self._background,
-            self._clock,
-            warn,
-            self._leases.check,
-        )
-        self.session.scratch = self._scratch
-        self._life = js.JobLifeCycle(RestartPolicy(restarts))
+            where = f"{options.checkpoints.directory.rstrip('/')}/{plan.name}"
+            take_over = options.take_over
+            self._leases = make_leases(
+                plan.name, self._graph, self._clock, repository.files, where, take_over=take_over
+            )
+        self._beginnings = Beginnings(repository, options.restore, self._warn, around.page_stores)
+        if options.savepoint_on_stop is not None:
+            self._check_savepoint(options.savepoint_on_stop)
+        self.session = self._make_session(scratch / "uploads")
+        self._context = AttemptContext(self._clock, self.session, self._scratch)
+        self._life = js.JobLifeCycle(RestartPolicy(options.restarts))
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
+        # What the life cycle has ordered; attempts that follow are told as well.
+        self._stop_ordered: js.RequestStop | None = None
         self._error: BaseException | None = None
         self._told_to_stop = False
-        self._news = JobNews(name, self._clock, warn, restarts)
+        self._news = JobNews(plan.name, self._clock, self._warn, options.restarts)
         self._told_fenced = False
         self._take_downs = 0
         self._over = False
         self._regions = regions(self._graph)
         self._region_restarts: Counter[frozenset[TaskId]] = Counter()
         self._thread: int | None = None
-        if savepoint_on_stop is not None:
-            self._check_savepoint(savepoint_on_stop)
-            self.session.stop_savepoint = savepoint_on_stop
         self.restarts = 0
         self.drained = True
         self.restored_epoch: int | None = None
+
+    def _make_session(self, uploads: Path) -> CheckpointSession:
+        options, loop = self._options, self._plan.loop
+        snapshots = Snapshots(
+            self._repository,
+            self.name,
+            loop.key_groups,
+            options.version,
+            self._clock.wall_us,
+            uploads,
+            meanings_of(self._graph),
+        )
+        return CheckpointSession(
+            CheckpointCoordinator(options.checkpoints),
+            self._repository,
+            snapshots,
+            self._background,
+            self._clock,
+            self._warn,
+            self._leases.check,
+            options.savepoint_on_stop,
+        )
 
     @property
     def has_run(self) -> bool:
@@ -186,9 +175,6 @@ class RecoveringJob:
     def stop(self, *, drain: bool = False) -> None:
         """Ask for a last checkpoint and the end; ``drain`` ends the inputs first. May be called by a signal handler."""
         self._stop = drain
-        attempt = self._attempt
-        if attempt is not None:
-            attempt.stop(drain=drain)
         self._wake()
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:
@@ -236,8 +222,9 @@ class RecoveringJob:
                 case js.TakeDown():
                     self._take_down(self._whole_regions(command.tasks))
                 case js.RequestStop():
-                    # `stop` told the attempt that runs, and `_restore` tells one that follows.
-                    pass
+                    self._stop_ordered = command
+                    if self._attempt is not None:
+                        self._attempt.stop(drain=command.drain)
                 case js.GiveUp():
                     command.error.add_note(f"The job {self.name!r} is over: {command.reason}.")
                     self._error = command.error
@@ -289,10 +276,10 @@ class RecoveringJob:
         """Return whether the life cycle waits for something that is there: no checkpoint half done, a time, a stop."""
         if self._take_downs:
             return self.session.halted() or self.session.hangs
+        if self._stop is not None and not self._told_to_stop:
+            return True
         due_ns = self._life.due_ns()
-        if due_ns is None:
-            return False
-        return (self._stop is not None and not self._told_to_stop) or due_ns <= self._clock.monotonic_ns()
+        return due_ns is not None and due_ns <= self._clock.monotonic_ns()
 
     def _is_fenced(self) -> bool:
         return self._leases.fenced is not None and not self._told_fenced
@@ -330,17 +317,17 @@ class RecoveringJob:
             self._leases.check()
             if self._scratch is not None:
                 self._scratch.claim()
-            restored = self._beginnings.choose(self._graph, self._loop.key_groups, self._restored_pages)
+            restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, self._restored_pages)
             failpoint("job.loaded")
             recover_sinks(self._graph, restored, tasks)
             failpoint("job.sinks_recovered")
+            start = AttemptStart(command.attempt, restored, self.session.last_epoch())
             if tasks is None or self._attempt is None:
-                self._attempt = self._new_attempt(restored, command.attempt)
-                # From here on `stop` tells this one by itself.
-                if self._stop is not None:
-                    self._attempt.stop(drain=self._stop)
+                self._attempt = self._make_attempt(self._plan, self._context, start)
+                if self._stop_ordered is not None:
+                    self._attempt.stop(drain=self._stop_ordered.drain)
             else:
-                self._attempt.restore(tasks, restored, command.attempt)
+                self._attempt.restore(tasks, start)
             failpoint("job.restored")
             self._restored(command.attempt, tasks, restored)
             commands = self._life.on(js.Restored(self._clock.monotonic_ns()))
@@ -354,18 +341,6 @@ class RecoveringJob:
             if restored is not None:
                 restored.close()
         return commands
-
-    def _new_attempt(self, restored: Restored | None, number: int) -> Attempt:
-        return self._make_attempt(
-            self.name,
-            self._graph,
-            self._loop,
-            self._directory,
-            clock=self._clock,
-            restored=restored,
-            checkpoints=self.session,
-            attempt=number,
-        )
 
     def _restored(self, number: int, tasks: frozenset[TaskId] | None, restored: Restored | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
@@ -388,7 +363,7 @@ class RecoveringJob:
         failpoint("job.ended")
         kept = self._attempt.at_end and self._stop is None
         self.drained = self._attempt.drained or kept
-        if self._says_end and self._stop is None:
+        if self._options.says_end and self._stop is None:
             self._news.ended(ends.kept(metrics) if kept else ends.CLOSED)
         return self._life.on(js.LastCommitted())
 

@@ -11,16 +11,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol, Unpack
 
+from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.executors.embedded import EmbeddedJob, Progress
+from penstock.engine.core.contract import Clock
+from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions, Progress, embedded_attempts
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.input_end import begin_run, keeps_open, says_end
 from penstock.engine.jobs.leases import make_leases
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
+from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.schemas import output_schemas
 from penstock.metrics.endpoints import Endpoint, open_endpoint
@@ -205,17 +208,12 @@ def located(error: PlanError, where: str) -> PlanError:
     return type(error)(f"{text} (at {where})")
 
 
-def embed(job: Job, options: RunOptions, planned: ExecutionGraph | None = None, **shell: Any) -> EmbeddedJob:
-    """Plan a job, unless it is, for one run in this process; ``shell`` is handed to `EmbeddedJob`."""
-    return EmbeddedJob(
-        options.name,
-        planned or job.plan(options.parallelism),
-        options.loop,
-        options.job_directory,
-        letters=options.dead_letters,
-        bad_records=_bad_records(options),
-        **shell,
-    )
+def embed(
+    job: Job, options: RunOptions, *, clock: Clock | None = None, async_calls: MakeCalls = IoThread
+) -> EmbeddedJob:
+    """Plan a job for one run in this process, without checkpoints and leases."""
+    plan = _job_plan(options, job.plan(options.parallelism))
+    return EmbeddedJob(plan, _embedded_options(options, async_calls=async_calls), clock=clock)
 
 
 def make_ready(job: Job, options: RunOptions) -> RunningJob:
@@ -231,24 +229,33 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
     if options.checkpoints.directory is None:
         if options.savepoint_on_stop is not None:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")
-        planned = job.plan(options.parallelism)
-        leases = make_leases(options.name, planned, SystemClock(), None, "", take_over=options.take_over)
-        return embed(job, options, planned, leases=leases)
+        plan = _job_plan(options, job.plan(options.parallelism))
+        leases = make_leases(plan.name, plan.graph, SystemClock(), None, "", take_over=options.take_over)
+        return EmbeddedJob(plan, _embedded_options(options), leases=leases)
     check_named(job.graph)
-    return RecoveringJob(
-        options.name,
-        job.plan(options.parallelism),
-        options.loop,
-        options.job_directory,
+    recovery = RecoveryOptions(
         options.checkpoints,
         options.restarts,
-        version=installed_version(),
+        installed_version(),
         restore=replace(options.restore, afresh=options.at_end == "close"),
         savepoint_on_stop=options.savepoint_on_stop,
-        warn=_warn,
-        make_attempt=partial(EmbeddedJob, letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options)),
         says_end=says_end(job.graph, options.at_end),
         take_over=options.take_over,
+    )
+    attempts = embedded_attempts(_embedded_options(options, keeps=keeps))
+    plan = _job_plan(options, job.plan(options.parallelism))
+    return RecoveringJob(plan, recovery, attempts, JobEnvironment(warn=_warn))
+
+
+def _job_plan(options: RunOptions, planned: ExecutionGraph) -> JobPlan:
+    return JobPlan(options.name, planned, options.loop, options.job_directory)
+
+
+def _embedded_options(
+    options: RunOptions, *, keeps: bool = False, async_calls: MakeCalls = IoThread
+) -> EmbeddedOptions:
+    return EmbeddedOptions(
+        letters=options.dead_letters, keeps=keeps, bad_records=_bad_records(options), async_calls=async_calls
     )
 
 

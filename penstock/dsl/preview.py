@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from penstock.dsl.job import Job
 from penstock.dsl.pictures import graph_up_to
-from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.connectors.local.table_rows import table_rows
-from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.bad_records import BadRecordsLine
 from penstock.engine.plan.planner import plan
 from penstock.model.config import LoopOptions
@@ -98,8 +98,7 @@ def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: f
     with TemporaryDirectory(prefix="penstock-") as folder:
         options = LoopOptions(batch_rows=BATCH_ROWS)
         planned = plan(graph, 1)
-        letters = DeadLetterWriter.for_graph(planned.graph, Path(folder))
-        embedded = EmbeddedJob("preview", planned, options, Path(folder), dead_letters=letters)
+        embedded = EmbeddedJob(JobPlan("preview", planned, options, Path(folder)), EmbeddedOptions(routed=False))
         sink.job = embedded
         timer = threading.Timer(timeout_s, sink.stop)
         timer.daemon = True

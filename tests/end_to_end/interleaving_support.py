@@ -16,6 +16,7 @@ from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_partition import LONGEST_RETRY_NS
 from penstock.engine.dataflow.worker import Done, Waiting
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.ledger import Ledger, check_ledger, read_ledger
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from tests.engine.support import ManualClock
@@ -194,7 +195,7 @@ def embed(job: ps.Job, setting: Setting, folder: Path, clock: ManualClock) -> Em
     options = with_random(
         batch_rows=setting.batch_rows, channel_bytes=setting.channel_bytes, linger_ms=setting.linger_ms, key_groups=16
     )
-    return EmbeddedJob("interleaved", job.plan(setting.parallelism), options, folder, clock=clock)
+    return EmbeddedJob(JobPlan("interleaved", job.plan(setting.parallelism), options, folder), clock=clock)
 
 
 def step_to_the_end(job: EmbeddedJob, clock: ManualClock, setting: Setting) -> None:

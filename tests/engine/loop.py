@@ -12,7 +12,7 @@ from penstock.engine.core.elements import Batch, Element
 from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.exchange import Forward, Output
 from penstock.engine.dataflow.input_gate import GateInput, InputGate
-from penstock.engine.dataflow.instance import Instance
+from penstock.engine.dataflow.instance import Instance, Participation
 from penstock.engine.transport.in_memory import Channel, join
 from penstock.state.stores.memory_store import MemoryStore
 from tests.engine.support import ManualClock
@@ -55,7 +55,12 @@ def rows(count: int) -> Batch:
 
 
 def instance(
-    name: str, operator: Operator, clock: ManualClock, inputs: list[Channel], outputs: list[Output] | None = None
+    name: str,
+    operator: Operator,
+    clock: ManualClock,
+    inputs: list[Channel],
+    outputs: list[Output] | None = None,
+    participation: Participation | None = None,
 ) -> Instance:
     """Wire one operator between channels."""
     counters = RowCounters()
@@ -74,7 +79,7 @@ def instance(
     operator.open(context)
     node = ChainNode(name, operator, counters, exchanged={MAIN: outputs or []})
     gate = InputGate([GateInput(channel.receiver, 0) for channel in inputs])
-    return Instance(name, 0, clock, root=node, gate=gate)
+    return Instance(name, 0, clock, root=node, gate=gate, participation=participation)
 
 
 def channel(name: str = "channel", capacity_bytes: int = 1 << 20, elements: Iterable[Element] = ()) -> Channel:

@@ -7,29 +7,28 @@ acknowledgement arrives, background work proceeds, or the coordinator looks.
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
-from pathlib import Path
 
-from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
-from penstock.engine.core.contract import Clock
 from penstock.engine.core.elements import Barrier, Batch, EndOfStream, Watermark
+from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build, build
+from penstock.engine.dataflow.checkpoint_port import Report, participants
 from penstock.engine.dataflow.cut import InstanceCut
-from penstock.engine.dataflow.instance import Instance, OnCut
+from penstock.engine.dataflow.instance import Instance
+from penstock.engine.dataflow.instance_services import InstanceServices
+from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Ran, Waiting, Worker
 from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.executors.simulation.faults import PowerLossError
 from penstock.engine.executors.simulation.network import Link, Network
 from penstock.engine.executors.simulation.world import StuckError, World
-from penstock.engine.jobs.attempt import Progress, Struck
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Struck
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.plan.regions import struck_by
-from penstock.engine.restore.state_assignment import Restored
 from penstock.engine.transport.in_memory import Channel, join
-from penstock.model.config import LoopOptions
 from penstock.model.errors import WorkerLostError
-from penstock.model.execution_graph import Edge, ExecutionGraph
+from penstock.model.execution_graph import Edge
 from penstock.model.ids import TaskId
 
 MOST_WORKERS = 4
@@ -41,40 +40,41 @@ class SimulatedAttempt:
     def __init__(
         self,
         world: World,
-        name: str,
-        graph: ExecutionGraph,
-        options: LoopOptions,
-        directory: Path,
-        /,
-        *,
-        clock: Clock,
-        restored: Restored | None,
-        checkpoints: CheckpointSession,
-        attempt: int,
+        plan: JobPlan,
+        context: AttemptContext,
+        start: AttemptStart,
     ) -> None:
         """Place and build everything; nothing runs yet."""
-        self.name = name
         self.drained = True
         self.at_end = False
         self._world = world
-        self._clock = clock
-        self._graph = graph
-        self._options = options
-        self._paging = None if world.pages is None else world.pages.make()
-        self._checkpoints = checkpoints
+        self._plan = plan
+        self._graph = plan.graph
+        self._clock = clock = context.clock
+        self._checkpoints = context.checkpoints
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
         self._count = world.dice.between(1, MOST_WORKERS)
         self._place: dict[tuple[TaskId, int], int] = {}
-        self._letters = DeadLetterWriter(directory, default="skip")
+        self._letters = DeadLetterWriter(plan.directory, default="skip")
+        self._services = InstanceServices(
+            clock,
+            world.state,
+            self._letters,
+            wake=self.wake,
+            async_calls=CallsAtOnce,
+            channel=self._channel,
+            paging=None if world.pages is None else world.pages.make(),
+            report=self._report,
+        )
         self._acknowledged: list[deque[Callable[[], None]]] = [deque() for _ in range(self._count)]
         self._workers = [Worker((), clock) for _ in range(self._count)]
         self._tasks: dict[str, TaskId] = {}
-        self._instances: dict[str, Instance] = {}
+        self._instances = LocalInstances()
         # Workers for whom nothing has happened since they found nothing to do, and until when they wait.
         self._waiting: dict[int, int | None] = {}
         self._started_ns = clock.monotonic_ns()
-        self.build: Build = self._built(None, restored)
-        self._begin(self.build, restored, attempt)
+        self.build: Build = self._built(None, start)
+        self._begin(self.build, None, start)
 
     def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         """Turn until ``until`` says so, something raises, or the last checkpoint is committed.
@@ -99,13 +99,13 @@ class SimulatedAttempt:
 
     def is_up(self) -> bool:
         """Return whether there is an instance that was neither taken down nor finished."""
-        return bool(self._instances)
+        return len(self._instances) > 0
 
     def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Abort the instances of these tasks, and forget what is under way to them; a power loss aborts nothing."""
         if isinstance(error, PowerLossError):
             return
-        gone = [item for name, item in self._instances.items() if tasks is None or self._tasks[name] in tasks]
+        gone = [item for item in self._instances if tasks is None or self._tasks[item.name] in tasks]
         self._world.history.event(
             f"{len(gone)} of {len(self._instances)} instances fail: {type(error).__name__}: {error}"
         )
@@ -115,13 +115,13 @@ class SimulatedAttempt:
                 instance.head.close()
             for node in instance.nodes:
                 node.operator.abort()
-        self._checkpoints.failed(str(error), gone)
+        self._checkpoints.failed(str(error), [item.name for item in gone])
 
-    def restore(self, tasks: frozenset[TaskId], restored: Restored | None, attempt: int) -> None:
+    def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew, on other workers."""
-        region = self._built(tasks, restored)
+        region = self._built(tasks, start)
         self.build.replace(region)
-        self._begin(region, restored, attempt)
+        self._begin(region, tasks, start)
 
     def finish(self) -> None:
         """Close everything and check the ledger."""
@@ -129,7 +129,7 @@ class SimulatedAttempt:
             head.close()
         for operator in self.build.operators():
             operator.close() if self.drained else operator.abort()
-        self._remove(list(self._instances.values()))
+        self._remove(list(self._instances))
         check_ledger(read_ledger(self.build), ended=self.drained)
 
     def turn(self, until_ns: int | None = None) -> bool:
@@ -158,10 +158,21 @@ class SimulatedAttempt:
         for worker in self._workers:
             worker.wake()
 
+    def inject(self, epoch: int, names: Collection[str], *, last: bool) -> None:
+        """Let sources send a barrier."""
+        self._instances.inject(epoch, names, last=last)
+
+    def end_sources(self, names: Collection[str]) -> None:
+        """Let sources end."""
+        self._instances.end_sources(names)
+
+    def flush_letters(self) -> None:
+        """Do nothing: bad records of a simulated job are counted, and skipped."""
+
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""
         now_ns = self._clock.monotonic_ns()
-        return read_metrics(self.name, self.build, self._started_ns, now_ns, self._clock.wall_us())
+        return read_metrics(self._plan.name, self.build, self._started_ns, now_ns, self._clock.wall_us())
 
     def _step(self, until_ns: int | None) -> None:
         world, now_ns = self._world, self._clock.monotonic_ns()
@@ -234,55 +245,42 @@ class SimulatedAttempt:
             raise StuckError("nothing can happen any more, and the job has not ended")
         self._world.sleep_until(next_ns)
 
-    def _built(self, tasks: frozenset[TaskId] | None, restored: Restored | None) -> Build:
+    def _built(self, tasks: frozenset[TaskId] | None, start: AttemptStart) -> Build:
         for task in self._graph.tasks:
             if tasks is None or task.id in tasks:
                 for index in range(task.parallelism):
                     self._place[task.id, index] = self._world.dice.below(self._count)
-        made = build(
-            self._graph,
-            self._options,
-            self._clock,
-            self._world.state,
-            self._letters,
-            wake=self.wake,
-            async_calls=CallsAtOnce,
-            restored=restored,
-            channel=self._channel,
-            paging=self._paging,
-            tasks=tasks,
-        )
-        if restored is not None:
-            restored.close()
+        made = build(self._graph, self._plan.loop, self._services, start, tasks)
+        if start.restored is not None:
+            start.restored.close()
         return made
 
-    def _begin(self, part: Build, restored: Restored | None, attempt: int) -> None:
+    def _begin(self, part: Build, tasks: frozenset[TaskId] | None, start: AttemptStart) -> None:
+        restored = start.restored
         self._world.watermarks.restored(None if restored is None else restored.epoch, part.instances)
-        self._checkpoints.started(part, attempt, restored)
+        self._instances.add(part.instances)
+        self._checkpoints.started(self, participants(self._graph, tasks), start)
         for task, instances in part.tasks.items():
             for instance in instances:
-                number = self._place[task, instance.index]
                 self._tasks[instance.name] = task
-                self._instances[instance.name] = instance
-                self._delay_acknowledgements(instance, number)
-                self._workers[number].add((instance,))
+                self._workers[self._place[task, instance.index]].add((instance,))
         self._waiting.clear()
         epoch = "nothing" if restored is None else f"epoch {restored.epoch}"
         self._world.history.event(
-            f"attempt {attempt} begins from {epoch}: {len(part.instances)} instances on {self._count} workers, "
+            f"attempt {start.attempt} begins from {epoch}: {len(part.instances)} instances on {self._count} workers, "
             f"parallelism {max(task.parallelism for task in self._graph.tasks)}"
         )
 
     def _remove(self, gone: Collection[Instance]) -> None:
         for instance in gone:
             self._workers[self._number(instance.name)].remove((instance,))
-            del self._instances[instance.name]
+        self._instances.remove(gone)
         self._network.drop([sender for item in gone for output in item.outputs for sender in output.senders])
         self._waiting.clear()
 
     def _lost(self) -> frozenset[TaskId]:
         """Draw what is gone with a worker: all that it ran, or a single instance that it could do without."""
-        names = list(self._instances)
+        names = [item.name for item in self._instances]
         lost = self._world.dice.choose(names)
         if self._world.dice.chance(0.5):
             return frozenset({self._tasks[lost]})
@@ -299,18 +297,16 @@ class SimulatedAttempt:
             return join(name, capacity_bytes)
         return self._network.link(name, capacity_bytes)
 
-    def _delay_acknowledgements(self, instance: Instance, number: int) -> None:
-        """Let the coordinator hear of a cut some turns later, in the order of each worker."""
-        tell: OnCut | None = instance.on_cut
-        assert tell is not None
-
-        def on_cut(cut: InstanceCut, *, ended: bool) -> None:
-            what = "end" if ended else f"barrier {cut.epoch}"
-            self._world.history.detail(f"{cut.instance} is cut at its {what}")
-            self._world.watermarks.cut(cut, instance)
-            self._acknowledged[number].append(partial(tell, cut, ended=ended))
-
-        instance.on_cut = on_cut
+    def _report(self, attempt: int, report: Report) -> None:
+        """Let the coordinator hear of it some turns later, in the order of each worker."""
+        if isinstance(report, InstanceCut):
+            what = "end" if report.ended else f"barrier {report.epoch}"
+            self._world.history.detail(f"{report.instance} is cut at its {what}")
+            self._world.watermarks.cut(report, self._instances[report.instance])
+        else:
+            self._world.history.detail(f"{report.instance} gives barrier {report.epoch} up")
+        number = self._number(report.instance)
+        self._acknowledged[number].append(partial(self._checkpoints.report, attempt, report))
 
 
 def _words(element: object) -> str:

@@ -68,8 +68,12 @@ class Fate:
         turns: int,
         checkpoints: SimulatedDisk,
         outputs: SimulatedDisk,
+        on_power_loss: Callable[[], None],
     ) -> None:
-        """Plan nothing ahead: every moment is diced for."""
+        """Plan nothing ahead: every moment is diced for.
+
+        ``on_power_loss`` is called when the process is gone, before the error is raised.
+        """
         self.faults = faults
         self.crashes = 0
         self.workers_lost = 0
@@ -78,8 +82,7 @@ class Fate:
         self.passed: Counter[str] = Counter()
         self.damaged = 0
         """Files of the repository that were damaged for good."""
-        self.on_power_loss: Callable[[], None] = _nobody
-        """Told when the process is gone, before the error is raised."""
+        self._on_power_loss = on_power_loss
         self._dice = dice
         self._history = history
         self._turns = max(turns, 1)
@@ -149,7 +152,7 @@ class Fate:
         for disk in self._disks:
             disk.capacity_bytes = None
             disk.crash()
-        self.on_power_loss()
+        self._on_power_loss()
         raise PowerLossError
 
     def _disk_at_turn(self) -> None:
@@ -168,7 +171,3 @@ def _files(disk: SimulatedDisk, folder: str) -> list[str]:
         return sorted(disk.names(folder)[0])
     except FileNotFoundError:
         return []
-
-
-def _nobody() -> None:
-    return None

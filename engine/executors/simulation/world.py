@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from penstock.engine.core.clock import ManualClock
-from penstock.engine.dataflow.build import StateFactory
+from penstock.engine.dataflow.instance_services import StateFactory
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.faults import Fate, Faults
@@ -41,9 +41,8 @@ class World:
         self.history = History(self.clock)
         self.checkpoints = SimulatedDisk(self.dice.fork())
         self.outputs = SimulatedDisk(self.dice.fork())
-        self.fate = Fate(self.dice, self.history, self.faults, self.turns, self.checkpoints, self.outputs)
+        self.fate = Fate(self.dice, self.history, self.faults, self.turns, self.checkpoints, self.outputs, self._darken)
         self.background = SimulatedBackground(self.clock, self.dice)
-        self.fate.on_power_loss = self._darken
         self.watermarks = Watermarks()
         self.pages: SimulatedPages | None = None
         if self.paging is not None:

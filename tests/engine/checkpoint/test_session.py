@@ -1,8 +1,10 @@
 """What instances say too late: of a checkpoint that was given up, or after they are gone."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -10,15 +12,14 @@ from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.notices import STOP_COMMIT_NS
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import Snapshots
-from penstock.engine.dataflow.build import Build
+from penstock.engine.connectors.local.memory_sink import MemorySink
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Participants, Report
 from penstock.engine.dataflow.cut import InstanceCut, OperatorCut
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.model.config import CheckpointOptions
 from penstock.model.errors import BugError
-from penstock.model.execution_graph import ExecutionGraph
-from penstock.model.ids import TaskId
-from penstock.model.job_graph import JobGraph
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
 from tests.engine.support import ManualClock
@@ -26,25 +27,20 @@ from tests.engine.support import ManualClock
 MS = 1_000_000
 
 
-@dataclass
 class Member:
-    """An instance of one operator, as far as a session knows it."""
+    """An instance of one operator, as far as a session knows it: its name, and what was asked of it."""
 
-    name: str
-    barriers: list[int] = field(default_factory=list)
-    head: Any = "a source"
-    on_cut: Any = None
-    delivered: int = 0
-
-    def inject(self, barrier: Any, *, last: bool) -> None:
-        self.barriers.append(barrier.epoch)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.barriers: list[int] = []
+        self.say: Callable[[Report], None]
 
     def cut(self, pages: Any = None, *, epoch: int | None = None, ended: bool = False) -> InstanceCut:
         """Say that the barrier passed, or that it ended; return the cut."""
         passed = self.barriers[-1] if epoch is None else epoch
         part = OperatorCut(self.name, 0, {}, {}, pages=pages, receipt=f"{self.name} at {passed}")
         made = InstanceCut(self.name, passed, (part,), ended)
-        self.on_cut(made, ended=ended)
+        self.say(made)
         return made
 
 
@@ -59,7 +55,7 @@ class Pages:
 
 
 class Turning:
-    """A session over members, whose clock and storage are the test's."""
+    """A session over members, whose clock and storage are the test's; it is the port that reaches them."""
 
     def __init__(self, *members: Member) -> None:
         self.clock = ManualClock()
@@ -69,12 +65,28 @@ class Turning:
         self.background = SimulatedBackground(self.clock, Dice(1))
         coordinator = CheckpointCoordinator(options)
         self.session = CheckpointSession(coordinator, repository, snapshots, self.background, self.clock)
-        self.session._receipts = {member.name: [] for member in members}
+        self.members: dict[str, Member] = {}
+        self.ended: list[str] = []
+        self.flushed = 0
         self.start(1, *members)
 
     def start(self, attempt: int, *members: Member) -> None:
-        build = Build(ExecutionGraph(JobGraph(), (), ()), {TaskId(0): cast("Any", list(members))})
-        self.session.started(build, attempt, None)
+        for member in members:
+            self.members[member.name] = member
+            member.say = partial(self.session.report, attempt)
+        names = frozenset(member.name for member in members)
+        sinks = {name: MemorySink() for name in names}
+        self.session.started(self, Participants(names, names, sinks=sinks), AttemptStart(attempt))
+
+    def inject(self, epoch: int, names: Collection[str], *, last: bool) -> None:
+        for name in names:
+            self.members[name].barriers.append(epoch)
+
+    def end_sources(self, names: Collection[str]) -> None:
+        self.ended += sorted(names)
+
+    def flush_letters(self) -> None:
+        self.flushed += 1
 
     def later(self, step_ms: int) -> None:
         self.clock.advance_ns(step_ms * MS)
@@ -92,30 +104,54 @@ def test_a_cut_of_a_checkpoint_that_was_given_up_is_let_go_of_and_its_receipt_ke
     assert slow.barriers[:1] == [1]
     slow.cut(late, epoch=1)
     assert late.released == 1, "nobody will ever write it"
-    assert turning.session._receipts == {"slow": [(1, "slow at 1")], "quick": [(1, "quick at 1")]}
+    assert turning.session._receipts.pending() == {"slow": ((1, "slow at 1"),), "quick": ((1, "quick at 1"),)}
 
 
 def test_the_other_region_keeps_what_it_prepared_and_the_dead_one_is_not_heard() -> None:
     struck, other = Member("struck"), Member("other")
     turning = Turning(struck, other)
     turning.later(10)
-    tell, pages = struck.on_cut, Pages()
+    pages = Pages()
     other.cut()
-    turning.session.failed("it broke", cast("Any", [struck]))
+    turning.session.failed("it broke", ["struck"])
     assert turning.session.halted()
     assert turning.session.statistics().aborted == 1
     again = Member("struck")
     turning.start(2, again)
-    struck.on_cut = tell
     struck.cut(pages)
     assert pages.released == 1
-    assert turning.session._receipts["other"] == [(1, "other at 1")]
-    assert turning.session._receipts["struck"] == []
+    assert turning.session._receipts.pending()["other"] == ((1, "other at 1"),)
+    assert turning.session._receipts.pending()["struck"] == ()
     turning.later(10)
     assert (other.barriers, again.barriers, struck.barriers) == ([1, 2], [2], [1])
     other.cut()
     again.cut()
     assert turning.session.coordinator.state.name == "UPLOADING"
+
+
+def test_letters_are_safe_before_an_upload_and_sources_end_by_name() -> None:
+    one, other = Member("one"), Member("other")
+    turning = Turning(one, other)
+    turning.later(10)
+    one.cut()
+    turning.later(1)
+    assert turning.flushed == 0
+    other.cut()
+    turns(turning)
+    assert turning.flushed == 1
+    turning.session.drain()
+    assert turning.ended == ["one", "other"]
+
+
+def test_a_barrier_that_an_instance_gives_up_ends_its_epoch_unless_the_instance_is_gone() -> None:
+    one, other = Member("one"), Member("other")
+    turning = Turning(one, other)
+    turning.later(10)
+    turning.session.report(0, BarrierGivenUp("one", 1))
+    turning.session.report(1, BarrierGivenUp("nobody", 1))
+    assert turning.session.statistics().aborted == 0
+    turning.session.report(1, BarrierGivenUp("one", 1))
+    assert "instance one got something else" in (turning.session.statistics().last_abort or "")
 
 
 def test_what_an_ended_instance_holds_is_not_let_go_of() -> None:

@@ -59,7 +59,7 @@ def routed(tmp_path: Path, own: Shelf | None, common: Shelf | None) -> tuple[Dea
     rows = read(MemorySource([ROWS]), dead_letters=own, job=job).name("in")
     rows.map(lambda row: row, {"a": int}).name("op").write_black_hole()
     graph = job.plan().graph
-    routes = LetterRoutes("j", graph, common)
+    routes = LetterRoutes("j", graph, common, lambda: 7)
     return DeadLetterWriter.for_graph(graph, tmp_path, routes), routes
 
 
@@ -85,7 +85,7 @@ def test_one_target_is_opened_once_and_told_epoch_and_attempt(tmp_path: Path) ->
     shelf = Shelf()
     writer, routes = routed(tmp_path, shelf, shelf)
     routes.open()
-    routes.attempt, routes.epoch = 3, lambda: 7
+    routes.begin(3)
     writer.reject_raw("in", [RawRecord(b"x", "f:1", "bad")])
     writer.flush()
     writer.close()

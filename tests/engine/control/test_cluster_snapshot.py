@@ -14,6 +14,7 @@ from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.control.cluster_snapshot import Reading, cluster_snapshot, read_counters
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.ledger import read_ledger
 from penstock.model.config import LoopOptions
 from penstock.model.expressions import col
@@ -35,7 +36,7 @@ def make(folder: Path, parallelism: int = 2) -> EmbeddedJob:
     sink = MemorySink()
     rows = read_memory(table, job=job).rebalance().map_batches(lambda batch: batch).filter(col("value") % 2 == 0)
     rows.key_by("key").agg(rows=count()).write(sink, mode="changelog").with_min_accuracy(0.7).with_priority(5)
-    return EmbeddedJob("test", job.plan(parallelism), OPTIONS, folder, clock=CLOCK)
+    return EmbeddedJob(JobPlan("test", job.plan(parallelism), OPTIONS, folder), clock=CLOCK)
 
 
 def ran(folder: Path) -> tuple[EmbeddedJob, list[Reading]]:
@@ -52,8 +53,8 @@ def ran(folder: Path) -> tuple[EmbeddedJob, list[Reading]]:
             readings.append(read_counters(job.build, OPTIONS, started_ns, CLOCK.monotonic_ns()))
         return False
 
-    assert job.proceed(look, None, None) is None
-    job.finish()
+    assert job.attempt.proceed(look, None, None) is None
+    job.attempt.finish()
     readings.append(read_counters(job.build, OPTIONS, started_ns, CLOCK.monotonic_ns()))
     return job, readings
 
@@ -132,8 +133,8 @@ def test_a_budget_of_state_is_the_memory_that_an_instance_has(tmp_path: Path) ->
     read = read_counters(job.build, options, 0, CLOCK.monotonic_ns())
     np.testing.assert_array_equal(read.state_budget, [np.nan] * 4 + [100.0 * MIB] * 2)
     assert read.key_groups.tolist() == [2, 2, 2]
-    assert job.proceed(lambda: False, None, None) is None
-    job.finish()
+    assert job.attempt.proceed(lambda: False, None, None) is None
+    job.attempt.finish()
 
 
 def test_an_instance_that_was_built_anew_has_its_own_age_and_no_counts(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Reroute
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Report
+from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.input_gate import GateInput, InputGate
-from penstock.engine.dataflow.instance import Instance
+from penstock.engine.dataflow.instance import Participation
 from penstock.engine.transport.in_memory import join
 from penstock.model.errors import BugError
 from tests.engine.loop import Costly, channel, instance, rows
@@ -152,9 +154,12 @@ def test_an_instance_says_which_barrier_it_will_never_pass() -> None:
     clock = ManualClock()
     one, two = channel(elements=[FIVE, SIX]), channel(elements=[SIX])
     operator = Costly(clock)
-    made: Instance = instance("task", operator, clock, [one, two])
-    given_up: list[int] = []
-    made.on_given_up = given_up.append
+    reports: list[Report] = []
+    made = instance("task", operator, clock, [one, two], participation=Participation(reports.append, last_epoch=4))
+    assert made.delivered == 4
     while made.has_barrier() or (made.gate is not None and made.gate.has_input()):
         made.step()
-    assert (given_up, operator.seen) == ([5], ["barrier 6"])
+    given_up, cut = reports
+    assert given_up == BarrierGivenUp("task[0]", 5)
+    assert isinstance(cut, InstanceCut) and (cut.instance, cut.epoch, cut.ended) == ("task[0]", 6, False)
+    assert operator.seen == ["barrier 6"]

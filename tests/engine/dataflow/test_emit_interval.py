@@ -14,6 +14,7 @@ from penstock.dsl.stream import Stream
 from penstock.dsl.windows import tumbling
 from penstock.engine.dataflow.worker import Ran, Waiting
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import Read
 from penstock.model.errors import OptionError
@@ -49,7 +50,7 @@ def busy(folder: Path, way: Any, **options: int) -> list[int]:
 
     stream: Stream = way(read(Scripts({"a": steps()}, bounded=False), time="at", job=job))
     stream.write(FunctionSink(note), mode="changelog")
-    runs = EmbeddedJob("busy", job.plan(), LoopOptions(batch_rows=1, **options), folder, clock=clock)
+    runs = EmbeddedJob(JobPlan("busy", job.plan(), LoopOptions(batch_rows=1, **options), folder), clock=clock)
     while clock.monotonic_ns() < 900 * MS:
         assert isinstance(runs.worker.step(), Ran), "the loop is to be busy"
     return times
@@ -75,7 +76,7 @@ def test_quiet_moments_come_once_in_linger_ms(tmp_path: Path) -> None:
     slow = (Read(rows(number).rows, again_us=1_000) for number in range(1_000))
     stream = read(Scripts({"a": slow}, bounded=False), time="at", job=job).key_by("x").agg(n=count())
     stream.write(FunctionSink(lambda batch: times.append(clock.monotonic_ns() // MS)), mode="changelog")
-    runs = EmbeddedJob("slow", job.plan(), LoopOptions(batch_rows=80), tmp_path, clock=clock)
+    runs = EmbeddedJob(JobPlan("slow", job.plan(), LoopOptions(batch_rows=80), tmp_path), clock=clock)
     while clock.monotonic_ns() < 95 * MS:
         outcome = runs.worker.step()
         if isinstance(outcome, Waiting):

@@ -15,6 +15,7 @@ from penstock.dsl.windows import tumbling
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.dataflow.worker import Done, Ran, Waiting
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 from penstock.model.connectors import NOTHING, Read, Reader
 from penstock.model.expressions import col
@@ -32,7 +33,7 @@ def embedded(
     merged = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0].filter(col("x") >= 0)
     merged.write(sink)
     options = LoopOptions(batch_rows=80, idle_timeout_ms=1_000)
-    return EmbeddedJob("test", job.plan(parallelism), options, folder, clock=clock), sink
+    return EmbeddedJob(JobPlan("test", job.plan(parallelism), options, folder), clock=clock), sink
 
 
 def quiet(job: EmbeddedJob) -> Waiting | Done:
@@ -88,7 +89,7 @@ def test_an_instance_without_partitions_holds_nobody_back(tmp_path: Path, parall
     source = Scripts({"a": [rows(10, 20), rows(70), *repeat(NOTHING, 9)]}, bounded=False)
     seen = MemorySink()
     read(source, time="at", job=job).window(tumbling(50e-6)).agg(n=count()).write(seen)
-    runs = EmbeddedJob("test", job.plan(parallelism), LoopOptions(), tmp_path, clock=ManualClock())
+    runs = EmbeddedJob(JobPlan("test", job.plan(parallelism), LoopOptions(), tmp_path), clock=ManualClock())
     assert isinstance(quiet(runs), Waiting)
     assert [row["n"] for row in seen.rows()] == [2]
 

@@ -14,6 +14,7 @@ from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.elements import Barrier
 from penstock.engine.dataflow.worker import Done, Ran, Waiting
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.model.config import LoopOptions
 
 LONG_NS = 1_000_000_000
@@ -30,7 +31,7 @@ class Silent:
         rows = read_iterable(self._items, schema={"k": int}, bounded=False, job=job)
         self.sink = MemorySink()
         rows.key_by("k").agg(n=count()).write(self.sink, mode="upsert", key="k")
-        self.job = EmbeddedJob("silent", job.plan(parallelism), LoopOptions(linger_ms=0), folder)
+        self.job = EmbeddedJob(JobPlan("silent", job.plan(parallelism), LoopOptions(linger_ms=0), folder))
 
     def _items(self) -> Iterator[dict[str, Any]]:
         while True:
@@ -46,14 +47,14 @@ class Silent:
             assert not isinstance(outcome, Done)
             if isinstance(outcome, Waiting):
                 until_ns = outcome.until_ns
-                if until_ns is None or until_ns - self.job._clock.monotonic_ns() > LONG_NS:
+                if until_ns is None or until_ns - self.job.attempt._clock.monotonic_ns() > LONG_NS:
                     return until_ns
                 self.job._wait(until_ns)
 
     def until(self, count_of_rows: int) -> None:
         """Turn the loop until so many rows were counted; only a wake can make it look at the source again."""
         while self.sleeps() and self._counted() < count_of_rows:
-            self.job._wakened.get(timeout=30)
+            self.job.attempt._wakened.get(timeout=30)
 
     def _counted(self) -> int:
         return max((row["n"] for row in self.sink.rows()), default=0)
@@ -89,11 +90,11 @@ def test_a_stop_and_a_barrier_wake_a_source(tmp_path: Path) -> None:
 def test_time_spent_while_asleep_is_waited_for_input(tmp_path: Path) -> None:
     silent = Silent(tmp_path)
     silent.sleeps()
-    began_ns = silent.job._clock.monotonic_ns()
+    began_ns = silent.job.attempt._clock.monotonic_ns()
     before = [item.accounting.spent(began_ns) for item in silent.job.worker.instances]
     silent.more.release()
-    silent.job._wakened.get(timeout=30)
-    now_ns = silent.job._clock.monotonic_ns()
+    silent.job.attempt._wakened.get(timeout=30)
+    now_ns = silent.job.attempt._clock.monotonic_ns()
     for item, spent in zip(silent.job.worker.instances, before, strict=True):
         after = item.accounting.spent(now_ns)
         assert after.input_wait_ns - spent.input_wait_ns == now_ns - began_ns == after.wall_ns - spent.wall_ns
@@ -102,7 +103,7 @@ def test_time_spent_while_asleep_is_waited_for_input(tmp_path: Path) -> None:
 
 def test_a_checkpoint_goes_through_a_job_that_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked for is done at once, though nobody would look again for long."""
-    monkeypatch.setattr("penstock.engine.executors.embedded.LONGEST_WAIT_S", 60.0)
+    monkeypatch.setattr("penstock.engine.executors.embedded_attempt.LONGEST_WAIT_S", 60.0)
     job, more = Job(), threading.Event()
 
     def items() -> Iterator[dict[str, Any]]:

@@ -115,14 +115,12 @@ def forget_what_held_the_watermark_back(patch):
 
 def forget_the_last_epoch(patch):
     """Instances of a new attempt that end before its first barrier count epochs from one again."""
-    started = CheckpointSession.started
+    built = SimulatedAttempt._built
 
-    def forgetful(session, build, attempt, restored):
-        started(session, build, attempt, restored)
-        for instance in build.instances:
-            instance.delivered = 0
+    def forgetful(attempt, tasks, start):
+        return built(attempt, tasks, replace(start, last_epoch=0))
 
-    patch.setattr(CheckpointSession, "started", forgetful)
+    patch.setattr(SimulatedAttempt, "_built", forgetful)
 
 
 def take_the_other_region_back_without_its_sinks(patch):
@@ -132,11 +130,11 @@ def take_the_other_region_back_without_its_sinks(patch):
     def everything(attempt, tasks, error):
         take_down(attempt, None, error)
 
-    def back(attempt, tasks, restored, number):
-        session, graph = attempt._checkpoints, attempt._graph
-        kept = {name: known for name, known in session._receipts.items() if not struck_by(graph, name) & tasks}
-        restore(attempt, frozenset(task.id for task in graph.tasks), restored, number)
-        session._receipts |= kept
+    def back(attempt, tasks, start):
+        prepared, graph = attempt._checkpoints._receipts._prepared, attempt._graph
+        kept = {name: known for name, known in prepared.items() if not struck_by(graph, name) & tasks}
+        restore(attempt, frozenset(task.id for task in graph.tasks), start)
+        prepared |= kept
 
     patch.setattr(SimulatedAttempt, "take_down", everything)
     patch.setattr(SimulatedAttempt, "restore", back)
@@ -144,20 +142,20 @@ def take_the_other_region_back_without_its_sinks(patch):
 
 def go_on_from_the_aborted_epoch(patch):
     """The sources of a restarted region go on where they were at the last barrier, whatever became of its epoch."""
-    cut, restore = CheckpointSession._cut, SimulatedAttempt.restore
+    take_cut, restore = CheckpointSession._take_cut, SimulatedAttempt.restore
 
-    def noting(session, attempt, what, *, ended):
-        for item in what.operators:
+    def noting(session, attempt, cut):
+        for item in cut.operators:
             if item.positions is not None:
                 vars(session).setdefault("seen", {}).setdefault(item.operator, {}).update(item.positions)
-        cut(session, attempt, what, ended=ended)
+        take_cut(session, attempt, cut)
 
-    def ahead(attempt, tasks, restored, number):
-        if restored is not None:
-            restored._positions |= vars(attempt._checkpoints).get("seen", {})
-        restore(attempt, tasks, restored, number)
+    def ahead(attempt, tasks, start):
+        if start.restored is not None:
+            start.restored._positions |= vars(attempt._checkpoints).get("seen", {})
+        restore(attempt, tasks, start)
 
-    patch.setattr(CheckpointSession, "_cut", noting)
+    patch.setattr(CheckpointSession, "_take_cut", noting)
     patch.setattr(SimulatedAttempt, "restore", ahead)
 
 

@@ -16,12 +16,14 @@ from penstock import count, sum_
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.faults import Faults
 from penstock.engine.executors.simulation.outputs import standing
 from penstock.engine.executors.simulation.staged_sink import StagedSink
 from penstock.engine.executors.simulation.world import World
+from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.plan.planner import plan
 from penstock.engine.restore.restorer import begin_from, recover_sinks
 from penstock.model.config import CheckpointOptions, LoopOptions
@@ -178,14 +180,9 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         self.begun = SimulatedAttempt(
             self.world,
-            "machine",
-            graph,
-            LOOP,
-            Path("unused"),
-            clock=self.world.clock,
-            restored=restored,
-            checkpoints=self.session,
-            attempt=self.number,
+            JobPlan("machine", graph, LOOP, Path("unused")),
+            AttemptContext(self.world.clock, self.session),
+            AttemptStart(self.number, restored, self.session.last_epoch()),
         )
         self.schema = self.sink.schema
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.plan.planner import cut, plan
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
@@ -118,7 +119,7 @@ def _truthy(name: str) -> Callable[..., Any]:
 
 
 def answer(job: ps.Job, graph: ExecutionGraph, results: list[ps.Result], folder: Path) -> list[Counter[str]]:
-    EmbeddedJob("test", graph, LoopOptions(batch_rows=64), folder).run()
+    EmbeddedJob(JobPlan("test", graph, LoopOptions(batch_rows=64), folder)).run()
     return [Counter(json.dumps(row, default=str) for row in result.rows()) for result in results]
 
 

@@ -1,0 +1,49 @@
+"""What the writers of sinks have prepared and no checkpoint has committed yet."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.cut import InstanceCut
+
+
+class SinkReceipts:
+    """Receipts by the sink's name, each with the epoch that it was prepared for."""
+
+    def __init__(self) -> None:
+        """Begin without sinks."""
+        self._prepared: dict[str, list[tuple[int, Any]]] = {}
+
+    def begin(self, sinks: Collection[str], start: AttemptStart, committed_epoch: int) -> None:
+        """Sinks begin anew: what they had prepared is taken back, but for what a checkpoint holds.
+
+        What was committed up to ``committed_epoch`` is not committed again.
+        """
+        left = start.restored if start.epoch > committed_epoch else None
+        for name in sinks:
+            self._prepared[name] = [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)]
+
+    def add(self, cut: InstanceCut) -> None:
+        """Keep what an instance has prepared."""
+        for operator in cut.operators:
+            if operator.receipt is not None:
+                self._prepared[operator.operator].append((cut.epoch, operator.receipt))
+
+    def due(self, epoch: int) -> Mapping[str, Sequence[Any]]:
+        """Return what every sink has prepared up to an epoch.
+
+        An instance that passed the barrier and ended since then has prepared for the next epoch, too.
+        """
+        return {
+            name: [receipt for prepared, receipt in known if prepared <= epoch]
+            for name, known in self._prepared.items()
+        }
+
+    def committed(self, epoch: int) -> None:
+        """Forget what was prepared up to an epoch."""
+        for name, known in self._prepared.items():
+            self._prepared[name] = [item for item in known if item[0] > epoch]
+
+    def pending(self) -> Mapping[str, Sequence[tuple[int, Any]]]:
+        """Return all that is kept, each with its epoch."""
+        return {name: tuple(known) for name, known in self._prepared.items()}

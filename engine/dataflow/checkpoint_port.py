@@ -1,0 +1,69 @@
+"""What a session of checkpoints and the instances of an attempt say to each other: names and values, no live objects.
+
+The session asks by a `CheckpointPort`; what instances contribute comes to it as reports, by whatever way and as late as
+the executor brings them.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.engine.dataflow.cut import InstanceCut
+from penstock.model.connectors import Sink, Source
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import TaskId
+from penstock.model.job_graph import SinkSpec, SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierGivenUp:
+    """An instance will never pass the barrier of an epoch: one of its channels brought something else in its place."""
+
+    instance: str
+    epoch: int
+
+
+Report = InstanceCut | BarrierGivenUp
+"""What an instance says of a barrier, or at its end."""
+
+TakeReport = Callable[[Report], None]
+
+
+class CheckpointPort(Protocol):
+    """What a session asks of whoever runs instances. Names of instances that are not up are passed over."""
+
+    def inject(self, epoch: int, names: Collection[str], *, last: bool) -> None:
+        """Let these sources send the barrier of an epoch before they read on; after the ``last`` one none does."""
+
+    def end_sources(self, names: Collection[str]) -> None:
+        """Let these sources read nothing more, as if their inputs had ended."""
+
+    def flush_letters(self) -> None:
+        """Bring dead letters to safety, before a checkpoint counts on them. Called from another thread.
+
+        Raises:
+            PenstockError: one is not safe.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Participants:
+    """Instances that take part in checkpoints, by name, those that read ``sources`` apart; their connectors by name."""
+
+    instances: frozenset[str]
+    readers: frozenset[str]
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
+
+
+def participants(graph: ExecutionGraph, tasks: Collection[TaskId] | None = None) -> Participants:
+    """Return the instances of some tasks of a plan (None: of all)."""
+    chosen = [task for task in graph.tasks if tasks is None or task.id in tasks]
+    readers = [task for task in chosen if isinstance(graph.node(task.head).spec, SourceSpec)]
+    nodes = [graph.node(operator) for task in chosen for operator in task.operators]
+    return Participants(
+        frozenset(name for task in chosen for name in graph.instances(task)),
+        frozenset(name for task in readers for name in graph.instances(task)),
+        {node.name: node.spec.source for node in nodes if isinstance(node.spec, SourceSpec)},
+        {node.name: node.spec.sink for node in nodes if isinstance(node.spec, SinkSpec)},
+    )

@@ -1,0 +1,56 @@
+"""What an executor provides to the instances that it has built: time, storage, channels, and whom they tell what."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.core.async_calls import IoThread, MakeCalls
+from penstock.engine.core.contract import Clock
+from penstock.engine.dataflow.checkpoint_port import Report
+from penstock.engine.paging.paging import Paging
+from penstock.engine.transport.in_memory import Channel, join
+from penstock.model.execution_graph import Edge
+from penstock.state.store import StateStore
+from penstock.state.tables.image import StoreImage
+
+Wake = Callable[[str], None]
+"""Makes the loop look at the instance of this name again; from any thread."""
+
+StateFactory = Callable[[str, int, StoreImage], StateStore]
+"""Makes the state store of one operator instance from the operator's name, the instance's index and what it holds."""
+
+
+class MakeChannel(Protocol):
+    """Makes the channel from one instance to another; the simulator hands in its own."""
+
+    def __call__(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
+        """Make one of an edge, by the indices of its instances; `join` says what the others are."""
+
+
+def nobody_wakes(instance: str) -> None:
+    """Wake nobody: for loops that nothing comes to from other threads."""
+
+
+def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
+    """Make a channel inside one worker."""
+    return join(name, capacity_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceServices:
+    """All of them. Without ``paging``, state that lies by keys must fit in memory.
+
+    ``report`` takes the number of an attempt and what its instances contribute to checkpoints, from the thread of the
+    loop; None: they take part in none. With ``keeps`` sources leave their streams open at their ends.
+    """
+
+    clock: Clock
+    state: StateFactory
+    dead_letters: DeadLetterWriter
+    wake: Wake = nobody_wakes
+    async_calls: MakeCalls = IoThread
+    channel: MakeChannel = local_channel
+    paging: Paging | None = None
+    report: Callable[[int, Report], None] | None = None
+    keeps: bool = False

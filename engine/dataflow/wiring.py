@@ -1,0 +1,77 @@
+"""The channels of a plan: their halves, the outputs that producers send by, and the inputs of receivers' gates."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.engine.dataflow.exchange import Broadcast, Forward, Hash, Output, Rebalance
+from penstock.engine.dataflow.input_gate import GateInput
+from penstock.engine.dataflow.instance_services import MakeChannel
+from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
+from penstock.model.errors import BugError
+from penstock.model.execution_graph import Edge, ExecutionGraph
+
+Pair = tuple[int, int]
+"""The indices of a producer's and a receiver's instance."""
+
+Owners = Callable[[int], NDArray[np.int32]]
+"""Deals the key groups out to so many instances."""
+
+
+class Wiring:
+    """Joins the instances of a plan."""
+
+    def __init__(self, graph: ExecutionGraph, make: MakeChannel, capacity_bytes: int, owners: Owners) -> None:
+        """Begin without channels."""
+        self.senders: dict[Edge, dict[Pair, SendingHalf]] = {}
+        self.receivers: dict[Edge, dict[Pair, ReceivingHalf]] = {}
+        self._graph = graph
+        self._make = make
+        self._capacity_bytes = capacity_bytes
+        self._owners = owners
+
+    def join(self, edge: Edge) -> None:
+        """Make the channels of an edge."""
+        senders = self.senders[edge] = {}
+        receivers = self.receivers[edge] = {}
+        for producer in range(self._graph.task_of(edge.producer).parallelism):
+            for pair in self._pairs_from(edge, producer):
+                numbers = f"[{producer}]" if edge.exchange == "forward" else f"[{pair[0]}, {pair[1]}]"
+                name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port} {numbers}"
+                channel = self._make(edge, *pair, name, self._capacity_bytes)
+                senders[pair], receivers[pair] = channel.sender, channel.receiver
+
+    def inputs(self, edge: Edge, receiver: int) -> Sequence[GateInput]:
+        """Return what one receiver of an edge takes from."""
+        producers = range(self._graph.task_of(edge.producer).parallelism)
+        forward = edge.exchange == "forward"
+        pairs = [(receiver, receiver)] if forward else [(producer, receiver) for producer in producers]
+        return [GateInput(self.receivers[edge][pair], edge.port) for pair in pairs]
+
+    def output(self, edge: Edge, producer: int) -> Output:
+        """Return what one producer of an edge sends by."""
+        senders = [self.senders[edge][pair] for pair in self._pairs_from(edge, producer)]
+        match edge.exchange:
+            case "forward":
+                return Forward(senders)
+            case "broadcast":
+                return Broadcast(senders)
+            case "rebalance":
+                return Rebalance(senders, first=producer)
+            case "hash":
+                return self._hash(edge, senders)
+        raise BugError(f"edge {edge} has an unknown exchange")
+
+    def _hash(self, edge: Edge, senders: Sequence[SendingHalf]) -> Hash:
+        schema = self._graph.node(edge.producer).outputs[edge.output].fields
+        named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
+        projection = compile_projection(named, schema, self._graph.node(edge.consumer).name)
+        return Hash(senders, projection, projection.schema.types, self._owners(len(senders)))
+
+    def _pairs_from(self, edge: Edge, producer: int) -> list[Pair]:
+        """Return the channels of one producer; a forward edge joins each with the one receiver of its number."""
+        if edge.exchange == "forward":
+            return [(producer, producer)]
+        return [(producer, receiver) for receiver in range(self._graph.task_of(edge.consumer).parallelism)]
