@@ -49,7 +49,7 @@ class Silent:
                 until_ns = outcome.until_ns
                 if until_ns is None or until_ns - self.job.attempt._clock.monotonic_ns() > LONG_NS:
                     return until_ns
-                self.job._wait(until_ns)
+                self.job.attempt._wait(until_ns)
 
     def until(self, count_of_rows: int) -> None:
         """Turn the loop until so many rows were counted; only a wake can make it look at the source again."""
