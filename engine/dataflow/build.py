@@ -18,6 +18,7 @@ from penstock.engine.dataflow.key_positions import KeyPositions
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_discovery import discovery_of
 from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import make_operator
 from penstock.engine.plan.planner import Keyed, key_places, meets_everything
@@ -148,23 +149,22 @@ class _Builder:
     ) -> SourceHead:
         positions = {} if self._restored is None else self._restored.positions(node.name)
         partitions = restored_partitions(spec.source, task.parallelism, positions)
+        closed = self._restored is not None and node.name in self._restored.closed
+        loop = self._options
         return SourceHead(
-            node.name,
-            spec.source,
-            partitions[index :: task.parallelism],
-            node.outputs[MAIN].time,
-            spec.watermark_delay_us,
+            SourceStream(node.name, spec.source, node.outputs[MAIN].time, spec.watermark_delay_us, spec.max_ahead_us),
+            SourceStart(
+                partitions[index :: task.parallelism],
+                positions,
+                discovery_of(spec.source, index, task.parallelism, partitions),
+                closed,
+            ),
+            ReadPace(
+                loop.batch_rows, loop.linger_ms * 1_000_000, loop.idle_timeout_ms * 1_000_000, self._services.keeps
+            ),
             clock=self._services.clock,
             counters=self._counters(node.id, index),
             dead_letters=letters or self._services.dead_letters,
-            batch_rows=self._options.batch_rows,
-            linger_ns=self._options.linger_ms * 1_000_000,
-            idle_timeout_ns=self._options.idle_timeout_ms * 1_000_000,
-            positions=positions,
-            discovery=discovery_of(spec.source, index, task.parallelism, partitions),
-            keeps=self._services.keeps,
-            closed=self._restored is not None and node.name in self._restored.closed,
-            max_ahead_us=spec.max_ahead_us,
             wake=self._waker(task, index),
         )
 

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 from penstock.engine.connectors.normalise import Normaliser
 from penstock.engine.core.elements import START_OF_TIME_US
-from penstock.model.connectors import Reader
+from penstock.model.connectors import NOTHING, Read, Reader
+from penstock.model.errors import RetryableError
+
+RETRIES = 10
+"""How often in a row a reader may raise a `RetryableError` before it ends the job."""
 
 RETRY_NS = 1_000_000
 """How long a partition that had nothing is left alone at least, so that rows that trickle in are read together."""
@@ -50,6 +54,36 @@ class Partition:
 
         self.wakes = self.reader.watch(stir)
 
+    def ask(self, most_rows: int, now_ns: int) -> Read:
+        """Read; a failure that may pass is as if nothing were there, for a while.
+
+        Raises:
+            RetryableError: it did not pass.
+        """
+        # Unset first: what the reader says while it reads is for the next time.
+        self.stirred = False
+        try:
+            read = self.reader.read(most_rows)
+        except RetryableError:
+            self.failures += 1
+            if self.failures > RETRIES:
+                raise
+            self.retry_ns, self.stirred = now_ns + (RETRY_NS << self.failures), True
+            return NOTHING
+        self.failures = 0
+        return read
+
+    def settle(self, read: Read, now_ns: int) -> None:
+        """Take in whether there was something: when it is asked again, how long it is silent, whether it has ended."""
+        rows = read.rows is not None and read.rows.num_rows > 0
+        nothing = not (rows or read.rejected or read.skipped or read.ended or read.watermark_us is not None)
+        if nothing:
+            self._had_nothing(read, now_ns)
+        else:
+            self._had_something(read, now_ns)
+        self.ended = read.ended
+        self.emptied = nothing or read.again_us is not None
+
     def rest(self, now_ns: int, again_us: int | None) -> None:
         """Leave it alone for a while, as there was nothing; ``again_us``: for so long, as its reader knows."""
         self.vain_reads += 1
@@ -69,3 +103,21 @@ class Partition:
             return due_ns
         silent_ns = self.nothing_since_ns + idle_timeout_ns
         return silent_ns if due_ns is None else min(due_ns, silent_ns)
+
+    def _had_nothing(self, read: Read, now_ns: int) -> None:
+        if not self.failures:
+            self.rest(now_ns, read.again_us)
+        if read.out_of_reach:
+            self.nothing_since_ns = None
+        elif self.nothing_since_ns is None and not self.failures:
+            self.nothing_since_ns = now_ns
+
+    def _had_something(self, read: Read, now_ns: int) -> None:
+        self.vain_reads = 0
+        if read.again_us is not None:
+            self.rest(now_ns, read.again_us)
+        else:
+            # There may be more, which nobody says.
+            self.stirred = True
+        self.nothing_since_ns = None
+        self.idle = False

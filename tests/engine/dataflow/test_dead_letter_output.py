@@ -15,6 +15,7 @@ from penstock.engine.dataflow.dead_letter_output import DeadLetterOutput
 from penstock.engine.dataflow.input_gate import GateInput, InputGate
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.worker import Worker
 from penstock.engine.transport.in_memory import Channel
 from penstock.model.connectors import RawRecord, Read
@@ -161,9 +162,13 @@ def test_what_a_source_rejects_leaves_before_what_follows_from_the_same_read(dra
         "source", operator, counters, exchanged={MAIN: forward(good), DEAD_LETTER: forward(bad)}, letters=letters
     )
     head = SourceHead(
-        "source", source, ["only"], TimeColumn("at"), 0, clock=clock, counters=counters, dead_letters=letters,
-        batch_rows=8, linger_ns=0, idle_timeout_ns=100 * MS,
-    )  # fmt: skip
+        SourceStream("source", source, TimeColumn("at"), 0),
+        SourceStart(["only"]),
+        ReadPace(8, linger_ns=0, idle_timeout_ns=100 * MS),
+        clock=clock,
+        counters=counters,
+        dead_letters=letters,
+    )
     instance = Instance("source", 0, clock, root=node, head=head)
     for _ in range(3):
         instance.step()

@@ -12,6 +12,7 @@ from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import Batch, Element, Idle, Watermark
 from penstock.engine.dataflow.source_discovery import SourceDiscovery, discovery_of
 from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.model.connectors import NOTHING, Read
 from penstock.model.errors import RetryableError
 from penstock.model.schema import TimeColumn
@@ -43,18 +44,12 @@ class Head:
         self.clock = ManualClock()
         known = source.partitions(parallelism)
         self.head = SourceHead(
-            "source",
-            source,
-            known[index::parallelism],
-            TimeColumn("at"),
-            0,
+            SourceStream("source", source, TimeColumn("at"), 0),
+            SourceStart(known[index::parallelism], discovery=discovery_of(source, index, parallelism, known)),
+            ReadPace(8, linger_ns=0, idle_timeout_ns=100 * MS),
             clock=self.clock,
             counters=RowCounters(),
             dead_letters=Rejected(),
-            batch_rows=8,
-            linger_ns=0,
-            idle_timeout_ns=100 * MS,
-            discovery=discovery_of(source, index, parallelism, known),
         )
 
     def poll(self, times: int = 1) -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import Batch, Element, EndOfStream, Idle, Watermark
-from penstock.engine.dataflow.source_head import RETRIES, SourceHead
-from penstock.engine.dataflow.source_partition import RETRY_NS
+from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
+from penstock.engine.dataflow.source_partition import RETRIES, RETRY_NS
 from penstock.model.connectors import NOTHING, RawRecord, Read, Reader
 from penstock.model.errors import RetryableError, SchemaError
 from penstock.model.schema import TimeColumn
@@ -27,17 +28,12 @@ class Head:
         self.counters = RowCounters()
         self.rejected = Rejected()
         self.head = SourceHead(
-            "source",
-            source,
-            source.partitions(1),
-            None if time is None else TimeColumn(time),
-            delay_us,
+            SourceStream("source", source, None if time is None else TimeColumn(time), delay_us),
+            SourceStart(source.partitions(1)),
+            ReadPace(batch_rows, linger_ns=10 * MS, idle_timeout_ns=100 * MS),
             clock=self.clock,
             counters=self.counters,
             dead_letters=self.rejected,
-            batch_rows=batch_rows,
-            linger_ns=10 * MS,
-            idle_timeout_ns=100 * MS,
         )
 
     def poll(self, times: int = 1) -> list[str]:

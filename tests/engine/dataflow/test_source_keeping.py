@@ -8,6 +8,7 @@ import pytest
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import START_OF_TIME_US, Element, EndOfStream, Idle, Watermark
 from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.model.errors import UserError
 from penstock.model.schema import TimeColumn
@@ -23,22 +24,17 @@ class Growing(Timed):
     partitions_grow = True
 
 
-def head_of(source: Timed, positions: dict[str, Any] | None = None, **options: Any) -> SourceHead:
+def head_of(
+    source: Timed, positions: dict[str, Any] | None = None, *, keeps: bool = True, closed: bool = False
+) -> SourceHead:
     known = positions or {}
     return SourceHead(
-        "source",
-        source,
-        restored_partitions(source, 1, known),
-        TimeColumn("at"),
-        2,
+        SourceStream("source", source, TimeColumn("at"), 2),
+        SourceStart(restored_partitions(source, 1, known), known, closed=closed),
+        ReadPace(16, linger_ns=10 * MS, idle_timeout_ns=100 * MS, keeps=keeps),
         clock=ManualClock(),
         counters=RowCounters(),
         dead_letters=Rejected(),
-        batch_rows=16,
-        linger_ns=10 * MS,
-        idle_timeout_ns=100 * MS,
-        positions=known,
-        **{"keeps": True, **options},
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch, Element, EndOfStream, Idle, Watermark
 from penstock.engine.dataflow.source_head import SourceHead
+from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from penstock.model.errors import FatalError
@@ -82,18 +83,14 @@ class Run:
 
     def start(self, positions: Mapping[str, Any], partitions: Sequence[str] | None = None) -> SourceHead:
         return SourceHead(
-            "source",
-            self.source,
-            restored_partitions(self.source, 1, positions) if partitions is None else partitions,
-            TimeColumn("at"),
-            self.delay_us,
+            SourceStream("source", self.source, TimeColumn("at"), self.delay_us),
+            SourceStart(
+                restored_partitions(self.source, 1, positions) if partitions is None else partitions, positions
+            ),
+            ReadPace(BATCH_ROWS, linger_ns=10 * MS, idle_timeout_ns=100 * MS),
             clock=self.clock,
             counters=RowCounters(),
             dead_letters=self.rejected,
-            batch_rows=BATCH_ROWS,
-            linger_ns=10 * MS,
-            idle_timeout_ns=100 * MS,
-            positions=positions,
         )
 
     def take(self, elements: Sequence[Element]) -> list[Element]:

@@ -1,0 +1,51 @@
+"""What the head of a source is made of: the stream that it makes, how it reads, and where it begins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engine.dataflow.source_discovery import SourceDiscovery
+from penstock.model.connectors import Source
+from penstock.model.schema import TimeColumn
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStream:
+    """The stream of a source. ``time`` None: its rows have no event time.
+
+    Its watermark is ``delay_us`` behind the greatest event time seen. Rows that are more than ``max_ahead_us`` ahead of
+    the clock are bad, and say nothing of the watermark; None: none is.
+    """
+
+    name: str
+    source: Source
+    time: TimeColumn | None
+    delay_us: int
+    max_ahead_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPace:
+    """How much is read at a time, how long small reads wait for more, and after what silence a partition is idle.
+
+    A source that ``keeps`` does not end its stream: at its end it is exhausted, and its watermark stays for later runs.
+    """
+
+    batch_rows: int
+    linger_ns: int
+    idle_timeout_ns: int
+    keeps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStart:
+    """The partitions that an instance begins with, at their ``positions`` if these, of all instances, name them.
+
+    With ``discovery`` partitions may follow, so it never ends by itself. ``closed``: a run before closed what is behind
+    this source, so that no row may come.
+    """
+
+    partitions: Sequence[str]
+    positions: Mapping[str, Any] | None = None
+    discovery: SourceDiscovery | None = None
+    closed: bool = False
