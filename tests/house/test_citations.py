@@ -8,39 +8,29 @@ import pytest
 from tests.house.citations import Citation, citations, sections, unknown_names, unresolved
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (
-    "model",
-    "state",
-    "shedding",
-    "scheduler",
-    "engine",
-    "replay",
-    "benchmarks",
-    "tests",
-    "examples",
-    "docs",
-    ".ci",
-)
+NOT_WRITTEN = {"build", "dist", "site", "__pycache__"}
+"""Folders that commands fill; so do those with a dot, but for that of the continuous integration."""
 SUFFIXES = {".py", ".toml", ".md", ".cfg", ".yml", ".yaml", ".txt", ""}
-PLANTED = ROOT / "tests" / "house" / "test_citations.py"
+PLANTED = Path(__file__).resolve()
 """This file, whose texts are wrong on purpose."""
 NAVIGATION = ROOT / "mkdocs.yml"
 
 
-def files() -> Iterator[Path]:
-    """Yield every file that people write; ``penstock`` has links to the other folders, which are looked at once."""
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in SUFFIXES)
-    own = [path for path in (ROOT / "penstock").iterdir() if not path.is_symlink()]
-    for start in [*own, *(ROOT / name for name in FOLDERS)]:
-        inside = start.rglob("*") if start.is_dir() else [start]
-        yield from (path for path in inside if path.is_file() and path.suffix in SUFFIXES)
+def files(folder: Path = ROOT) -> Iterator[Path]:
+    """Yield every file that people write; links, as those in ``penstock`` to the other folders, are not followed."""
+    for path in sorted(folder.iterdir()):
+        is_written = path.name not in NOT_WRITTEN and (not path.name.startswith(".") or path.name == ".ci")
+        if path.is_dir() and not path.is_symlink() and is_written and path.suffix != ".egg-info":
+            yield from files(path)
+        elif path.is_file() and path.suffix in SUFFIXES:
+            yield path
 
 
 def test_every_citation_resolves() -> None:
     wrong = [
         f"{path.relative_to(ROOT)} {sentence}"
         for path in files()
-        if path not in (PLANTED, NAVIGATION) and "__pycache__" not in path.parts
+        if path not in (PLANTED, NAVIGATION)
         for sentence in unresolved(ROOT, path, path.read_text(encoding="utf-8"))
     ]
     assert wrong == []
