@@ -1,6 +1,6 @@
-"""The figures of a simulation, from TOML: each says whether the seed gives it, we measured, assume or configure it.
+"""The figures of a simulation, from TOML: each says whether the paper gives it, we measured, assume or configure it.
 
-Whoever builds a scenario reads them by dotted name; `drawn` shakes those that no seed gives. Policies get the same.
+Whoever builds a scenario reads them by dotted name; `drawn` shakes those that no paper gives. Policies get the same.
 """
 
 import tomllib
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-ORIGINS = ("seed", "measured", "assumed", "configured")
-"""Where a figure is from. What is configured no seed gives: rows try it in each configuration, and it is not drawn."""
+ORIGINS = ("paper", "measured", "assumed", "configured")
+"""Where a figure is from. What is configured no paper gives: rows try it in each configuration, and it is not drawn."""
 
 Made = TypeVar("Made")
 
@@ -74,7 +74,7 @@ def default_parameters() -> Parameters:
 
 
 def evaluation_parameters(package: str, seed: int | None) -> Parameters:
-    """Return the defaults and `parameters.toml` of a package, those that no seed gives drawn (None: as they stand)."""
+    """Return the defaults and `parameters.toml` of a package, those that no paper gives drawn (None: as they stand)."""
     own = read_parameters((files(package) / "parameters.toml").read_text())
     whole = default_parameters() | own
     return whole if seed is None else drawn(whole, seed)
@@ -90,7 +90,7 @@ def read_parameters(text: str) -> Parameters:
 
 
 def drawn(parameters: Parameters, seed: int, spread: float = 0.3) -> Parameters:
-    """Return the parameters with each number that no seed gives times a factor in [1 - spread, 1 + spread].
+    """Return the parameters with each number that no paper gives times a factor in [1 - spread, 1 + spread].
 
     Whole numbers stay whole and at least 1, shares and probabilities at most 1; texts and switches stay. The same
     seed draws the same, whatever other parameters there are.
@@ -99,7 +99,7 @@ def drawn(parameters: Parameters, seed: int, spread: float = 0.3) -> Parameters:
 
 
 def _shaken(name: str, item: Parameter, seed: int, spread: float) -> Parameter:
-    if item.origin in ("seed", "configured") or isinstance(item.value, bool | str):
+    if item.origin in ("paper", "configured") or isinstance(item.value, bool | str):
         return item
     random = np.random.default_rng([seed, *name.encode()])
     if isinstance(item.value, list):

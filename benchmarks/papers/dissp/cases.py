@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-ORIGINS = ("seed", "measured", "assumed")
+ORIGINS = ("paper", "measured", "assumed")
 VARIATION = 0.3
 
 

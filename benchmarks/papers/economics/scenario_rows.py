@@ -21,7 +21,7 @@ from penstock.model.policy import Policy
 GOAL = 0.9
 SET = "loads are set by the model's own limits, instances are a configuration: see the rows of wider draws below"
 WIDER = 3.0
-"""Costs that no seed gives lie within this factor of what is assumed, or of each other, where they are wider."""
+"""Costs that no paper gives lie within this factor of what is assumed, or of each other, where they are wider."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Case:
 
 
 def parameters(seed: int | None) -> Parameters:
-    """Return the figures, those that no seed gives drawn anew (None: as they stand)."""
+    """Return the figures, those that no paper gives drawn anew (None: as they stand)."""
     return evaluation_parameters(__package__, seed)
 
 

@@ -218,7 +218,7 @@ def test_parameters_say_where_they_are_from_and_draws_stay_near(monkeypatch: pyt
         assert one.smoothed_intervals == given.smoothed_intervals
     assert drawn("single", np.random.default_rng(1)) == drawn("single", np.random.default_rng(1))
     monkeypatch.setattr(cases, "ORIGINS", ("measured",))
-    with pytest.raises(ValueError, match="is from 'seed', not from one of measured"):
+    with pytest.raises(ValueError, match="is from 'paper', not from one of measured"):
         case("single")
 
 

@@ -76,7 +76,7 @@ def test_half_the_instances_with_twice_the_memory_hit_more() -> None:
 
 
 def test_the_memtable_bounds_writes_where_it_is_small() -> None:
-    """The split of section 5.2: 128 MiB have a memtable of 32, from 256 MiB on it is 64; only the former stalls."""
+    """128 MiB have a memtable of 32, from 256 MiB on it is 64 (docs/design/papers/justin-ds2.md 6); 32 stalls."""
     given = {"initial_keys": 1000.0, "new_key_share": 0.0, "retention_s": 1e12, "gets": 0.0, "put_s": 1e-6}
     rates = {}
     for mib in (128, 256, 512, 1024):
