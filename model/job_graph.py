@@ -14,8 +14,6 @@ from penstock.model.connectors import Sink, Source
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId
-from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
-from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Emission, Windowing
 
@@ -26,8 +24,24 @@ LATE = "late"
 """The output of rows that came after all their windows were over."""
 
 
+Keys = tuple[tuple[str, Expr], ...]
+
+
+class OperatorSpec:
+    """What the user asks of one operator; every kind is a frozen dataclass of its own, which ends in ``Spec``."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
-class SourceSpec:
+class KeyedSpec(OperatorSpec):
+    """What the user asks of an operator with state per key; ``keys`` are its keys and their names, () for all rows."""
+
+    keys: Keys
+
+
+@dataclass(frozen=True)
+class SourceSpec(OperatorSpec):
     """Read rows; the event time column is declared here together with the watermark delay.
 
     ``dead_letters`` is where records go that cannot be read; None: where those of the job go. Rows whose event time is
@@ -42,14 +56,14 @@ class SourceSpec:
 
 
 @dataclass(frozen=True)
-class FilterSpec:
+class FilterSpec(OperatorSpec):
     """Pass the rows for which the predicate is true; null drops."""
 
     predicate: Expr
 
 
 @dataclass(frozen=True)
-class ProjectSpec:
+class ProjectSpec(OperatorSpec):
     """Compute every output column from the input columns: select, with_columns, drop and rename.
 
     With ``where`` (set by the optimiser), only for the rows for which it is true.
@@ -60,7 +74,7 @@ class ProjectSpec:
 
 
 @dataclass(frozen=True)
-class RowFunctionSpec:
+class RowFunctionSpec(OperatorSpec):
     """Call a user function per row: ``map``, ``flat_map`` or ``filter``.
 
     ``columns`` are those it may use (None: all, as dicts); ``fields`` the schema of what it returns.
@@ -74,7 +88,7 @@ class RowFunctionSpec:
 
 
 @dataclass(frozen=True)
-class BatchFunctionSpec:
+class BatchFunctionSpec(OperatorSpec):
     """Call a user function per batch; anything with the Arrow PyCapsule interface goes in and out."""
 
     function: Callable[[Any], Any]
@@ -84,42 +98,40 @@ class BatchFunctionSpec:
 
 
 @dataclass(frozen=True)
-class UnionSpec:
+class UnionSpec(OperatorSpec):
     """Merge streams of one schema, in any order."""
 
 
 @dataclass(frozen=True)
-class SplitSpec:
+class SplitSpec(OperatorSpec):
     """Send every row to the first output whose predicate is true, the rest to the main output."""
 
     outputs: tuple[tuple[str, Expr], ...]
 
 
 @dataclass(frozen=True)
-class AggregateSpec:
+class AggregateSpec(KeyedSpec):
     """Group by keys (and a window) and aggregate; without a window the result is updating.
 
     Output fields: the keys, then ``window_start`` and ``window_end`` with a window, then the aggregates.
     """
 
-    keys: tuple[tuple[str, Expr], ...]
     aggregates: tuple[tuple[str, AggregateCall], ...]
     windowing: Windowing | None = None
     emission: Emission = Emission(mode="updates")
 
 
 @dataclass(frozen=True)
-class ReduceSpec:
+class ReduceSpec(KeyedSpec):
     """Fold the rows of a key (and a window) in event-time order with a user function of two rows."""
 
-    keys: tuple[tuple[str, Expr], ...]
     function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
     windowing: Windowing | None = None
     emission: Emission = Emission(mode="updates")
 
 
 @dataclass(frozen=True)
-class AsyncFunctionSpec:
+class AsyncFunctionSpec(OperatorSpec):
     """Call a coroutine function per row, off the worker's thread; at most ``capacity`` rows wait for their answers.
 
     ``ordered``: results leave in the order of their rows. A call that fails or takes longer than ``timeout_us`` is made
@@ -137,7 +149,7 @@ class AsyncFunctionSpec:
 
 
 @dataclass(frozen=True)
-class TimeSpec:
+class TimeSpec(OperatorSpec):
     """Take another timestamp column as event time, whose watermark is the input's less ``delay_us``.
 
     A row whose new time is before that watermark is late; one whose time is null or out of range a dead letter.
@@ -148,7 +160,7 @@ class TimeSpec:
 
 
 @dataclass(frozen=True)
-class SinkSpec:
+class SinkSpec(OperatorSpec):
     """Write rows. ``mode``: ``append``, ``changelog`` or ``upsert`` (with ``key``).
 
     ``min_accuracy`` in [0, 1] and ``priority`` (greater is more important) bound what may be shed for this query.
@@ -161,37 +173,12 @@ class SinkSpec:
     priority: int = 0
 
 
-OperatorSpec = (
-    SourceSpec
-    | FilterSpec
-    | ProjectSpec
-    | RowFunctionSpec
-    | BatchFunctionSpec
-    | UnionSpec
-    | SplitSpec
-    | AggregateSpec
-    | ReduceSpec
-    | JoinSpec
-    | IntervalJoinSpec
-    | AsOfJoinSpec
-    | LookupSpec
-    | TopSpec
-    | FirstSpec
-    | OverSpec
-    | ProcessSpec
-    | AsyncFunctionSpec
-    | TimeSpec
-    | SinkSpec
-)
-
-
 @dataclass(frozen=True)
 class Input:
-    """An edge: which output of which operator feeds a port, and by which key it is exchanged (None: no key)."""
+    """An edge: which output of which operator feeds a port, and the exchange the user chose (None: the planner's)."""
 
     operator: OperatorId
     output: str = MAIN
-    keys: tuple[Expr, ...] | None = None
     exchange: str | None = None
 
 

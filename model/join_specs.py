@@ -10,6 +10,7 @@ from typing import get_args
 from penstock.model.connectors import LookupTable
 from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr
+from penstock.model.job_graph import OperatorSpec
 from penstock.model.modes import Cardinality, How
 from penstock.model.windows import Windowing
 
@@ -34,7 +35,7 @@ def check_how(how: str, allowed: tuple[str, ...], verb: str) -> str:
 
 
 @dataclass(frozen=True)
-class JoinSpec:
+class JoinSpec(OperatorSpec):
     """Join on equal keys, within a window or (None) for ever.
 
     Without a window either side may be a changelog, and the result is one unless both are append-only and ``how`` is
@@ -60,7 +61,7 @@ class JoinSpec:
 
 
 @dataclass(frozen=True)
-class IntervalJoinSpec:
+class IntervalJoinSpec(OperatorSpec):
     """Join on equal keys where left time + lower <= right time <= left time + upper; final.
 
     ``upper`` is a time in microseconds after the left row's, or an expression over the left's columns: the last
@@ -76,7 +77,7 @@ class IntervalJoinSpec:
 
 
 @dataclass(frozen=True)
-class AsOfJoinSpec:
+class AsOfJoinSpec(OperatorSpec):
     """Join every left row with the last right row of its key that is not newer; final, in the order of the left's time.
 
     ``tolerance_us`` is how much older the right row may be (None: any). ``how`` is left or inner.
@@ -90,7 +91,7 @@ class AsOfJoinSpec:
 
 
 @dataclass(frozen=True)
-class LookupSpec:
+class LookupSpec(OperatorSpec):
     """Join every row with the rows of a side table, as the table is when the row comes. ``how`` is left or inner."""
 
     left_keys: tuple[Expr, ...]

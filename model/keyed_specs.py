@@ -7,13 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.model.aggregates import AggregateCall
-from penstock.model.expressions import Expr, Ordering
-
-Keys = tuple[tuple[str, Expr], ...]
+from penstock.model.expressions import Ordering
+from penstock.model.job_graph import KeyedSpec
 
 
 @dataclass(frozen=True)
-class TopSpec:
+class TopSpec(KeyedSpec):
     """Keep the first ``rows`` rows of every key by ``order``; updating.
 
     Rows equal in all of ``order`` are ordered by their columns, left to right, nulls first, ascending
@@ -21,7 +20,6 @@ class TopSpec:
     that of `Emission`.
     """
 
-    keys: Keys
     rows: int
     order: tuple[Ordering, ...]
     rank: str | None = None
@@ -30,20 +28,19 @@ class TopSpec:
 
 
 @dataclass(frozen=True)
-class FirstSpec:
+class FirstSpec(KeyedSpec):
     """Pass the first row of every key and drop the others; append-only.
 
     First by event time, ties by the row's columns: a row waits until the watermark has passed it. With ``by_arrival``
     at once. With ``ttl_us`` a key is new again that long after its last first row.
     """
 
-    keys: Keys
     by_arrival: bool = False
     ttl_us: int | None = None
 
 
 @dataclass(frozen=True)
-class OverSpec:
+class OverSpec(KeyedSpec):
     """Put out every row with aggregates over it and the rows of its key before it.
 
     ``rows`` is the size of the frame, the row itself included; None: all rows so far. Rows come in event-time order,
@@ -52,7 +49,6 @@ class OverSpec:
     emitted at most once per ``interval_us``, which is that of `Emission`.
     """
 
-    keys: Keys
     aggregates: tuple[tuple[str, AggregateCall], ...]
     rows: int | None = None
     interval_us: int | None = None
@@ -60,14 +56,13 @@ class OverSpec:
 
 
 @dataclass(frozen=True)
-class ProcessSpec:
+class ProcessSpec(KeyedSpec):
     """Call a user's process function; see ``penstock.dsl.process``.
 
     ``function`` is an instance of one of its classes. ``fields`` is the schema of what it puts out, ``states`` what
     it declares by name, ``vectorised`` whether it takes batches. ``order`` is ``event`` or ``arrival``.
     """
 
-    keys: Keys
     function: Any
     fields: pa.Schema
     states: Mapping[str, Any]

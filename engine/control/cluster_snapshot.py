@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.wiring import Pair
-from penstock.engine.plan.planner import Keyed
+from penstock.engine.operators.registry import descriptor_of
 from penstock.model.columns import Bools, Floats, Ints
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import SinkSpec, SourceSpec
-from penstock.model.join_specs import TwoSided
 from penstock.model.memory_levels import NO_LEVEL, level_of
 from penstock.model.snapshot import (
     ApplicationColumns,
@@ -76,7 +75,7 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
     groups, budgets = [], []
     for task in graph.tasks:
         is_stateful = _is_stateful(graph, task)
-        stateful = sum(isinstance(graph.node(operator).spec, Keyed | TwoSided) for operator in task.operators)
+        stateful = sum(descriptor_of(graph.node(operator).spec).keyed for operator in task.operators)
         # As the builder deals them out: never fewer than instances.
         groups.append(max(options.key_groups, task.parallelism))
         budget = np.nan if options.state_bytes is None or not is_stateful else float(stateful * options.state_bytes)
@@ -318,7 +317,7 @@ def _edges(graph: ExecutionGraph) -> Sequence[Edge]:
 
 
 def _is_stateful(graph: ExecutionGraph, task: Task) -> bool:
-    return any(isinstance(graph.node(operator).spec, Keyed | TwoSided) for operator in task.operators)
+    return any(descriptor_of(graph.node(operator).spec).keyed for operator in task.operators)
 
 
 def _ints(values: Iterable[int]) -> Ints:

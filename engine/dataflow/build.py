@@ -20,8 +20,8 @@ from penstock.engine.dataflow.source_discovery import discovery_of
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Pair, Wiring
-from penstock.engine.operators.registry import make_operator
-from penstock.engine.plan.planner import Keyed, key_places, meets_everything
+from penstock.engine.operators.registry import descriptor_of, make_operator
+from penstock.engine.plan.planner import meets_everything, placed_by
 from penstock.engine.plan.regions import regions
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.engine.restore.state_assignment import OperatorStart
@@ -31,8 +31,7 @@ from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
 from penstock.model.ids import OperatorId, TaskId
-from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode, SourceSpec
-from penstock.model.join_specs import TwoSided
+from penstock.model.job_graph import MAIN, OperatorNode, SourceSpec
 from penstock.model.key_groups import assign
 from penstock.state.store import Locate, StateStore
 
@@ -197,22 +196,15 @@ class _Builder:
             return OperatorStart()
         if self._services.paging is not None and self._is_keyed(node):
             return self._restored.paged_start_of(node.name, index)
-        if isinstance(node.spec, TwoSided) and meets_everything(node):
+        if meets_everything(node):
             self._restored.check_parallelism(node.name, task.parallelism)
         return self._restored.start_of(node.name, index, self._owners(task.parallelism), self._is_keyed(node))
 
     def _is_keyed(self, node: OperatorNode) -> bool:
         """Return whether an operator has state that lies by the keys of its rows, from every input."""
-        if not isinstance(node.spec, Keyed | TwoSided) or meets_everything(node):
+        if not descriptor_of(node.spec).keyed or meets_everything(node):
             return False
         return all(edge.keys for edge in self._graph.incoming(node.id))
-
-    def _placed_by(self, node: OperatorNode) -> tuple[int, ...] | None:
-        """Return by which of its keys an aggregate's rows lie; None: by all."""
-        if not isinstance(node.spec, AggregateSpec):
-            return None
-        placing = self._graph.incoming(node.id)[0].keys
-        return key_places(node.spec, placing) if len(placing) < len(node.spec.keys) else None
 
     def _locate(self, node: OperatorNode) -> tuple[Locate, ...]:
         """Return, for each input of a keyed operator, where the keys of its rows lie."""
@@ -260,7 +252,7 @@ class _Builder:
                     async_calls=self._services.async_calls,
                     restored=start.notes,
                     locate=self._locate(node),
-                    placed_by=self._placed_by(node),
+                    placed_by=placed_by(self._graph, node),
                     emit_interval_us=self._options.emit_interval_us,
                 )
             )

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.dataflow.build import Build
+from penstock.engine.operators.registry import descriptor_of
 from penstock.model.dead_letter_limit import NO_LIMIT, DeadLetterLimit, RejectedRows
 from penstock.model.errors import DeadLetterLimitError
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import AsyncFunctionSpec
-from penstock.model.keyed_specs import ProcessSpec
 
 _SHOWN = 200
 
@@ -65,8 +64,7 @@ class _Count:
         total = RowCounters()
         for item in build.counters[operator]:
             total.add(item)
-        # Rows that wait for an answer, or for their time, may be bad yet.
-        waits = isinstance(build.graph.node(operator).spec, AsyncFunctionSpec | ProcessSpec)
+        waits = descriptor_of(build.graph.node(operator).spec).folded_may_fail
         good = total.passed + total.filtered + total.late + (0 if waits else total.folded)
         return cls(total.rows_in - (total.folded if waits else 0), total.dead_lettered, good)
 

@@ -1,6 +1,6 @@
 """Another column as event time: its own late rows, and a watermark that stays behind by a delay."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -8,10 +8,15 @@ import pyarrow as pa
 from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.core.event_time import event_times_us
+from penstock.engine.core.event_time import event_times_us, time_type
+from penstock.engine.operators.descriptor import OperatorDescriptor, Place, Wanted, time_column
 from penstock.engine.operators.ordered_rows import split_late
-from penstock.model.job_graph import TimeSpec
-from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.engine.operators.words import Words
+from penstock.model.durations import format_microseconds
+from penstock.model.errors import PlanError
+from penstock.model.job_graph import OperatorNode, TimeSpec
+from penstock.model.schema import StreamSchema, TimeColumn, check_names
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
 
 class EventTimeColumn(Operator):
@@ -74,3 +79,53 @@ class EventTimeColumn(Operator):
         self.context.dead_letters.reject(
             self.context.name, rows, [time_error(self._time.name, is_null) for is_null in nulls.tolist()]
         )
+
+
+class TimeDescriptor(OperatorDescriptor[TimeSpec]):
+    """Rows go through as they are; what is kept is the watermark that went out."""
+
+    spec = TimeSpec
+    verb = "event_time"
+
+    def outputs(self, spec: TimeSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the input's schema with its new event time.
+
+        Raises:
+            PlanError: the input is updating or has no watermarks, or the column is missing or no timestamp.
+        """
+        schema = inputs[0]
+        check_names([spec.column], schema.fields.names, f"event_time() of {name!r}")
+        if schema.time is None:
+            raise PlanError(
+                f"{name!r} takes event time from another column, but its input has no event time and so no watermarks; "
+                "declare it at the source with time=..."
+            )
+        if schema.changelog:
+            raise PlanError(
+                f"{name!r} gives event time to an updating stream, which cannot have one; use a final window"
+            )
+        timed = StreamSchema(schema.fields, TimeColumn(spec.column))
+        time_type(timed, name)
+        return {MAIN: timed, LATE: schema}
+
+    def make(self, spec: TimeSpec, inputs: Sequence[StreamSchema], name: str) -> EventTimeColumn:
+        """Return a fresh operator."""
+        return EventTimeColumn(spec, inputs[0], name)
+
+    def needed(self, spec: TimeSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Add both event times; late rows are whole rows."""
+        if LATE in wanted:
+            return super().needed(spec, inputs, wanted)
+        return [wanted.get(MAIN, frozenset()) | {spec.column} | time_column(inputs[0])]
+
+    def meaning(self, spec: TimeSpec, place: Place) -> OperatorMeaning:
+        """Return whose watermark it is."""
+        return OperatorMeaning(kind=self.verb, traits={"event time": spec.column})
+
+    def words(self, spec: TimeSpec, node: OperatorNode) -> Words:
+        """Say which column, and how far the watermark is behind."""
+        delay = format_microseconds(spec.delay_us) if spec.delay_us else "0s"
+        return Words(f"event time {spec.column}", (("watermark", f"{delay} behind the input's"),))
+
+
+EVENT_TIME = TimeDescriptor()

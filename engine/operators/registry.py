@@ -1,120 +1,70 @@
-"""From an operator's spec to its implementation."""
+"""The kinds of operators: the one line that a new one needs. Everything else asks its descriptor."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from penstock.engine.core.contract import Operator
-from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
-from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
-from penstock.engine.operators.aggregates.reduce import Reduce
-from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
-from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
-from penstock.engine.operators.event_time_column import EventTimeColumn
-from penstock.engine.operators.functions.async_function import AsyncFunction
-from penstock.engine.operators.functions.batch_function import BatchFunction
-from penstock.engine.operators.functions.row_function import RowFunction
-from penstock.engine.operators.joins.asof_join import AsOfJoin
-from penstock.engine.operators.joins.incremental_join import IncrementalJoin
-from penstock.engine.operators.joins.inner_join import InnerJoin
-from penstock.engine.operators.joins.interval_join import IntervalJoin
-from penstock.engine.operators.joins.lookup import Lookup
-from penstock.engine.operators.joins.one_join import OneJoin
-from penstock.engine.operators.joins.window_join import WindowJoin
-from penstock.engine.operators.over.over import Over
-from penstock.engine.operators.over.updates import UpdatingOver
-from penstock.engine.operators.process.process import Process
-from penstock.engine.operators.ranking.first import First
-from penstock.engine.operators.ranking.top import Top
-from penstock.engine.operators.select import Filter, Pass, Project, Split
-from penstock.engine.operators.sink import SinkOperator
-from penstock.engine.operators.union import Union
-from penstock.model.job_graph import (
-    AggregateSpec,
-    AsyncFunctionSpec,
-    BatchFunctionSpec,
-    FilterSpec,
-    OperatorSpec,
-    ProjectSpec,
-    ReduceSpec,
-    RowFunctionSpec,
-    SinkSpec,
-    SourceSpec,
-    SplitSpec,
-    TimeSpec,
-    UnionSpec,
-)
-from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
-from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
+from penstock.engine.operators.descriptor import OperatorDescriptor
+from penstock.model.errors import BugError
+from penstock.model.job_graph import OperatorSpec
 from penstock.model.schema import StreamSchema
-from penstock.model.windows import Count, Session
+
+OPERATORS = (
+    "penstock.engine.operators.aggregates.aggregate_descriptor:AGGREGATE",
+    "penstock.engine.operators.aggregates.reduce:REDUCE",
+    "penstock.engine.operators.event_time_column:EVENT_TIME",
+    "penstock.engine.operators.functions.async_function:ASYNC_FUNCTION",
+    "penstock.engine.operators.functions.batch_function:BATCH_FUNCTION",
+    "penstock.engine.operators.functions.row_function:ROW_FUNCTION",
+    "penstock.engine.operators.joins.asof_join:ASOF_JOIN",
+    "penstock.engine.operators.joins.interval_join:INTERVAL_JOIN",
+    "penstock.engine.operators.joins.join_descriptor:JOIN",
+    "penstock.engine.operators.joins.lookup:LOOKUP",
+    "penstock.engine.operators.over.descriptor:OVER",
+    "penstock.engine.operators.process.descriptor:PROCESS",
+    "penstock.engine.operators.ranking.first:FIRST",
+    "penstock.engine.operators.ranking.top:TOP",
+    "penstock.engine.operators.select:FILTER",
+    "penstock.engine.operators.select:PROJECT",
+    "penstock.engine.operators.select:SPLIT",
+    "penstock.engine.operators.sink:SINK",
+    "penstock.engine.operators.source:SOURCE",
+    "penstock.engine.operators.union:UNION",
+)
+"""``module:descriptor``, sorted."""
+
+
+def descriptor_of(spec: OperatorSpec) -> OperatorDescriptor[Any]:
+    """Return what the engine knows of a kind of operator.
+
+    Raises:
+        BugError: it has no line in `OPERATORS`.
+    """
+    found = descriptors().get(type(spec))
+    if found is None:
+        raise BugError(f"no operator is described for {type(spec).__name__}; add its descriptor to OPERATORS")
+    return found
 
 
 def make_operator(spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str) -> Operator:
-    """Return a fresh operator; what can be checked before rows flow is checked here.
+    """Return a fresh operator; see `OperatorDescriptor.make`."""
+    return descriptor_of(spec).make(spec, inputs, name)
+
+
+@cache
+def descriptors() -> Mapping[type[OperatorSpec], OperatorDescriptor[Any]]:
+    """Return all descriptors by the class of the specs that they describe.
 
     Raises:
-        PlanError: the spec does not fit its inputs.
+        BugError: two describe the same.
     """
-    match spec:
-        case FilterSpec():
-            return Filter(spec, inputs[0], name)
-        case ProjectSpec():
-            return Project(spec, inputs[0], name)
-        case SplitSpec():
-            return Split(spec, inputs[0], name)
-        case RowFunctionSpec():
-            return RowFunction(spec, inputs[0], name)
-        case BatchFunctionSpec():
-            return BatchFunction(spec, inputs[0], name)
-        case AggregateSpec():
-            return _aggregate(spec, inputs[0], name)
-        case ReduceSpec():
-            return Reduce(spec, inputs[0], name)
-        case JoinSpec():
-            return _join(spec, inputs[0], inputs[1], name)
-        case IntervalJoinSpec():
-            return IntervalJoin(spec, inputs[0], inputs[1], name)
-        case AsOfJoinSpec():
-            return AsOfJoin(spec, inputs[0], inputs[1], name)
-        case LookupSpec():
-            return Lookup(spec, inputs[0], name)
-        case TopSpec():
-            return Top(spec, inputs[0], name)
-        case FirstSpec():
-            return First(spec, inputs[0], name)
-        case OverSpec():
-            corrected = inputs[0].changelog or spec.order
-            return UpdatingOver(spec, inputs[0], name) if corrected else Over(spec, inputs[0], name)
-        case ProcessSpec():
-            return Process(spec, inputs[0], name)
-        case AsyncFunctionSpec():
-            return AsyncFunction(spec, inputs[0], name)
-        case TimeSpec():
-            return EventTimeColumn(spec, inputs[0], name)
-        case SinkSpec():
-            return SinkOperator(spec, inputs[0], name)
-        case UnionSpec():
-            return Union(inputs, name)
-        case SourceSpec():
-            return Pass()
-
-
-def _join(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> Operator:
-    if spec.windowing is not None:
-        return WindowJoin(spec, left, right, name)
-    if spec.one_side is not None:
-        return OneJoin(spec, left, right, name)
-    if spec.how == "inner" and not left.changelog and not right.changelog:
-        return InnerJoin(spec, left, right, name)
-    return IncrementalJoin(spec, left, right, name)
-
-
-def _aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> Operator:
-    if spec.windowing is None:
-        return GroupAggregate(spec, schema, name)
-    if isinstance(spec.windowing.window, Session):
-        return SessionAggregate(spec, schema, name)
-    if isinstance(spec.windowing.window, Count):
-        return CountWindowAggregate(spec, schema, name)
-    if spec.windowing.emission.mode == "updates":
-        return GroupAggregate(spec, schema, name)
-    return WindowAggregate(spec, schema, name)
+    by_spec: dict[type[OperatorSpec], OperatorDescriptor[Any]] = {}
+    for line in OPERATORS:
+        module, _, name = line.partition(":")
+        descriptor: OperatorDescriptor[Any] = getattr(import_module(module), name)
+        if descriptor.spec in by_spec:
+            raise BugError(f"two descriptors in OPERATORS describe {descriptor.spec.__name__}; leave one of them out")
+        by_spec[descriptor.spec] = descriptor
+    return by_spec

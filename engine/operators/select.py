@@ -1,16 +1,21 @@
 """Stateless operators over expressions: filter, project and split."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.core.contract import MAIN, Emission, Operator
 from penstock.engine.core.elements import Batch
-from penstock.engine.expressions.compiler import compile_predicate, compile_projection
+from penstock.engine.expressions.compiler import compile_predicate, compile_projection, infer_type
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted, columns_used
 from penstock.engine.operators.isolate import evaluate
-from penstock.model.expressions import col
-from penstock.model.job_graph import FilterSpec, ProjectSpec, SplitSpec
-from penstock.model.schema import WEIGHT, StreamSchema
+from penstock.engine.operators.words import Words, columns_text, expression_text
+from penstock.model.errors import ExpressionError
+from penstock.model.expressions import Expr, col, column_name, columns_of
+from penstock.model.job_graph import FilterSpec, OperatorNode, ProjectSpec, SplitSpec
+from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 
 
 class Filter(Operator):
@@ -94,3 +99,137 @@ class Pass(Operator):
         self.context.counters.rows_in += batch.rows.num_rows
         self.context.counters.passed += batch.rows.num_rows
         yield MAIN, batch
+
+
+class FilterDescriptor(OperatorDescriptor[FilterSpec]):
+    """Rows go through as they are, or not at all."""
+
+    spec = FilterSpec
+    verb = "filter"
+    stateful = False
+    needs_time = False
+
+    def outputs(self, spec: FilterSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the input's schema.
+
+        Raises:
+            ExpressionError: the predicate is no condition.
+        """
+        _check_condition(spec.predicate, inputs[0], name)
+        return {MAIN: inputs[0]}
+
+    def make(self, spec: FilterSpec, inputs: Sequence[StreamSchema], name: str) -> Filter:
+        """Return a fresh operator."""
+        return Filter(spec, inputs[0], name)
+
+    def needed(self, spec: FilterSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Add what the predicate reads."""
+        return [wanted.get(MAIN, frozenset()) | columns_of(spec.predicate)]
+
+    def carried(self, spec: FilterSpec, columns: Columns) -> Columns:
+        """Return the columns: they are what they were."""
+        return columns
+
+    def words(self, spec: FilterSpec, node: OperatorNode) -> Words:
+        """Write the predicate."""
+        return Words(f"where {expression_text(spec.predicate)}")
+
+
+class ProjectDescriptor(OperatorDescriptor[ProjectSpec]):
+    """Columns are computed, each by itself; a column that is only renamed keeps what it was, event time for one."""
+
+    spec = ProjectSpec
+    verb = "select"
+    stateful = False
+    needs_time = False
+
+    def outputs(self, spec: ProjectSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the columns that are computed; the first that is the input's event time is the output's.
+
+        Raises:
+            ExpressionError: a column cannot be computed.
+        """
+        schema = inputs[0]
+        fields = []
+        time = None
+        for output, expression in spec.columns:
+            plain = column_name(expression)
+            if plain is not None and plain in schema.fields.names:
+                fields.append(schema.fields.field(plain).with_name(output))
+                if schema.time is not None and plain == schema.time.name and time is None:
+                    time = TimeColumn(output, schema.time.offset_us)
+            else:
+                fields.append(pa.field(output, infer_type(expression, schema.fields, name)))
+        return {MAIN: StreamSchema(pa.schema(fields), time, schema.changelog)}
+
+    def make(self, spec: ProjectSpec, inputs: Sequence[StreamSchema], name: str) -> Project:
+        """Return a fresh operator."""
+        return Project(spec, inputs[0], name)
+
+    def needed(self, spec: ProjectSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return what the columns that are wanted are computed from."""
+        columns = self.narrowed(spec, wanted.get(MAIN, frozenset())).columns
+        where = frozenset() if spec.where is None else columns_of(spec.where)
+        return [where | columns_used(expression for _, expression in columns)]
+
+    def narrowed(self, spec: ProjectSpec, columns: Set[str]) -> ProjectSpec:
+        """Compute these columns, or one if only the number of rows matters."""
+        kept = tuple(item for item in spec.columns if item[0] in columns)
+        return replace(spec, columns=kept or spec.columns[:1])
+
+    def carried(self, spec: ProjectSpec, columns: Columns) -> Columns | None:
+        """Return the columns by their new names, None if one is not among the result's."""
+        renamed = {column_name(expression): name for name, expression in spec.columns}
+        return None if any(name not in renamed for name in columns) else tuple(renamed[name] for name in columns)
+
+    def words(self, spec: ProjectSpec, node: OperatorNode) -> Words:
+        """Write what is computed."""
+        condition = () if spec.where is None else (("where", expression_text(spec.where)),)
+        return Words(f"select {columns_text(spec.columns)}", condition)
+
+
+class SplitDescriptor(OperatorDescriptor[SplitSpec]):
+    """Rows go through as they are, each by one of several outputs."""
+
+    spec = SplitSpec
+    verb = "split"
+    stateful = False
+    needs_time = False
+    like_outputs = True
+
+    def outputs(self, spec: SplitSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the input's schema for every output.
+
+        Raises:
+            ExpressionError: a predicate is no condition.
+        """
+        for _, predicate in spec.outputs:
+            _check_condition(predicate, inputs[0], name)
+        return {MAIN: inputs[0], **{output: inputs[0] for output, _ in spec.outputs}}
+
+    def make(self, spec: SplitSpec, inputs: Sequence[StreamSchema], name: str) -> Split:
+        """Return a fresh operator."""
+        return Split(spec, inputs[0], name)
+
+    def needed(self, spec: SplitSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return what any output must bring, and what the predicates read."""
+        outputs = [wanted.get(output, frozenset()) for output in (MAIN, *(output for output, _ in spec.outputs))]
+        return [columns_used(predicate for _, predicate in spec.outputs).union(*outputs)]
+
+    def carried(self, spec: SplitSpec, columns: Columns) -> Columns:
+        """Return the columns: they are what they were."""
+        return columns
+
+    def words(self, spec: SplitSpec, node: OperatorNode) -> Words:
+        """Write the predicates by output."""
+        parts = tuple((name, f"where {expression_text(item)}") for name, item in spec.outputs)
+        return Words("split", (*parts, ("rest", "all other rows")))
+
+
+FILTER, PROJECT, SPLIT = FilterDescriptor(), ProjectDescriptor(), SplitDescriptor()
+
+
+def _check_condition(predicate: Expr, schema: StreamSchema, name: str) -> None:
+    kind = infer_type(predicate, schema.fields, name)
+    if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise ExpressionError(f"{name!r} needs a condition (true or false), but {predicate!r} is {kind}")

@@ -1,8 +1,8 @@
 """The last operator of a query: hands rows to the sink's writer in the sink's mode."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,14 @@ import pyarrow.compute as pc
 
 from penstock.engine.core.contract import Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
+from penstock.engine.operators.descriptor import KeyExpressions, OperatorDescriptor
+from penstock.engine.operators.words import Words
 from penstock.model.connectors import Writer
-from penstock.model.job_graph import SinkSpec
-from penstock.model.schema import WEIGHT, StreamSchema
+from penstock.model.errors import PlanError
+from penstock.model.expressions import col
+from penstock.model.job_graph import OperatorNode, SinkSpec
+from penstock.model.modes import WriteMode
+from penstock.model.schema import WEIGHT, StreamSchema, check_names
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.tables.grouping import KeyGrouper
 
@@ -126,3 +131,51 @@ def sink_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
     if spec.mode == "upsert":
         return schema.fields.append(pa.field("deleted", pa.bool_(), nullable=False))
     return schema.fields
+
+
+class SinkDescriptor(OperatorDescriptor[SinkSpec]):
+    """Rows leave; what is kept are receipts. Rows of one key of an upsert leave by one instance."""
+
+    spec = SinkSpec
+    verb = "sink"
+    needs_time = False
+    has_dead_letters = False
+
+    def outputs(self, spec: SinkSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return nothing.
+
+        Raises:
+            PlanError: there is no such mode, or it does not fit the input.
+        """
+        schema = inputs[0]
+        if spec.mode not in get_args(WriteMode):
+            raise PlanError(f"mode of sink {name!r} must be append, changelog or upsert, not {spec.mode!r}")
+        if spec.mode == "append" and schema.changelog:
+            raise PlanError(
+                f"sink {name!r} receives an updating stream: write it with mode='changelog' (each row with a weight of "
+                "+1 or -1) or mode='upsert' with key=[...]"
+            )
+        if spec.mode == "upsert" and not spec.key:
+            raise PlanError(f"sink {name!r} has mode='upsert' and needs key=[...] to know which row replaces which")
+        check_names(spec.key, schema.fields.names, f"the key of sink {name!r}")
+        added = {"changelog": "weight", "upsert": "deleted"}.get(spec.mode)
+        if added in schema.fields.names:
+            raise PlanError(f"sink {name!r} adds a column {added!r} in mode {spec.mode!r}; rename yours")
+        return {}
+
+    def make(self, spec: SinkSpec, inputs: Sequence[StreamSchema], name: str) -> SinkOperator:
+        """Return a fresh operator."""
+        return SinkOperator(spec, inputs[0], name)
+
+    def keys(self, spec: SinkSpec, port: int) -> KeyExpressions | None:
+        """Return the key of an upsert."""
+        return tuple(col(name) for name in spec.key) if spec.mode == "upsert" else None
+
+    def words(self, spec: SinkSpec, node: OperatorNode) -> Words:
+        """Say what is written, in which mode, and what may be shed for it."""
+        mode = spec.mode if not spec.key else f"{spec.mode} by {', '.join(spec.key)}"
+        quality = f"{mode}, min accuracy {spec.min_accuracy:g}, priority {spec.priority}"
+        return Words(f"sink: {spec.sink.describe()}", (("mode", quality),))
+
+
+SINK = SinkDescriptor()

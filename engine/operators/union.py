@@ -1,13 +1,16 @@
 """The union of streams of the same columns: what comes out of it and its operator; the gate has merged the inputs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import pyarrow as pa
 
-from penstock.engine.core.contract import Emission
+from penstock.engine.core.contract import MAIN, Emission
 from penstock.engine.core.elements import Batch
+from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted
 from penstock.engine.operators.select import Pass
+from penstock.engine.operators.words import Words
 from penstock.model.errors import PlanError
+from penstock.model.job_graph import OperatorNode, UnionSpec
 from penstock.model.schema import StreamSchema
 
 
@@ -57,3 +60,34 @@ def union_output(inputs: Sequence[StreamSchema], name: str) -> StreamSchema:
 
 def _describe(schema: StreamSchema) -> str:
     return "(" + ", ".join(f"{field.name} {field.type}" for field in schema.fields) + ")"
+
+
+class UnionDescriptor(OperatorDescriptor[UnionSpec]):
+    """Rows of several streams become one stream."""
+
+    spec = UnionSpec
+    verb = "union"
+    stateful = False
+    needs_time = False
+    has_dead_letters = False
+    like_inputs = True
+
+    def outputs(self, spec: UnionSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the common schema; see `union_output`."""
+        return {MAIN: union_output(inputs, name)}
+
+    def make(self, spec: UnionSpec, inputs: Sequence[StreamSchema], name: str) -> Union:
+        """Return a fresh operator."""
+        return Union(inputs, name)
+
+    def needed(self, spec: UnionSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return the same columns for every input."""
+        columns = wanted.get(MAIN) or frozenset(inputs[0].fields.names)
+        return [columns for _ in inputs]
+
+    def words(self, spec: UnionSpec, node: OperatorNode) -> Words:
+        """Count the streams."""
+        return Words(f"union of {len(node.inputs)} streams")
+
+
+UNION = UnionDescriptor()

@@ -2,32 +2,15 @@
 
 from dataclasses import dataclass
 
+from penstock.engine.operators.descriptor import Columns, KeyExpressions, Placement, key_places, plain_columns
+from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.optimiser import optimise
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import PlanError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
-from penstock.model.expressions import Expr, col, column_name
+from penstock.model.expressions import column_name
 from penstock.model.ids import OperatorId, TaskId
-from penstock.model.job_graph import (
-    MAIN,
-    AggregateSpec,
-    FilterSpec,
-    Input,
-    JobGraph,
-    OperatorNode,
-    ProjectSpec,
-    ReduceSpec,
-    RowFunctionSpec,
-    SinkSpec,
-    SplitSpec,
-)
-from penstock.model.join_specs import TwoSided
-from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
-
-Keys = tuple[str, ...]
-
-Keyed = AggregateSpec | ReduceSpec | TopSpec | FirstSpec | OverSpec | ProcessSpec
-"""Operators with state per key, given as (name, expression) pairs."""
+from penstock.model.job_graph import MAIN, Input, JobGraph, OperatorNode, SinkSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +18,10 @@ class _Placed:
     """What is known of an operator: its parallelism and the columns its outputs are partitioned by (None: nothing)."""
 
     parallelism: int
-    partitioned_by: Keys | None
+    partitioned_by: Columns | None
     alike: bool
 
-    def by(self, output: str) -> Keys | None:
+    def by(self, output: str) -> Columns | None:
         """Return the columns by which an output is partitioned; late rows are input rows, whose columns are others."""
         return self.partitioned_by if output == MAIN or (self.alike and output != DEAD_LETTER) else None
 
@@ -70,7 +53,7 @@ def cut(graph: JobGraph, parallelism: int) -> ExecutionGraph:
         _check_exchanges(node)
         incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
         edges.extend(incoming)
-        placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), isinstance(node.spec, SplitSpec))
+        placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), descriptor_of(node.spec).like_outputs)
     return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges))
 
 
@@ -95,19 +78,21 @@ def _check_exchanges(node: OperatorNode) -> None:
     chosen = [edge.exchange for edge in node.inputs if edge.exchange is not None]
     if not chosen or not _keys(node, 0):
         return
-    if isinstance(node.spec, TwoSided) and chosen.count("broadcast") == 1:
-        _check_broadcast(node, node.spec)
+    two_sided = descriptor_of(node.spec).placement is Placement.BY_SIDES
+    if two_sided and chosen.count("broadcast") == 1:
+        _check_broadcast(node)
         return
-    remedy = "broadcast() one side only" if isinstance(node.spec, TwoSided) else "leave it out, rows go by their key"
+    remedy = "broadcast() one side only" if two_sided else "leave it out, rows go by their key"
     raise PlanError(
         f"{node.name!r} at {node.where} needs rows of one key together, so {chosen[0]}() cannot feed it; {remedy}"
     )
 
 
-def _check_broadcast(node: OperatorNode, spec: TwoSided) -> None:
+def _check_broadcast(node: OperatorNode) -> None:
     """Refuse a join in which each instance would put out the same rows for want of a partner."""
-    for side, edge in zip(("left", "right"), node.inputs, strict=True):
-        if edge.exchange == "broadcast" and spec.how in (side, "full"):
+    unmatched = descriptor_of(node.spec).unmatched(node.spec)
+    for port, (side, edge) in enumerate(zip(("left", "right"), node.inputs, strict=True)):
+        if edge.exchange == "broadcast" and port in unmatched:
             raise PlanError(
                 f"{node.name!r} at {node.where} puts out rows of its {side} side that have no partner, and every "
                 f"instance would, for all of them have these rows: broadcast() the other side, or leave it out"
@@ -124,7 +109,7 @@ def _parallelism(node: OperatorNode, default: int, placed: dict[OperatorId, _Pla
         return 1
     if node.parallelism is not None:
         return node.parallelism
-    if isinstance(node.spec, Keyed | TwoSided) or len(node.inputs) != 1:
+    if descriptor_of(node.spec).keyed or len(node.inputs) != 1:
         return default
     # Stateless operators stay with what feeds them: an exchange only to be wider would cost more than it gains.
     return placed[node.inputs[0].operator].parallelism
@@ -154,95 +139,59 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
 
 def meets_everything(node: OperatorNode) -> bool:
     """Whether one side of a join is broadcast, so that rows of the other find their partners wherever they are."""
-    return isinstance(node.spec, TwoSided) and any(edge.exchange == "broadcast" for edge in node.inputs)
+    two_sided = descriptor_of(node.spec).placement is Placement.BY_SIDES
+    return two_sided and any(edge.exchange == "broadcast" for edge in node.inputs)
 
 
-def _keys(node: OperatorNode, port: int) -> tuple[Expr, ...] | None:
+def placed_by(graph: ExecutionGraph, node: OperatorNode) -> tuple[int, ...] | None:
+    """Return by which of its keys, by their places, an operator's rows and state lie; None: by all, or it has none."""
+    if not _lies_by_some(node):
+        return None
+    keys, placing = _keys(node, 0) or (), graph.incoming(node.id)[0].keys
+    return key_places(keys, placing) if len(placing) < len(keys) else None
+
+
+def _lies_by_some(node: OperatorNode) -> bool:
+    return descriptor_of(node.spec).placement is Placement.BY_SOME_KEYS
+
+
+def _keys(node: OperatorNode, port: int) -> KeyExpressions | None:
     """The key expressions an operator wants its input partitioned by; None when it has no key."""
-    spec = node.spec
-    if isinstance(spec, Keyed):
-        return tuple(expression for _, expression in spec.keys)
-    if isinstance(spec, TwoSided):
-        return spec.right_keys if port else spec.left_keys
-    if isinstance(spec, SinkSpec) and spec.mode == "upsert":
-        return tuple(col(name) for name in spec.key)
-    return node.inputs[port].keys
+    return descriptor_of(node.spec).keys(node.spec, port)
 
 
-def _placing(node: OperatorNode, port: int, by: Keys | None) -> tuple[Expr, ...] | None:
+def _placing(node: OperatorNode, port: int, by: Columns | None) -> KeyExpressions | None:
     """The key expressions by which an operator's input is to be partitioned; ``by``: the columns by which it is.
 
     The state of an aggregate whose input is partitioned by some of its keys lies by these alone, at any parallelism.
     """
     keys = _keys(node, port)
-    if not by or not keys or not isinstance(node.spec, AggregateSpec) or node.inputs[port].exchange is not None:
+    if not by or not keys or not _lies_by_some(node) or node.inputs[port].exchange is not None:
         return keys
     of_column = {column_name(key): key for key in keys}
     placing = tuple(of_column[name] for name in by if name in of_column)
     return placing if len(placing) == len(by) else keys
 
 
-def _is_partitioned(node: OperatorNode, keys: tuple[Expr, ...], by: Keys | None) -> bool:
-    names = _names(keys)
+def _is_partitioned(node: OperatorNode, keys: KeyExpressions, by: Columns | None) -> bool:
+    names = plain_columns(keys)
     if names is None or by is None:
         return False
     # Equal keys lie together if the rows are partitioned by some of them, but state has to be where its hash says.
-    return set(by) <= set(names) if isinstance(node.spec, SinkSpec) else names == by
+    return names == by if descriptor_of(node.spec).keyed else set(by) <= set(names)
 
 
-def _names(keys: tuple[Expr, ...]) -> Keys | None:
-    names = tuple(column_name(key) for key in keys)
-    return None if None in names else tuple(name for name in names if name is not None)
-
-
-def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Keys | None:
+def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Columns | None:
     """By which of its columns an operator's output is partitioned."""
-    spec = node.spec
-    if isinstance(spec, AggregateSpec):
-        # Comparing expressions makes an expression.
-        return tuple(spec.keys[place][0] for place in key_places(spec, incoming[0].keys)) or None
-    if isinstance(spec, Keyed):
-        return _shown_keys(spec)
-    if isinstance(spec, TwoSided):
+    descriptor = descriptor_of(node.spec)
+    if descriptor.keyed:
         # Rows that meet a broadcast side do not lie where their keys say.
         spread = any(edge.exchange == "broadcast" for edge in incoming)
-        return None if spread else _joined_keys(spec)
+        return None if spread else descriptor.partitioned_by(node.spec, [edge.keys for edge in incoming])
     if len(incoming) != 1 or incoming[0].exchange != "forward":
         return None
     before = placed[incoming[0].producer].by(incoming[0].output)
-    if before is None or isinstance(spec, FilterSpec | SplitSpec):
-        return before
-    if isinstance(spec, RowFunctionSpec) and spec.kind == "filter":
-        return before
-    if isinstance(spec, ProjectSpec):
-        renamed = {column_name(expression): name for name, expression in spec.columns}
-        after = tuple(renamed.get(name) for name in before)
-        return None if None in after else tuple(name for name in after if name is not None)
-    return None
-
-
-def _joined_keys(spec: TwoSided) -> Keys | None:
-    """Return the columns that show the left keys, if every row has them."""
-    if spec.how not in ("inner", "left"):
-        return None
-    shown = {column: name for name, side, column in spec.output if side == 0}
-    names = tuple(shown.get(name or "") for name in map(column_name, spec.left_keys))
-    return None if None in names else tuple(name for name in names if name is not None)
-
-
-def _shown_keys(spec: Keyed) -> Keys | None:
-    """Return the columns that show a keyed operator's keys, None if it puts them out otherwise."""
-    if isinstance(spec, ReduceSpec):
-        return tuple(name for name, _ in spec.keys) or None
-    if isinstance(spec, ProcessSpec):
-        return None
-    return _names(tuple(key for _, key in spec.keys)) or None
-
-
-def key_places(spec: Keyed, placing: tuple[Expr, ...]) -> tuple[int, ...]:
-    """Return which of a keyed operator's keys these are, by their places."""
-    # Comparing expressions makes an expression.
-    return tuple(place for item in placing for place, (_, key) in enumerate(spec.keys) if key is item)
+    return None if before is None else descriptor.carried(node.spec, before)
 
 
 def _tasks(graph: JobGraph, edges: list[Edge], placed: dict[OperatorId, _Placed]) -> tuple[Task, ...]:

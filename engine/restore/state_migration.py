@@ -5,20 +5,16 @@ What both have stays as it is, what is new begins, what is gone is dropped. `res
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import ROWS, Aggregation
-from penstock.engine.expressions.compiler import infer_type
-from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
-from penstock.engine.operators.over.input import seen_expressions
 from penstock.engine.operators.over.rows import KEPT_ROWS
-from penstock.engine.operators.over.schema import plan_over
+from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.restore.meaning_changes import same_aggregate
-from penstock.model.job_graph import AggregateSpec, OperatorNode
-from penstock.model.keyed_specs import OverSpec
+from penstock.model.job_graph import OperatorNode
 from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import AggregateMeaning, OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
@@ -30,14 +26,6 @@ Adapt = Callable[[Part], Part]
 
 _OWN = re.compile(r"a\d+\.")
 _VALUE = re.compile(r"e\d+\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How an operator keeps its aggregates now: by table, and the types of the values of its frames, in order."""
-
-    tables: Mapping[str, Aggregation] = field(default_factory=dict)
-    values: tuple[pa.DataType, ...] = ()
 
 
 def adapt_to(
@@ -52,7 +40,7 @@ def adapt_to(
     if by_name:
         steps.append(lambda part: replace(part, lenient=True))
     if _laid_out(before) != _laid_out(now):
-        layout = layout_of(node, now, schema)
+        layout = descriptor_of(node.spec).state_layout(node.spec, now, schema, node.name)
         for table, aggregation in layout.tables.items():
             steps.append(_aggregates(table, aggregation, before.aggregates, now.aggregates, by_name))
         if before.values != now.values:
@@ -61,21 +49,6 @@ def adapt_to(
     if gone:
         steps.append(lambda part: _without_states(part, gone))
     return _in_turn(steps) if steps else None
-
-
-def layout_of(node: OperatorNode, meaning: OperatorMeaning, schema: StreamSchema) -> Layout:
-    """Return how an operator keeps its aggregates."""
-    spec = node.spec
-    tables = {item.table for item in meaning.aggregates if item.table is not None}
-    if isinstance(spec, AggregateSpec):
-        aggregation = plan_aggregate(spec, schema, node.name).aggregation
-        return Layout(dict.fromkeys(tables, aggregation))
-    if isinstance(spec, OverSpec):
-        plan = plan_over(spec, schema, node.name)
-        both = {"totals": plan.small, "multisets": plan.large} if tables else {}
-        types = tuple(infer_type(item, schema.fields, node.name) for item in seen_expressions(spec))
-        return Layout(both, types)
-    return Layout()
 
 
 def _laid_out(meaning: OperatorMeaning) -> tuple[object, ...]:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from penstock.dsl.arguments import refusal, return_annotation, shown
 from penstock.model.config import check_on_error
 from penstock.model.errors import OptionError
-from penstock.model.keyed_specs import Keys, ProcessSpec
+from penstock.model.job_graph import Keys
+from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.process import (
     BatchContext,
     BatchProcess,

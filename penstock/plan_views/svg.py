@@ -11,8 +11,7 @@ from html import escape
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import OperatorNode, SinkSpec, SourceSpec
-from penstock.plan_views.operator_words import words
-from penstock.plan_views.words import chain, display_name, edge_text, legend, side_output, summary, task_text
+from penstock.plan_views.words import chain, display_name, edge_text, legend, side_output, summary, task_text, words
 
 CUT_CHARACTERS = 56
 """Longer lines are cut; the whole text is the box's tooltip."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from penstock.model.execution_graph import Edge, ExecutionGraph
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import MAIN, OperatorNode
-from penstock.plan_views.operator_words import words
 from penstock.plan_views.words import (
     chain,
     display_name,
@@ -16,6 +15,7 @@ from penstock.plan_views.words import (
     side_output,
     summary,
     task_text,
+    words,
 )
 
 if TYPE_CHECKING:

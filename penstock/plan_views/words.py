@@ -3,17 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.engine.operators.descriptor import Placement
+from penstock.engine.operators.registry import descriptor_of
+from penstock.engine.operators.words import Words, expression_text
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import (
-    MAIN,
-    OperatorNode,
-)
-from penstock.model.join_specs import TwoSided
-from penstock.plan_views.operator_words import expression_text, words
+from penstock.model.job_graph import MAIN, OperatorNode
 
 GENERATED = "*"
 """Follows the name of an operator that the user did not name."""
+
+
+def words(node: OperatorNode) -> Words:
+    """Describe an operator."""
+    return descriptor_of(node.spec).words(node.spec, node)
 
 
 def display_name(node: OperatorNode) -> str:
@@ -27,7 +30,7 @@ def edge_text(graph: ExecutionGraph, edge: Edge) -> str:
     if exchange == "hash":
         exchange = f"hash({', '.join(expression_text(key) for key in edge.keys)})"
     text = exchange if edge.output == MAIN else f"{edge.output}: {exchange}"
-    if isinstance(graph.node(edge.consumer).spec, TwoSided):
+    if descriptor_of(graph.node(edge.consumer).spec).placement is Placement.BY_SIDES:
         text += " (right)" if edge.port else " (left)"
     return text
 

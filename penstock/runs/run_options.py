@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine.jobs.input_end import AtEnd, check_at_end
+from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.restore.compatibility import Allowed
 from penstock.engine.restore.restorer import RestoreFrom
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
@@ -16,25 +17,13 @@ from penstock.model.dead_letter_limit import DEFAULT_LIMIT, DeadLetterLimit, dea
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import OptionError, PlanError
-from penstock.model.job_graph import (
-    BatchFunctionSpec,
-    FilterSpec,
-    JobGraph,
-    OperatorNode,
-    ProjectSpec,
-    RowFunctionSpec,
-    SplitSpec,
-    UnionSpec,
-)
-from penstock.model.join_specs import LookupSpec
+from penstock.model.job_graph import JobGraph, OperatorNode
 from penstock.runs.job_options import JobOptions
 from penstock.runs.metrics_token import check_reference
 from penstock.state.files.durable_files import check_name
 
 LOOPBACK = ("127.0.0.1", "localhost")
 """What this machine is called from within."""
-
-_STATELESS = (BatchFunctionSpec, FilterSpec, LookupSpec, ProjectSpec, RowFunctionSpec, SplitSpec, UnionSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +162,7 @@ def check_named(graph: JobGraph) -> None:
     Raises:
         PlanError: naming every operator that needs a name, where it stands, and what to write.
     """
-    nodes = [node for node in graph.operators.values() if not isinstance(node.spec, _STATELESS)]
+    nodes = [node for node in graph.operators.values() if descriptor_of(node.spec).stateful]
     unnamed = [node for node in nodes if not node.named]
     if unnamed:
         raise PlanError(

@@ -5,12 +5,11 @@ Late rows, processing time, order of arrival and unordered calls depend on timin
 
 from collections.abc import Iterable, Mapping
 
+from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.optimiser import reachable
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import LATE, AsyncFunctionSpec, JobGraph, OperatorNode, SinkSpec
-from penstock.model.join_specs import LookupSpec
-from penstock.model.keyed_specs import FirstSpec, ProcessSpec
+from penstock.model.job_graph import LATE, JobGraph, OperatorNode, SinkSpec
 
 
 def not_promised(graph: JobGraph, late: Iterable[str] = ()) -> dict[str, str]:
@@ -43,16 +42,8 @@ def without_sinks(graph: JobGraph, names: Mapping[str, str]) -> JobGraph:
 
 
 def _own_reason(node: OperatorNode) -> str | None:
-    match node.spec:
-        case ProcessSpec(order="arrival"):
-            return f"{node.name!r} takes rows in order of arrival"
-        case FirstSpec(by_arrival=True):
-            return f"{node.name!r} passes what arrives first"
-        case AsyncFunctionSpec(ordered=False):
-            return f"{node.name!r} passes answers on as they come"
-        case LookupSpec(table=table) if table.refresh_us is not None:
-            return f"{node.name!r} reads its table again as time goes by"
-    return None
+    reason = descriptor_of(node.spec).depends_on(node.spec)
+    return None if reason is None else f"{node.name!r} {reason}"
 
 
 def _edge_reason(graph: JobGraph, operator: OperatorId, output: str) -> str | None:

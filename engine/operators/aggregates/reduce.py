@@ -3,7 +3,7 @@
 Rows wait until the watermark, less the lateness, has passed them; what comes after that is late.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -17,11 +17,15 @@ from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
+from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, Place
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
-from penstock.model.job_graph import ReduceSpec
+from penstock.engine.operators.state_words import key_names, key_traits, window_traits
+from penstock.engine.operators.words import Words, function_name, group_text, window_details
+from penstock.model.job_graph import OperatorNode, ReduceSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global, Session
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots
 from penstock.state.tables.grouping import KeyGrouper
@@ -155,3 +159,35 @@ class Reduce(Updating):
             return GlobalRows(*parts)
         # Rows are released by the watermark less the lateness, so the windows themselves know of no lateness.
         return WindowedRows(*parts, AssignedWindows(window, 0, self._name))
+
+
+class ReduceDescriptor(KeyedDescriptor[ReduceSpec]):
+    """Rows of a key and window folded by a function of the user's; what is kept are folded rows, and rows that wait."""
+
+    spec = ReduceSpec
+    verb = "reduce"
+
+    def outputs(self, spec: ReduceSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the schema of folded rows; see `reduce_output`."""
+        return {MAIN: reduce_output(spec, inputs[0], name), LATE: inputs[0]}
+
+    def make(self, spec: ReduceSpec, inputs: Sequence[StreamSchema], name: str) -> Reduce:
+        """Return a fresh operator."""
+        return Reduce(spec, inputs[0], name)
+
+    def partitioned_by(self, spec: ReduceSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
+        """Return the keys' columns: the result has them by their names."""
+        return key_names(spec.keys) or None
+
+    def meaning(self, spec: ReduceSpec, place: Place) -> OperatorMeaning:
+        """Return by which keys and windows rows are folded."""
+        traits = key_traits(spec.keys, place.inputs[0]) | window_traits(spec.windowing)
+        return OperatorMeaning(kind=self.verb, traits=traits, keys=key_names(spec.keys))
+
+    def words(self, spec: ReduceSpec, node: OperatorNode) -> Words:
+        """Say by which keys and windows, and name the function."""
+        window = window_details(spec.windowing, spec.emission)
+        return Words(group_text(spec.keys), (*window, ("reduce", function_name(spec.function))))
+
+
+REDUCE = ReduceDescriptor()

@@ -1,6 +1,6 @@
 """User coroutine functions: `map_async` asks for every row, many at a time, without ever blocking the worker loop."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +10,14 @@ from penstock.engine.core.async_calls import Asked, AsyncCalls
 from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import kept_time
+from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted
 from penstock.engine.operators.functions.call_backlog import CallBacklog
 from penstock.engine.operators.functions.call_lines import Call, Line, OrderedLine, UnorderedLine
 from penstock.engine.operators.functions.row_results import RowResults
+from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.durations import format_microseconds
-from penstock.model.job_graph import AsyncFunctionSpec
+from penstock.model.errors import PlanError
+from penstock.model.job_graph import AsyncFunctionSpec, OperatorNode
 from penstock.model.schema import StreamSchema
 
 LOG = "unanswered"
@@ -236,3 +239,46 @@ class AsyncFunction(Operator):
         for row in np.flatnonzero(bad).tolist():
             failed[origin[row]] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
         return rows.filter(pa.array(~bad))
+
+
+class AsyncFunctionDescriptor(OperatorDescriptor[AsyncFunctionSpec]):
+    """A coroutine function of the user's answers for each row; what is kept are rows without their answer."""
+
+    spec = AsyncFunctionSpec
+    verb = "map_async"
+    folded_may_fail = True
+
+    def outputs(self, spec: AsyncFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return what the function makes; event time is kept with its column.
+
+        Raises:
+            PlanError: the input is updating.
+        """
+        if inputs[0].changelog:
+            raise PlanError(
+                f"{name!r} calls a coroutine on an updating stream, whose retractions might get another answer; "
+                "call it before the aggregate, or use a final window"
+            )
+        return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
+
+    def make(self, spec: AsyncFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> AsyncFunction:
+        """Return a fresh operator."""
+        return AsyncFunction(spec, inputs[0], name)
+
+    def needed(self, spec: AsyncFunctionSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return the columns that the function names, if it does."""
+        return super().needed(spec, inputs, wanted) if spec.columns is None else [frozenset(spec.columns)]
+
+    def depends_on(self, spec: AsyncFunctionSpec) -> str | None:
+        """Return that answers come in any order, if they leave so."""
+        return None if spec.ordered else "passes answers on as they come"
+
+    def words(self, spec: AsyncFunctionSpec, node: OperatorNode) -> Words:
+        """Name the function, its limits, and what it makes."""
+        timeout = format_microseconds(spec.timeout_us)
+        limits = ("calls", f"{spec.capacity} at a time, {timeout} each, {spec.retries} retries")
+        columns = ("columns", ", ".join(spec.fields.names))
+        return Words(f"map async {function_name(spec.function)}", (limits, columns, *error_details(spec.on_error)))
+
+
+ASYNC_FUNCTION = AsyncFunctionDescriptor()

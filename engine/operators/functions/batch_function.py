@@ -1,6 +1,6 @@
 """User functions on whole batches: anything with the Arrow PyCapsule interface goes in and comes out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -10,8 +10,10 @@ from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.core.contract import MAIN, Emission, Operator
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
+from penstock.engine.operators.descriptor import OperatorDescriptor
+from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.errors import BadRecordError, PlanError, SchemaError
-from penstock.model.job_graph import BatchFunctionSpec
+from penstock.model.job_graph import BatchFunctionSpec, OperatorNode
 from penstock.model.modes import BatchFormat
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.source_location import user_traceback
@@ -94,3 +96,37 @@ def _check_times(rows: pa.RecordBatch, time: TimeColumn | None) -> None:
     if bad is not None:
         row = int(bad.argmax())
         raise BadRecordError(f"in row {row + 1} of the result, {time_error(time.name, not times[row].is_valid)}")
+
+
+class BatchFunctionDescriptor(OperatorDescriptor[BatchFunctionSpec]):
+    """A function of the user's makes batches of batches."""
+
+    spec = BatchFunctionSpec
+    verb = "map_batches"
+    stateful = False
+
+    def outputs(self, spec: BatchFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return what the function makes; event time is kept with its column.
+
+        Raises:
+            PlanError: the input is updating.
+        """
+        if inputs[0].changelog:
+            raise PlanError(
+                f"{name!r} calls a batch function on an updating stream, which it could not retract; "
+                "use a final window, or map row by row"
+            )
+        return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
+
+    def make(self, spec: BatchFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> BatchFunction:
+        """Return a fresh operator."""
+        return BatchFunction(spec, inputs[0], name)
+
+    def words(self, spec: BatchFunctionSpec, node: OperatorNode) -> Words:
+        """Name the function and what it takes and makes."""
+        columns = ("columns", ", ".join(spec.fields.names))
+        headline = f"map batches {function_name(spec.function)}({spec.format})"
+        return Words(headline, (columns, *error_details(spec.on_error)))
+
+
+BATCH_FUNCTION = BatchFunctionDescriptor()

@@ -4,7 +4,7 @@ The only place where rows become Python objects; a function whose parameters are
 columns, without a dict per row.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, repeat
 from typing import Any
 
@@ -15,10 +15,12 @@ from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.core.contract import MAIN, Emission, Operator
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
+from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
 from penstock.engine.operators.functions.row_results import RowResults
-from penstock.model.job_graph import RowFunctionSpec
+from penstock.engine.operators.words import Words, error_details, function_name
+from penstock.model.job_graph import OperatorNode, RowFunctionSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 
 
@@ -121,3 +123,43 @@ class RowFunction(Operator):
         bad = rows.take(pa.array(numbers, pa.int64()))
         self.context.counters.dead_lettered += bad.num_rows
         self.context.dead_letters.reject(self.context.name, bad, [failed[number] for number in numbers])
+
+
+class RowFunctionDescriptor(OperatorDescriptor[RowFunctionSpec]):
+    """A function of the user's makes rows of each row, or says whether it stays."""
+
+    spec = RowFunctionSpec
+    verb = "map"
+    stateful = False
+    needs_time = False
+
+    def outputs(self, spec: RowFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return what the function makes; event time is kept with its column."""
+        if spec.kind == "filter":
+            return {MAIN: inputs[0]}
+        return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields), inputs[0].changelog)}
+
+    def make(self, spec: RowFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> RowFunction:
+        """Return a fresh operator."""
+        return RowFunction(spec, inputs[0], name)
+
+    def needed(self, spec: RowFunctionSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return the columns that the function names, if it does; a filter passes on what is wanted besides."""
+        if spec.columns is None:
+            return super().needed(spec, inputs, wanted)
+        passed = wanted.get(MAIN, frozenset()) if spec.kind == "filter" else frozenset()
+        return [frozenset(spec.columns) | passed]
+
+    def carried(self, spec: RowFunctionSpec, columns: Columns) -> Columns | None:
+        """Return the columns if the rows are what they were."""
+        return columns if spec.kind == "filter" else None
+
+    def words(self, spec: RowFunctionSpec, node: OperatorNode) -> Words:
+        """Name the function and what it takes and makes."""
+        arguments = "row" if spec.columns is None else ", ".join(spec.columns)
+        columns = () if spec.kind == "filter" else (("columns", ", ".join(spec.fields.names)),)
+        headline = f"{spec.kind} {function_name(spec.function)}({arguments})"
+        return Words(headline, (*columns, *error_details(spec.on_error)))
+
+
+ROW_FUNCTION = RowFunctionDescriptor()

@@ -4,7 +4,7 @@ Rows of both sides wait until the watermark has passed them; then both are walke
 right rows that were passed the last one of each key is kept.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,13 @@ from penstock.engine.kernels.order import mark_ties
 from penstock.engine.operators.joins.asof_join_schema import asof_join_output
 from penstock.engine.operators.joins.join_input import JoinInput
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
+from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import break_ties, split_late
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.state_words import duration_words
+from penstock.engine.operators.words import Words
+from penstock.model.durations import format_microseconds
+from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import read_only
@@ -233,3 +238,36 @@ def _numbered(slots: Ints) -> tuple[Ints, int]:
         return slots, int(slots.max()) + 1
     distinct, numbers = np.unique(slots, return_inverse=True)
     return numbers, distinct.size
+
+
+class AsOfJoinDescriptor(TwoSidedDescriptor[AsOfJoinSpec]):
+    """Each left row meets the last right row of its key."""
+
+    spec = AsOfJoinSpec
+    verb = "asof_join"
+
+    def outputs(self, spec: AsOfJoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the schema of joined rows; see `asof_join_output`."""
+        left, right = inputs
+        return {MAIN: asof_join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
+
+    def make(self, spec: AsOfJoinSpec, inputs: Sequence[StreamSchema], name: str) -> AsOfJoin:
+        """Return a fresh operator."""
+        return AsOfJoin(spec, inputs[0], inputs[1], name)
+
+    def read_beside(self, spec: AsOfJoinSpec, side: int, schema: StreamSchema) -> Set[str]:
+        """Return all of the right side: ties between its rows of one time are decided by all their columns."""
+        return frozenset(schema.fields.names) if side else super().read_beside(spec, side, schema)
+
+    def traits(self, spec: AsOfJoinSpec) -> dict[str, str]:
+        """Return how old a right row may be."""
+        return {"tolerance": duration_words(spec.tolerance_us)}
+
+    def words(self, spec: AsOfJoinSpec, node: OperatorNode) -> Words:
+        """Say on which keys, and how old a right row may be."""
+        tolerance = "any age" if spec.tolerance_us is None else f"up to {format_microseconds(spec.tolerance_us)} old"
+        headline = join_headline("as-of join", spec.how, spec.left_keys, spec.right_keys)
+        return Words(headline, (("last row", tolerance), output_detail(spec.output)))
+
+
+ASOF_JOIN = AsOfJoinDescriptor()

@@ -4,7 +4,7 @@ A left row looks for right times in [its time + lower, upper]; a right row is fo
 the other side's rows, then waits itself until the watermark says that no partner can come any more.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,12 @@ from penstock.engine.operators.joins.interval_rows import IntervalRows
 from penstock.engine.operators.joins.join_input import Arrived, JoinInput
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
 from penstock.engine.operators.joins.same_keys import same_keys
+from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import split_late
-from penstock.model.expressions import Expr
+from penstock.engine.operators.state_words import expression_words, signed_words
+from penstock.engine.operators.words import Words, expression_text, signed_text
+from penstock.model.expressions import Expr, columns_of
+from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import IntervalJoinSpec
 from penstock.model.schema import StreamSchema
 
@@ -203,3 +207,38 @@ def _last_times_us(column: pa.Array) -> Ints:
     if not column.null_count:
         return times_us
     return np.where(np.asarray(column.is_valid()), times_us, START_OF_TIME_US)
+
+
+class IntervalJoinDescriptor(TwoSidedDescriptor[IntervalJoinSpec]):
+    """Rows of equal keys meet if their event times are close."""
+
+    spec = IntervalJoinSpec
+    verb = "interval_join"
+
+    def outputs(self, spec: IntervalJoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the schema of joined rows; see `interval_join_output`."""
+        left, right = inputs
+        return {MAIN: interval_join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
+
+    def make(self, spec: IntervalJoinSpec, inputs: Sequence[StreamSchema], name: str) -> IntervalJoin:
+        """Return a fresh operator."""
+        return IntervalJoin(spec, inputs[0], inputs[1], name)
+
+    def read_beside(self, spec: IntervalJoinSpec, side: int, schema: StreamSchema) -> Set[str]:
+        """Add what the bound reads of the left side."""
+        bound = columns_of(spec.upper) if side == 0 and isinstance(spec.upper, Expr) else frozenset()
+        return super().read_beside(spec, side, schema) | bound
+
+    def traits(self, spec: IntervalJoinSpec) -> dict[str, str]:
+        """Return the bounds."""
+        upper = expression_words(spec.upper) if isinstance(spec.upper, Expr) else signed_words(spec.upper)
+        return {"between": f"{signed_words(spec.lower_us)} and {upper}"}
+
+    def words(self, spec: IntervalJoinSpec, node: OperatorNode) -> Words:
+        """Say on which keys, within which bounds."""
+        upper = expression_text(spec.upper) if isinstance(spec.upper, Expr) else signed_text(spec.upper)
+        headline = join_headline("interval join", spec.how, spec.left_keys, spec.right_keys)
+        return Words(headline, (("between", f"{signed_text(spec.lower_us)} and {upper}"), output_detail(spec.output)))
+
+
+INTERVAL_JOIN = IntervalJoinDescriptor()

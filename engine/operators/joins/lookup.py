@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,14 @@ import pyarrow.compute as pc
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted, columns_used
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.joins.lookup_index import LookupIndex
 from penstock.engine.operators.joins.lookup_schema import lookup_key_types, lookup_output
+from penstock.engine.operators.joins.two_sided import columns_of_side, join_headline, narrowed_output, output_detail
+from penstock.engine.operators.words import Words
 from penstock.model.expressions import col
+from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import LookupSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.batch_keys import KeyCodec
@@ -184,3 +189,39 @@ class _Loading:
         except Exception as error:
             self.error = error
         self.done = True
+
+
+class LookupDescriptor(OperatorDescriptor[LookupSpec]):
+    """Each row meets rows of a table that every instance has; the table is read again after a restart."""
+
+    spec = LookupSpec
+    verb = "lookup"
+    stateful = False
+
+    def outputs(self, spec: LookupSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the schema of joined rows; see `lookup_output`."""
+        return {MAIN: lookup_output(spec, inputs[0], name)}
+
+    def make(self, spec: LookupSpec, inputs: Sequence[StreamSchema], name: str) -> Lookup:
+        """Return a fresh operator."""
+        return Lookup(spec, inputs[0], name)
+
+    def needed(self, spec: LookupSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return the keys and what is put out of the stream."""
+        return [columns_used(spec.left_keys) | columns_of_side(spec.output, 0, wanted)]
+
+    def narrowed(self, spec: LookupSpec, columns: Set[str]) -> LookupSpec:
+        """Put out these columns, or one if only the number of rows matters."""
+        return replace(spec, output=narrowed_output(spec.output, columns))
+
+    def depends_on(self, spec: LookupSpec) -> str | None:
+        """Return that a table may have changed, if it is read again."""
+        return None if spec.table.refresh_us is None else "reads its table again as time goes by"
+
+    def words(self, spec: LookupSpec, node: OperatorNode) -> Words:
+        """Say on which keys, in which table."""
+        headline = join_headline("lookup", spec.how, spec.left_keys, [col(name) for name in spec.right_keys])
+        return Words(headline, (("table", spec.table.describe()), output_detail(spec.output)))
+
+
+LOOKUP = LookupDescriptor()

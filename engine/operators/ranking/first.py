@@ -3,7 +3,7 @@
 First is by event time once the watermark has passed a row, or by arrival, at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +14,20 @@ from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batc
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.kernels.arrivals import pass_first
+from penstock.engine.operators.descriptor import KeyedDescriptor, Place
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.ranking.first_schema import first_output
+from penstock.engine.operators.state_words import duration_words, key_names, key_traits
+from penstock.engine.operators.words import Words, columns_text
+from penstock.model.durations import format_microseconds
 from penstock.model.errors import BugError
+from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import StreamSchema
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.arrays import NO_INTEGERS, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import ColumnSpec, Fixed, Slots, TableSpec
@@ -200,3 +206,38 @@ class First(Operator):
         if self._schema.time is None:
             raise BugError("deduplication by event time has an input without event time")
         return event_times_us(rows, self._schema.time)
+
+
+class FirstDescriptor(KeyedDescriptor[FirstSpec]):
+    """The first row of every key; what is kept are the keys that were seen, and rows that wait."""
+
+    spec = FirstSpec
+    verb = "deduplicate"
+
+    def outputs(self, spec: FirstSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the input's schema; see `first_output`."""
+        return {MAIN: first_output(spec, inputs[0], name), LATE: inputs[0]}
+
+    def make(self, spec: FirstSpec, inputs: Sequence[StreamSchema], name: str) -> First:
+        """Return a fresh operator."""
+        return First(spec, inputs[0], name)
+
+    def meaning(self, spec: FirstSpec, place: Place) -> OperatorMeaning:
+        """Return of which rows the first is kept, and how long."""
+        traits = {"order": "arrival" if spec.by_arrival else "event time", "ttl": duration_words(spec.ttl_us)}
+        return OperatorMeaning(
+            kind=self.verb, traits=key_traits(spec.keys, place.inputs[0]) | traits, keys=key_names(spec.keys)
+        )
+
+    def depends_on(self, spec: FirstSpec) -> str | None:
+        """Return that rows of a key arrive in any order, if the first one stays."""
+        return "passes what arrives first" if spec.by_arrival else None
+
+    def words(self, spec: FirstSpec, node: OperatorNode) -> Words:
+        """Say by which keys, in which order, for how long."""
+        ttl = () if spec.ttl_us is None else (("forgotten after", format_microseconds(spec.ttl_us)),)
+        by = "as they arrive" if spec.by_arrival else "by event time"
+        return Words(f"first row per {columns_text(spec.keys)}", (("order", by), *ttl))
+
+
+FIRST = FirstDescriptor()

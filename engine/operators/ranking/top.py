@@ -3,7 +3,7 @@
 The result is a changelog, emitted at most once per interval, or in quiet moments.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +11,18 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.operators.descriptor import KeyedDescriptor, Place
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ranking.top_counts import CountedRows
 from penstock.engine.operators.ranking.top_ranks import RankedRows
-from penstock.engine.operators.ranking.top_schema import plan_top
+from penstock.engine.operators.ranking.top_schema import plan_top, top_output
+from penstock.engine.operators.state_words import key_names, key_traits, order_words
+from penstock.engine.operators.words import Words, columns_text, count_text, order_text
+from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import StreamSchema
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots, TableSpec
 
@@ -131,3 +136,39 @@ class Top(Operator):
     def _computed(self, rows: pa.RecordBatch) -> Sequence[pa.Array]:
         columns: list[pa.Array] = self._order_only(rows).columns
         return columns
+
+
+class TopDescriptor(KeyedDescriptor[TopSpec]):
+    """The first rows of every key; what is kept are these rows."""
+
+    spec = TopSpec
+    verb = "top"
+
+    def outputs(self, spec: TopSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the changelog of the first rows; see `top_output`."""
+        return {MAIN: top_output(spec, inputs[0], name)}
+
+    def make(self, spec: TopSpec, inputs: Sequence[StreamSchema], name: str) -> Top:
+        """Return a fresh operator."""
+        return Top(spec, inputs[0], name)
+
+    def meaning(self, spec: TopSpec, place: Place) -> OperatorMeaning:
+        """Return which rows are kept."""
+        traits = {
+            "number of rows": str(spec.rows),
+            "order": order_words(spec.order),
+            "rank": "none" if spec.rank is None else "a column",
+            "ties": "greatest first" if spec.tie_descending else "least first",
+        }
+        return OperatorMeaning(
+            kind=self.verb, traits=key_traits(spec.keys, place.inputs[0]) | traits, keys=key_names(spec.keys)
+        )
+
+    def words(self, spec: TopSpec, node: OperatorNode) -> Words:
+        """Say how many rows, of which keys, in which order."""
+        rank = () if spec.rank is None else (("rank", spec.rank),)
+        headline = f"first {count_text(spec.rows, 'row')} per {columns_text(spec.keys) or 'all rows'}"
+        return Words(headline, (("order", order_text(spec.order)), *rank))
+
+
+TOP = TopDescriptor()

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from penstock.engine.operators.words import expression_text
 from penstock.model.expressions import col, lit
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SinkSpec, SourceSpec, SplitSpec
-from penstock.plan_views.operator_words import expression_text
 from penstock.plan_views.text import explain, mermaid
 from penstock.plan_views.words import plan_data
 from tests.penstock.plans import BIDS, File, Folder, edge, node, plan_of, sample_plan

@@ -1,0 +1,110 @@
+"""What the engine knows of aggregates by key and window; several operators carry them out."""
+
+from collections.abc import Mapping, Sequence, Set
+
+from penstock.engine.core.contract import LATE, MAIN, Operator
+from penstock.engine.operators.aggregates.aggregate_schema import aggregate_output, plan_aggregate
+from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
+from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
+from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
+from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
+from penstock.engine.operators.descriptor import (
+    Columns,
+    KeyedDescriptor,
+    KeyExpressions,
+    Place,
+    Placement,
+    StateLayout,
+    Wanted,
+    columns_used,
+    key_places,
+    time_column,
+)
+from penstock.engine.operators.state_words import aggregate_meanings, key_names, key_traits, key_words, window_traits
+from penstock.engine.operators.words import Words, aggregate_text, group_text, window_details
+from penstock.model.expressions import columns_of
+from penstock.model.job_graph import AggregateSpec, OperatorNode
+from penstock.model.schema import StreamSchema
+from penstock.model.windows import Count, Session
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
+
+
+class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
+    """Rows of a key and window become one row; what is kept are accumulators."""
+
+    spec = AggregateSpec
+    verb = "agg"
+    placement = Placement.BY_SOME_KEYS
+
+    def outputs(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the schema of the results; see `aggregate_output`."""
+        return {MAIN: aggregate_output(spec, inputs[0], name), LATE: inputs[0]}
+
+    def make(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], name: str) -> Operator:
+        """Return a fresh operator; `_table` says where it keeps its accumulators."""
+        schema = inputs[0]
+        if spec.windowing is None:
+            return GroupAggregate(spec, schema, name)
+        if isinstance(spec.windowing.window, Session):
+            return SessionAggregate(spec, schema, name)
+        if isinstance(spec.windowing.window, Count):
+            return CountWindowAggregate(spec, schema, name)
+        if spec.windowing.emission.mode == "updates":
+            return GroupAggregate(spec, schema, name)
+        return WindowAggregate(spec, schema, name)
+
+    def needed(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return keys, inputs, filters and event time.
+
+        Late rows are whole rows, and windows of a number of rows put these in order by all of their columns.
+        """
+        counts_rows = spec.windowing is not None and isinstance(spec.windowing.window, Count)
+        if LATE in wanted or counts_rows:
+            return super().needed(spec, inputs, wanted)
+        names = columns_used(expression for _, expression in spec.keys) | time_column(inputs[0])
+        for _, call in spec.aggregates:
+            names |= columns_used(call.inputs)
+            if call.where is not None:
+                names |= columns_of(call.where)
+        return [names]
+
+    def partitioned_by(self, spec: AggregateSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
+        """Return the columns of the keys by which rows lie: the result has them by their names."""
+        return tuple(spec.keys[at][0] for at in key_places(self.keys(spec, 0), placed[0])) or None
+
+    def meaning(self, spec: AggregateSpec, place: Place) -> OperatorMeaning:
+        """Return by which keys and windows rows are grouped, and what accumulators hold."""
+        schema = place.inputs[0]
+        lie = {"rows lie by": key_words(place.placed[0])}
+        aggregation = plan_aggregate(spec, schema, place.name).aggregation
+        return OperatorMeaning(
+            kind=self.verb,
+            traits=key_traits(spec.keys, schema) | window_traits(spec.windowing) | lie,
+            aggregates=aggregate_meanings(aggregation, spec.aggregates, _table(spec)),
+            keys=key_names(spec.keys),
+        )
+
+    def state_layout(
+        self, spec: AggregateSpec, meaning: OperatorMeaning, schema: StreamSchema, name: str
+    ) -> StateLayout:
+        """Return the accumulators, which are in every table alike."""
+        tables = {item.table for item in meaning.aggregates if item.table is not None}
+        return StateLayout(dict.fromkeys(tables, plan_aggregate(spec, schema, name).aggregation))
+
+    def words(self, spec: AggregateSpec, node: OperatorNode) -> Words:
+        """Say by which keys and windows, and what is computed."""
+        calls = tuple((name, aggregate_text(call)) for name, call in spec.aggregates)
+        return Words(group_text(spec.keys), (*window_details(spec.windowing, spec.emission), *calls))
+
+
+AGGREGATE = AggregateDescriptor()
+
+
+def _table(spec: AggregateSpec) -> str:
+    """Return the table that holds the accumulators."""
+    windowing = spec.windowing
+    if windowing is None:
+        return "groups"
+    if isinstance(windowing.window, Session):
+        return "sessions"
+    return "groups" if windowing.emission.mode == "updates" and not isinstance(windowing.window, Count) else "windows"

@@ -1,0 +1,108 @@
+"""What the descriptors of joins have in common: keys of both sides, the columns they put out, and their words."""
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import TypeVar
+
+from penstock.engine.core.contract import LATE, MAIN
+from penstock.engine.operators.descriptor import (
+    Columns,
+    KeyExpressions,
+    OperatorDescriptor,
+    Place,
+    Placement,
+    Wanted,
+    columns_used,
+    time_column,
+)
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, keeps_unmatched
+from penstock.engine.operators.state_words import changelog_words, expression_words, key_words
+from penstock.engine.operators.words import Detail, expression_text
+from penstock.model.expressions import Expr, column_name
+from penstock.model.join_specs import Output, TwoSided
+from penstock.model.schema import StreamSchema
+from penstock.state.checkpoints.operator_meaning import OperatorMeaning
+
+T = TypeVar("T", bound=TwoSided)
+
+
+class TwoSidedDescriptor(OperatorDescriptor[T]):
+    """A join of two streams; what is kept are rows of both sides that may still meet."""
+
+    placement = Placement.BY_SIDES
+
+    def needed(self, spec: T, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
+        """Return keys, event times, and what is put out of each side; late rows are whole rows."""
+        return [
+            frozenset(schema.fields.names)
+            if late in wanted
+            else columns_used(keys) | columns_of_side(spec.output, side, wanted) | self.read_beside(spec, side, schema)
+            for side, (keys, late, schema) in enumerate(
+                zip((spec.left_keys, spec.right_keys), (LATE, LATE_RIGHT), inputs, strict=True)
+            )
+        ]
+
+    def read_beside(self, spec: T, side: int, schema: StreamSchema) -> Set[str]:
+        """Return what is read of a side besides keys and what is put out: its event time."""
+        return time_column(schema)
+
+    def narrowed(self, spec: T, columns: Set[str]) -> T:
+        """Put out these columns, or one if only the number of rows matters."""
+        return replace(spec, output=narrowed_output(spec.output, columns))
+
+    def keys(self, spec: T, port: int) -> KeyExpressions:
+        """Return the keys of a side."""
+        return spec.right_keys if port else spec.left_keys
+
+    def partitioned_by(self, spec: T, placed: Sequence[KeyExpressions]) -> Columns | None:
+        """Return the columns that show the left keys, if every row has them."""
+        if 1 in self.unmatched(spec):
+            return None
+        shown = {column: name for name, side, column in spec.output if side == 0}
+        names = [shown.get(column_name(key) or "") for key in spec.left_keys]
+        known = tuple(name for name in names if name is not None)
+        return known if len(known) == len(names) else None
+
+    def unmatched(self, spec: T) -> Set[int]:
+        """Return the sides that ``how`` keeps."""
+        return frozenset(side for side in (0, 1) if keeps_unmatched(spec.how, side))
+
+    def meaning(self, spec: T, place: Place) -> OperatorMeaning:
+        """Return which rows of both sides meet."""
+        left, right = place.inputs
+        traits = {
+            "left key": key_words(spec.left_keys),
+            "right key": key_words(spec.right_keys),
+            "left input": changelog_words(left),
+            "right input": changelog_words(right),
+            "how": spec.how,
+        }
+        keys = tuple(column_name(key) or expression_words(key) for key in spec.left_keys)
+        return OperatorMeaning(kind=self.verb, traits=traits | self.traits(spec), keys=keys, sides=place.sources)
+
+    def traits(self, spec: T) -> dict[str, str]:
+        """Return what else decides which rows meet."""
+        return {}
+
+
+def columns_of_side(output: Output, side: int, wanted: Wanted) -> Set[str]:
+    """Return the columns of a side that are put out and wanted."""
+    names = wanted.get(MAIN, frozenset())
+    return frozenset(column for name, origin, column in output if origin == side and name in names)
+
+
+def narrowed_output(output: Output, columns: Set[str]) -> Output:
+    """Return those of the output's columns, or one if there are none."""
+    return tuple(item for item in output if item[0] in columns) or output[:1]
+
+
+def join_headline(noun: str, how: str, left_keys: Sequence[Expr], right_keys: Sequence[Expr]) -> str:
+    """Say how rows are joined, on which keys."""
+    sides = (map(expression_text, keys) for keys in (left_keys, right_keys))
+    keys = ", ".join(left if left == right else f"{left} = {right}" for left, right in zip(*sides, strict=True))
+    return f"{'' if how == 'inner' else f'{how} '}{noun} on {keys}"
+
+
+def output_detail(output: Output) -> Detail:
+    """Say which columns are put out."""
+    return "columns", ", ".join(name for name, _, _ in output)
