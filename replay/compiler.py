@@ -6,9 +6,8 @@ for a single row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.engine.core.clock import SystemClock
@@ -17,79 +16,16 @@ from penstock.engine.plan.optimiser import narrowed, reachable
 from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId
-from penstock.model.job_graph import (
-    LATE,
-    MAIN,
-    AggregateSpec,
-    AsyncFunctionSpec,
-    BatchFunctionSpec,
-    FilterSpec,
-    JobGraph,
-    OperatorNode,
-    ProjectSpec,
-    ReduceSpec,
-    RowFunctionSpec,
-    SinkSpec,
-    SourceSpec,
-    SplitSpec,
-    TimeSpec,
-    UnionSpec,
-)
-from penstock.model.join_specs import AsOfJoinSpec, IntervalJoinSpec, JoinSpec, LookupSpec
-from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
-from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Compiled, Context, Frame, ReplayError, Rows, refused
-from penstock.replay.operators.aggregates import compile_aggregate, refuse_aggregate
-from penstock.replay.operators.asof_join import compile_asof_join, refuse_asof_join
-from penstock.replay.operators.functions import compile_function
-from penstock.replay.operators.grouped import compile_process, compile_reduce, refuse_process
-from penstock.replay.operators.interval_join import compile_interval_join
-from penstock.replay.operators.joins import compile_join, refuse_join
-from penstock.replay.operators.lookup import compile_lookup, refuse_lookup
-from penstock.replay.operators.over import compile_over
+from penstock.model.job_graph import LATE, MAIN, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.replay.frames import Context, Frame, ReplayError, Rows, refused
 from penstock.replay.operators.prepared import quoted, times_sql
-from penstock.replay.operators.ranking import compile_first, compile_top, refuse_first
-from penstock.replay.operators.rows import compile_filter, compile_project, compile_split, compile_union
-from penstock.replay.operators.times import compile_time
+from penstock.replay.operators.registry import form_of
 from penstock.replay.spark_types import carrier_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.replay.progress import Progress
-
-Refusal = Callable[[Any, OperatorNode, Sequence[StreamSchema]], str | None]
-"""Says why an operator has no counterpart in a batch, None if it has one: (spec, node, schemas of its inputs)."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What the compiler knows of one kind of operator."""
-
-    compile: Compiled
-    refuse: Refusal = lambda spec, node, inputs: None
-
-
-_KINDS: dict[type, Kind] = {
-    FilterSpec: Kind(compile_filter),
-    ProjectSpec: Kind(compile_project),
-    SplitSpec: Kind(compile_split),
-    UnionSpec: Kind(compile_union),
-    RowFunctionSpec: Kind(compile_function),
-    BatchFunctionSpec: Kind(compile_function),
-    AsyncFunctionSpec: Kind(compile_function),
-    TimeSpec: Kind(compile_time),
-    AggregateSpec: Kind(compile_aggregate, refuse_aggregate),
-    ReduceSpec: Kind(compile_reduce),
-    ProcessSpec: Kind(compile_process, refuse_process),
-    JoinSpec: Kind(compile_join, refuse_join),
-    IntervalJoinSpec: Kind(compile_interval_join),
-    AsOfJoinSpec: Kind(compile_asof_join, refuse_asof_join),
-    LookupSpec: Kind(compile_lookup, refuse_lookup),
-    TopSpec: Kind(compile_top),
-    FirstSpec: Kind(compile_first, refuse_first),
-    OverSpec: Kind(compile_over),
-}
 
 
 def check_job(graph: JobGraph) -> None:
@@ -114,8 +50,7 @@ def _check_nodes(needed: JobGraph) -> None:
                 )
         if isinstance(node.spec, SourceSpec | SinkSpec):
             continue
-        kind = _KINDS.get(type(node.spec))
-        why = f"there is no counterpart for {node.kind}" if kind is None else kind.refuse(node.spec, node, inputs)
+        why = form_of(node.spec).refuse(node.spec, node, inputs)
         if why is not None:
             raise refused(node, why)
 
@@ -174,7 +109,7 @@ def compile_job(
             context = context or Context(rows[MAIN].sparkSession, progress)
         else:
             assert context is not None
-            rows = _KINDS[type(node.spec)].compile(node.spec, node, inputs, context)
+            rows = form_of(node.spec).compile(node.spec, node, inputs, context)
         for output, schema in node.outputs.items():
             if output in rows:
                 frames[node.id, output] = Frame(rows[output], schema)

@@ -5,9 +5,9 @@ The compiler makes a `Frame` of every output of every operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.model.errors import UserError
 from penstock.model.job_graph import OperatorNode
@@ -56,6 +56,3 @@ class Context:
 
 Rows = Mapping[str, "DataFrame"]
 """What an operator puts out, by output; an output that is missing has no rows."""
-
-Compiled = Callable[[Any, OperatorNode, Sequence[Frame], Context], Rows]
-"""Makes the frames of an operator from those of its inputs: (spec, node, inputs, context)."""

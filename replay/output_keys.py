@@ -5,27 +5,12 @@ Worked out from the plan, from the sink upwards; `comparison` pairs rows by them
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlglot import exp
-
-from penstock.model.expressions import Expr
-from penstock.model.job_graph import (
-    AggregateSpec,
-    BatchFunctionSpec,
-    FilterSpec,
-    JobGraph,
-    OperatorNode,
-    ProjectSpec,
-    ReduceSpec,
-    SinkSpec,
-    SplitSpec,
-    UnionSpec,
-)
-from penstock.model.keyed_specs import TopSpec
-from penstock.model.windows import Count, Global, Windowing
-
-WINDOW_START, WINDOW_END = "window_start", "window_end"
+from penstock.engine.operators.aggregates.aggregate_schema import WINDOW_COLUMNS
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
+from penstock.replay.operators.registry import form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,52 +36,19 @@ def output_keys(graph: JobGraph, sink: OperatorNode) -> OutputKeys:
     found = _found(graph, graph[edge.operator], names)
     keys = tuple(sink.spec.key) or tuple(found)
     window = {found[name]: name for name in found}
-    start, end = window.get(WINDOW_START), window.get(WINDOW_END)
+    start, end = map(window.get, WINDOW_COLUMNS)
     time = schema.time.name if schema.time is not None else None
     return OutputKeys(keys, start, end, time) if start and end else OutputKeys(keys, time=time)
 
 
-def _found(graph: JobGraph, node: OperatorNode, names: dict[str, str]) -> dict[str, str]:
+def _found(graph: JobGraph, node: OperatorNode, names: Mapping[str, str]) -> Mapping[str, str]:
     """Return the key columns that reach the sink: their name there, and what the operator that made them calls them.
 
     ``names`` are the sink's names by those of the operator's output; a key that was dropped on the way leaves none.
     """
-    spec = node.spec
-    if isinstance(spec, FilterSpec | SplitSpec):
-        return _found(graph, graph[node.inputs[0].operator], names)
-    if isinstance(spec, ProjectSpec):
-        plain = {name: column for name, expression in spec.columns if (column := _column(expression)) is not None}
-        passed = {plain[name]: known for name, known in names.items() if name in plain}
+    form = form_of(node.spec)
+    passed = form.passed(node.spec, names)
+    if passed is not None:
         return _found(graph, graph[node.inputs[0].operator], passed)
-    if isinstance(spec, UnionSpec | BatchFunctionSpec):
-        return {}
-    own = _own_keys(node)
-    if not own or any(name not in names for name in own):
-        return {}
-    return {names[name]: name for name in own}
-
-
-def _own_keys(node: OperatorNode) -> tuple[str, ...]:
-    spec = node.spec
-    if isinstance(spec, AggregateSpec | ReduceSpec):
-        return (*(name for name, _ in spec.keys), *_window(spec.windowing, node))
-    if isinstance(spec, TopSpec) and spec.rank is not None:
-        return (*(name for name, _ in spec.keys), spec.rank)
-    return ()
-
-
-def _window(windowing: Windowing | None, node: OperatorNode) -> tuple[str, ...]:
-    if windowing is None or isinstance(windowing.window, Global):
-        return ()
-    names = node.outputs["main"].fields.names
-    if isinstance(windowing.window, Count):
-        # Windows of rows have bounds too, but nothing says that those of a key differ.
-        return ()
-    return tuple(name for name in (WINDOW_START, WINDOW_END) if name in names)
-
-
-def _column(expression: Expr) -> str | None:
-    tree = expression.tree
-    while isinstance(tree, exp.Alias | exp.Paren):
-        tree = tree.this
-    return str(tree.name) if isinstance(tree, exp.Column) else None
+    own = form.row_keys(node.spec, node)
+    return {names[name]: name for name in own} if all(name in names for name in own) else {}

@@ -12,12 +12,14 @@ from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global
 from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.inexact import InexactColumns, aggregate_inputs, check_exact, sketches
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
 from penstock.replay.operators.closing import ROWS, closing_of
-from penstock.replay.operators.grouped import run_by_key
+from penstock.replay.operators.grouped import ByKey, Waits, final, run_by_key, waits_for_windows
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
-from penstock.replay.operators.windows import Windowed, in_windows
+from penstock.replay.operators.windows import Windowed, in_windows, window_columns
+from penstock.replay.spark_form import SparkForm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,43 +27,59 @@ if TYPE_CHECKING:
 _BOUNDS = ("window_start", "window_end")
 
 
-def refuse_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
-    """Say why there is no counterpart in a batch, None if there is one."""
-    windowing = spec.windowing
-    if windowing is not None and windowing.clock == "processing" and not isinstance(windowing.window, Global):
-        return "its windows are of processing time: which rows they held depends on when these came; use event time"
-    return None
+class AggregateForm(SparkForm[AggregateSpec]):
+    """Rows of a key and window become one row."""
+
+    spec = AggregateSpec
+
+    def refuse(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
+        """Say why there is no counterpart in a batch, None if there is one."""
+        windowing = spec.windowing
+        if windowing is not None and windowing.clock == "processing" and not isinstance(windowing.window, Global):
+            return "its windows are of processing time: which rows they held depends on when these came; use event time"
+        return None
+
+    def compile(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Group rows by their keys and windows; a user's aggregates, and ties that stay open, by our operator."""
+        frame = inputs[0]
+        counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
+        if any(call.user is not None for _, call in spec.aggregates) or (counts and unordered(frame.schema.fields)):
+            return {MAIN: run_by_key(ByKey(final(spec), _waits(spec)), node, frame, context)}
+        schema, fields = frame.schema, node.outputs[MAIN].fields
+        prepared = prepared_calls(spec.aggregates, schema.fields, node.name)
+        keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
+        names = [name for name, _ in keys]
+        rows = computed(frame, [*keys, *prepared.columns], node.name)
+        window = None if spec.windowing is None else spec.windowing.window
+        closing = closing_of(spec.windowing, node, context)
+        if prepared.timed or not (window is None or isinstance(window, Global)):
+            rows = with_times(rows, schema)
+            rows = closing.counted(rows)
+        windowed = Windowed(rows, (), None)
+        if window is not None:
+            windowed = in_windows(rows, window, names, tie_order(schema.fields), node.name)
+        results = {f"$result{index}": aggregate_sql.aggregate_sql(call) for index, call in enumerate(prepared.calls)}
+        if windowed.bounds is not None:
+            results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
+        groups = [*names, *windowed.groups]
+        grouped = closing.over(_grouped(windowed, groups, results | closing.further()))
+        columns = {column: quoted(name) for (column, _), (name, _) in zip(spec.keys, keys, strict=True)}
+        if windowed.bounds is not None:
+            columns |= {name: time_sql(quoted(f"${name}"), fields.field(name).type) for name in _BOUNDS}
+        columns |= {call.name: quoted(f"$result{index}") for index, call in enumerate(prepared.calls)}
+        return {MAIN: shown(grouped, columns, fields)}
+
+    def row_keys(self, spec: AggregateSpec, node: OperatorNode) -> tuple[str, ...]:
+        """Return key and window."""
+        return (*(name for name, _ in spec.keys), *window_columns(spec.windowing, node))
+
+    def inexact(self, spec: AggregateSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+        """Return the sketches."""
+        check_exact(node, known, aggregate_inputs(spec.keys, spec.aggregates))
+        return sketches(spec.aggregates)
 
 
-def compile_aggregate(spec: AggregateSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Group rows by their keys and windows; with aggregates of a user's, or ties that stay open, by our operator."""
-    frame = inputs[0]
-    counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
-    if any(call.user is not None for _, call in spec.aggregates) or (counts and unordered(frame.schema.fields)):
-        return {MAIN: run_by_key(spec, node, frame, spec.keys, context)}
-    schema, fields = frame.schema, node.outputs[MAIN].fields
-    prepared = prepared_calls(spec.aggregates, schema.fields, node.name)
-    keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
-    names = [name for name, _ in keys]
-    rows = computed(frame, [*keys, *prepared.columns], node.name)
-    window = None if spec.windowing is None else spec.windowing.window
-    closing = closing_of(spec.windowing, node, context)
-    if prepared.timed or not (window is None or isinstance(window, Global)):
-        rows = with_times(rows, schema)
-        rows = closing.counted(rows)
-    windowed = Windowed(rows, (), None)
-    if window is not None:
-        windowed = in_windows(rows, window, names, tie_order(schema.fields), node.name)
-    results = {f"$result{index}": aggregate_sql.aggregate_sql(call) for index, call in enumerate(prepared.calls)}
-    if windowed.bounds is not None:
-        results |= {f"${name}": bound for name, bound in zip(_BOUNDS, windowed.bounds, strict=True)}
-    groups = [*names, *windowed.groups]
-    grouped = closing.over(_grouped(windowed, groups, results | closing.further()))
-    columns = {column: quoted(name) for (column, _), (name, _) in zip(spec.keys, keys, strict=True)}
-    if windowed.bounds is not None:
-        columns |= {name: time_sql(quoted(f"${name}"), fields.field(name).type) for name in _BOUNDS}
-    columns |= {call.name: quoted(f"$result{index}") for index, call in enumerate(prepared.calls)}
-    return {MAIN: shown(grouped, columns, fields)}
+AGGREGATE = AggregateForm()
 
 
 def _grouped(windowed: Windowed, groups: Sequence[str], results: dict[str, str]) -> DataFrame:
@@ -72,3 +90,10 @@ def _grouped(windowed: Windowed, groups: Sequence[str], results: dict[str, str])
     grouped = windowed.rows.groupBy(*columns).agg(*(f.expr(sql).alias(name) for name, sql in results.items()))
     # Without groups Spark answers for no rows too.
     return grouped if groups else grouped.filter(f"{quoted(ROWS)} > 0")
+
+
+def _waits(spec: AggregateSpec) -> Waits | None:
+    """Return what results wait for; those that follow their rows wait for nothing but the end of a count window."""
+    waits = waits_for_windows(spec.windowing)
+    counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
+    return waits if counts or not waits.follows else None

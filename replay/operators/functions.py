@@ -25,6 +25,7 @@ from penstock.model.job_graph import (
 from penstock.model.schema import StreamSchema
 from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.operators.running import operator_context
+from penstock.replay.spark_form import SparkForm
 from penstock.replay.spark_types import from_spark_batch, spark_schema, to_spark_batch
 
 FunctionSpec = RowFunctionSpec | BatchFunctionSpec | AsyncFunctionSpec
@@ -32,19 +33,54 @@ FunctionSpec = RowFunctionSpec | BatchFunctionSpec | AsyncFunctionSpec
 Batches = Iterable[pa.RecordBatch]
 
 
-def compile_function(spec: FunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Call the user's function with every row, or every batch of Spark's.
+class RowFunctionForm(SparkForm[RowFunctionSpec]):
+    """The user's function is called with every row."""
 
-    Raises:
-        PlanError: the library of a batch function's format is missing.
-        ReplayError: rows of the stream still waited for answers.
-    """
-    if context.progress is not None and isinstance(spec, AsyncFunctionSpec):
-        context.progress.check_answered(node)
-    schema = StreamSchema(inputs[0].schema.fields, inputs[0].schema.time)
+    spec = RowFunctionSpec
+
+    def compile(self, spec: RowFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Call it."""
+        return _called(spec, node, inputs[0])
+
+
+class BatchFunctionForm(SparkForm[BatchFunctionSpec]):
+    """The user's function is called with every batch of Spark's."""
+
+    spec = BatchFunctionSpec
+
+    def compile(self, spec: BatchFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Call it.
+
+        Raises:
+            PlanError: the library of the function's format is missing.
+        """
+        return _called(spec, node, inputs[0])
+
+
+class AsyncFunctionForm(SparkForm[AsyncFunctionSpec]):
+    """The user's coroutine function is called with every row."""
+
+    spec = AsyncFunctionSpec
+
+    def compile(self, spec: AsyncFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Call it.
+
+        Raises:
+            ReplayError: rows of the stream still waited for answers.
+        """
+        if context.progress is not None:
+            context.progress.check_answered(node)
+        return _called(spec, node, inputs[0])
+
+
+ROW_FUNCTION, BATCH_FUNCTION, ASYNC_FUNCTION = RowFunctionForm(), BatchFunctionForm(), AsyncFunctionForm()
+
+
+def _called(spec: FunctionSpec, node: OperatorNode, frame: Frame) -> Rows:
+    schema = StreamSchema(frame.schema.fields, frame.schema.time)
     make_operator(spec, [schema], node.name)
     fields = node.outputs[MAIN].fields
-    return {MAIN: inputs[0].rows.mapInArrow(_runner(spec, schema, node.name), spark_schema(fields))}
+    return {MAIN: frame.rows.mapInArrow(_runner(spec, schema, node.name), spark_schema(fields))}
 
 
 def _runner(spec: FunctionSpec, schema: StreamSchema, name: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

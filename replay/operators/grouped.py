@@ -6,9 +6,9 @@ the stream sees what it sees there; the watermark follows the rows (docs/design/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,10 @@ from penstock.engine.core.event_time import event_times_us
 from penstock.engine.operators.registry import make_operator
 from penstock.model import windows
 from penstock.model.errors import BugError
-from penstock.model.expressions import Expr
-from penstock.model.job_graph import AggregateSpec, OperatorNode, ReduceSpec
-from penstock.model.keyed_specs import FirstSpec, OverSpec, ProcessSpec, TopSpec
+from penstock.model.job_graph import AggregateSpec, KeyedSpec, OperatorNode, ReduceSpec
+from penstock.model.keyed_specs import OverSpec, TopSpec
 from penstock.model.schema import WEIGHT, StreamSchema
-from penstock.replay.frames import Context, Frame, ReplayError, Rows
+from penstock.replay.frames import Context, Frame, ReplayError
 from penstock.replay.operators.prepared import AT, computed, quoted, with_times
 from penstock.replay.operators.running import operator_context
 from penstock.replay.progress import micros_literal
@@ -41,30 +40,54 @@ _NEVER_US = 10**15
 
 Batches = Iterable[pa.RecordBatch]
 
-
-def refuse_process(spec: ProcessSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
-    """Say why there is no counterpart in a batch, None if there is one."""
-    if spec.order != "event":
-        return f"it takes rows as they arrive (order={spec.order!r}), and a batch does not know how that was"
-    for name, state in spec.states.items():
-        if state.ttl_us is not None and state.ttl_clock == "processing":
-            return f"its state {name!r} expires by processing time; use ttl_clock='event'"
-    return None
+Windowed = TypeVar("Windowed", AggregateSpec, ReduceSpec)
+Updating = TypeVar("Updating", OverSpec, TopSpec)
 
 
-def compile_process(spec: ProcessSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Call a process function."""
-    return {MAIN: run_by_key(spec, node, inputs[0], spec.keys, context)}
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What results wait for: the watermark, less a lateness.
+
+    With ``follows`` only its rows wait: what an operator shows follows those that it has counted.
+    """
+
+    lateness_us: int = 0
+    follows: bool = False
 
 
-def compile_reduce(spec: ReduceSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Fold the rows of every key and window."""
-    return {MAIN: run_by_key(spec, node, inputs[0], spec.keys, context)}
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """An operator that runs here: its spec, which puts out nothing that is taken back, and what its results wait for.
+
+    ``sets_timers``: it may set timers in processing time, which a batch does not have.
+    """
+
+    spec: KeyedSpec
+    waits: Waits | None = None
+    sets_timers: bool = False
 
 
-def run_by_key(
-    spec: Any, node: OperatorNode, frame: Frame, keys: Sequence[tuple[str, Expr]], context: Context
-) -> DataFrame:
+def waits_for_windows(windowing: windows.Windowing | None) -> Waits:
+    """Return what the results of windows wait for; without windows they follow their rows."""
+    if windowing is None:
+        return Waits(follows=True)
+    return Waits(windowing.lateness_us, windowing.emission.mode == "updates")
+
+
+def final(spec: Windowed) -> Windowed:
+    """Return the spec of an aggregate whose groups and windows put out nothing before their time."""
+    if spec.windowing is None:
+        return replace(spec, emission=windows.Emission("updates", _NEVER_US))
+    emission = windows.Emission("final")
+    return replace(spec, windowing=replace(spec.windowing, emission=emission, lateness_us=0), emission=emission)
+
+
+def quiet(spec: Updating) -> Updating:
+    """Return the spec of an updating operator that puts out nothing before its input ends."""
+    return replace(spec, interval_us=_NEVER_US)
+
+
+def run_by_key(run: ByKey, node: OperatorNode, frame: Frame, context: Context) -> DataFrame:
     """Run our operator over the rows of each key; all rows together if there are no keys.
 
     Raises:
@@ -73,12 +96,13 @@ def run_by_key(
     from pyspark.sql import functions as f
     from pyspark.sql.types import BooleanType
 
-    names = [f"$key{index}" for index in range(len(keys))]
-    rows = computed(frame, zip(names, (key for _, key in keys), strict=True), node.name)
+    keys = [(f"$key{index}", key) for index, (_, key) in enumerate(run.spec.keys)]
+    names = [name for name, _ in keys]
+    rows = computed(frame, keys, node.name)
     dealt = rows.repartition(*map(quoted, names)) if names else rows.repartition(1)
     if frame.schema.time is not None:
         dealt = with_times(dealt, frame.schema).sortWithinPartitions(quoted(AT))
-    progress, waits = context.progress, _waits(spec, frame.schema)
+    progress, waits = context.progress, run.waits
     passed_us = None
     if progress is not None and waits is not None:
         passed_us = progress.passed_us(node, waits.lateness_us)
@@ -89,56 +113,16 @@ def run_by_key(
     given = dealt.select(*map(quoted, schema.fields.names))
     fields = node.outputs[MAIN].fields
     shown = spark_schema(fields).add(_DUE, BooleanType())
-    rows = given.mapInArrow(_runner(_final(spec), schema, node, passed_us), shown)
+    rows = given.mapInArrow(_runner(run, schema, node, passed_us), shown)
     if progress is not None and passed_us is not None:
         rows = progress.due(node, rows, quoted(_DUE))
     return rows.select(*(f.col(quoted(name)) for name in fields.names))
 
 
-@dataclass(frozen=True, slots=True)
-class _Waits:
-    """An operator whose results wait for the watermark, less a lateness.
-
-    With ``follows`` only its rows wait: what it shows follows those that it has counted.
-    """
-
-    lateness_us: int = 0
-    follows: bool = False
-
-
-def _waits(spec: Any, schema: StreamSchema) -> _Waits | None:
-    """Return what an operator's results wait for, None: nothing."""
-    if isinstance(spec, ProcessSpec | FirstSpec):
-        return _Waits()
-    if isinstance(spec, OverSpec):
-        return None if spec.order or schema.changelog else _Waits()
-    if not isinstance(spec, AggregateSpec | ReduceSpec):
-        return None
-    windowing, ordered = spec.windowing, isinstance(spec, ReduceSpec)
-    if windowing is None:
-        return _Waits(follows=True) if ordered else None
-    follows = windowing.emission.mode == "updates"
-    if follows and not ordered and not isinstance(windowing.window, windows.Count):
-        return None
-    return _Waits(windowing.lateness_us, follows)
-
-
-def _final(spec: Any) -> Any:
-    """Return the spec of an operator that puts out nothing before its time, so that nothing is taken back."""
-    if isinstance(spec, OverSpec | TopSpec):
-        return replace(spec, interval_us=_NEVER_US)
-    if not isinstance(spec, AggregateSpec | ReduceSpec):
-        return spec
-    if spec.windowing is None:
-        return replace(spec, emission=windows.Emission("updates", _NEVER_US))
-    final = windows.Emission("final")
-    return replace(spec, windowing=replace(spec.windowing, emission=final, lateness_us=0), emission=final)
-
-
 def _runner(
-    spec: Any, schema: StreamSchema, node: OperatorNode, passed_us: int | None
+    by_key: ByKey, schema: StreamSchema, node: OperatorNode, passed_us: int | None
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    fields, name, where = node.outputs[MAIN].fields, node.name, node.where
+    spec, fields, name, where = by_key.spec, node.outputs[MAIN].fields, node.name, node.where
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         given = (from_spark_batch(batch, schema.fields) for batch in batches if batch.num_rows)
@@ -151,7 +135,7 @@ def _runner(
             for rows, due in _run(operator, schema, first, given, passed_us):
                 said = pa.repeat(pa.scalar(due), rows.num_rows)
                 yield to_spark_batch(rows.select(fields.names).append_column(_DUE, said))
-            if isinstance(spec, ProcessSpec) and operator.timer_ns() is not None:
+            if by_key.sets_timers and operator.timer_ns() is not None:
                 raise ReplayError(
                     f"operator {name!r} cannot be replayed: it sets timers in processing time, which a batch does not "
                     f"have; use timers in event time (at {where})"

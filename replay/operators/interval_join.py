@@ -13,6 +13,7 @@ from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.operators.join_sides import Side, joined, put_out
 from penstock.replay.operators.prepared import AT, micros_sql
 from penstock.replay.progress import micros_literal
+from penstock.replay.spark_form import SparkForm
 
 _UPPER = "$upper"
 
@@ -20,26 +21,32 @@ _UPPER = "$upper"
 _LONG_US = 1 << 60
 
 
-def compile_interval_join(
-    spec: IntervalJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context
-) -> Rows:
-    """Join rows whose times are within the bounds."""
-    left, right = inputs
-    kinds = key_types(spec, left.schema, right.schema, node.name)
-    upper = spec.upper
-    sides = (
-        Side(node.name, 0, left, spec.left_keys, kinds, ((_UPPER, upper),) if isinstance(upper, Expr) else ()),
-        Side(node.name, 1, right, spec.right_keys, kinds),
-    )
-    at, other = sides[0].column(AT), sides[1].column(AT)
-    last = micros_sql(sides[0].column(_UPPER)) if isinstance(upper, Expr) else f"{at} + {_bounded(upper)}L"
-    conditions = [f"{other} >= {at} + {_bounded(spec.lower_us)}L", f"{other} <= {last}"]
-    rows = joined(sides[0].rows(), sides[1].rows(), sides, conditions, spec.how)
-    progress = context.progress
-    passed_us = None if progress is None or spec.how == "inner" else progress.passed_us(node)
-    if progress is not None and passed_us is not None:
-        rows = progress.due(node, rows, _alone(sides, passed_us, at, last, other, _bounded(spec.lower_us)))
-    return {MAIN: put_out(rows, sides, spec.output, node.outputs[MAIN].fields)}
+class IntervalJoinForm(SparkForm[IntervalJoinSpec]):
+    """Rows of equal keys meet if their event times are close."""
+
+    spec = IntervalJoinSpec
+
+    def compile(self, spec: IntervalJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Join rows whose times are within the bounds."""
+        left, right = inputs
+        kinds = key_types(spec, left.schema, right.schema, node.name)
+        upper = spec.upper
+        sides = (
+            Side(node.name, 0, left, spec.left_keys, kinds, ((_UPPER, upper),) if isinstance(upper, Expr) else ()),
+            Side(node.name, 1, right, spec.right_keys, kinds),
+        )
+        at, other = sides[0].column(AT), sides[1].column(AT)
+        last = micros_sql(sides[0].column(_UPPER)) if isinstance(upper, Expr) else f"{at} + {_bounded(upper)}L"
+        conditions = [f"{other} >= {at} + {_bounded(spec.lower_us)}L", f"{other} <= {last}"]
+        rows = joined(sides[0].rows(), sides[1].rows(), sides, conditions, spec.how)
+        progress = context.progress
+        passed_us = None if progress is None or spec.how == "inner" else progress.passed_us(node)
+        if progress is not None and passed_us is not None:
+            rows = progress.due(node, rows, _alone(sides, passed_us, at, last, other, _bounded(spec.lower_us)))
+        return {MAIN: put_out(rows, sides, spec.output, node.outputs[MAIN].fields)}
+
+
+INTERVAL_JOIN = IntervalJoinForm()
 
 
 def _alone(sides: tuple[Side, Side], passed_us: int, at: str, last: str, other: str, lower_us: int) -> str:

@@ -18,56 +18,66 @@ from penstock.replay.operators.join_sides import Side, joined, put_out
 from penstock.replay.operators.prepared import time_sql, unordered
 from penstock.replay.operators.windows import END, START
 from penstock.replay.progress import micros_literal
+from penstock.replay.spark_form import SparkForm
 
 _WHERE = "$where"
 _ONCE = {"m:m": (), "1:m": (0,), "m:1": (1,), "1:1": (0, 1)}
 
 
-def refuse_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
-    """Say why there is no counterpart in a batch, None if there is one."""
-    for side in _ONCE[spec.validate]:
-        column = unordered(inputs[side].fields)
-        if column is not None:
-            return (
-                f"whether rows that repeat a key (validate={spec.validate!r}) are equal cannot be told: Spark does not "
-                f"compare the map {column!r}"
-            )
-    return None
+class JoinForm(SparkForm[JoinSpec]):
+    """Rows of equal keys meet; within a window, or whenever they come."""
+
+    spec = JoinSpec
+
+    def refuse(self, spec: JoinSpec, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
+        """Say why there is no counterpart in a batch, None if there is one."""
+        for side in _ONCE[spec.validate]:
+            column = unordered(inputs[side].fields)
+            if column is not None:
+                return (
+                    f"whether rows that repeat a key (validate={spec.validate!r}) are equal cannot be told: Spark does "
+                    f"not compare the map {column!r}"
+                )
+        return None
+
+    def compile(self, spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Join rows with equal keys.
+
+        Where a key comes once, says ``validate``, and comes again with other values, the query fails: the stream keeps
+        the row that arrives first.
+        """
+        left, right = inputs
+        kinds = key_types(spec, left.schema, right.schema, node.name)
+        once = _ONCE[spec.validate]
+        beside: dict[int, tuple[tuple[str, Expr], ...]] = {}
+        if spec.where is not None and spec.one_side is not None:
+            beside[spec.one_side] = ((_WHERE, spec.where),)
+        sides = (
+            Side(node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), _shown(spec, 0) if 0 in once else None),
+            Side(
+                node.name, 1, right, spec.right_keys, kinds, beside.get(1, ()), _shown(spec, 1) if 1 in once else None
+            ),
+        )
+        conditions = [sides[side].column(_WHERE) for side in beside]
+        window = None if spec.windowing is None else spec.windowing.window
+        assert window is None or isinstance(window, Tumbling | Hopping)
+        own = {}
+        fields = node.outputs[MAIN].fields
+        if window is not None:
+            conditions.append(f"{sides[0].column(START)} = {sides[1].column(START)}")
+            kinds_of = {column: fields.field(result).type for result, side, column in spec.output if side == -1}
+            bounds = {"window_start": START, "window_end": END}
+            own = {name: time_sql(sides[0].column(bounds[name]), kind) for name, kind in kinds_of.items()}
+        rows = joined(sides[0].rows(window), sides[1].rows(window), sides, conditions, spec.how)
+        progress = context.progress
+        if spec.windowing is not None and progress is not None:
+            passed_us = progress.passed_us(node, spec.windowing.lateness_us)
+            if passed_us is not None:
+                rows = progress.due(node, rows, f"{sides[0].column(END)} <= {micros_literal(passed_us)}")
+        return {MAIN: put_out(rows, sides, spec.output, fields, **own)}
 
 
-def compile_join(spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Join rows with equal keys.
-
-    Where a key comes once, says ``validate``, and comes again with other values, the query fails: the stream keeps the
-    row that arrives first.
-    """
-    left, right = inputs
-    kinds = key_types(spec, left.schema, right.schema, node.name)
-    once = _ONCE[spec.validate]
-    beside: dict[int, tuple[tuple[str, Expr], ...]] = {}
-    if spec.where is not None and spec.one_side is not None:
-        beside[spec.one_side] = ((_WHERE, spec.where),)
-    sides = (
-        Side(node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), _shown(spec, 0) if 0 in once else None),
-        Side(node.name, 1, right, spec.right_keys, kinds, beside.get(1, ()), _shown(spec, 1) if 1 in once else None),
-    )
-    conditions = [sides[side].column(_WHERE) for side in beside]
-    window = None if spec.windowing is None else spec.windowing.window
-    assert window is None or isinstance(window, Tumbling | Hopping)
-    own = {}
-    fields = node.outputs[MAIN].fields
-    if window is not None:
-        conditions.append(f"{sides[0].column(START)} = {sides[1].column(START)}")
-        kinds_of = {column: fields.field(result).type for result, side, column in spec.output if side == -1}
-        bounds = {"window_start": START, "window_end": END}
-        own = {name: time_sql(sides[0].column(bounds[name]), kind) for name, kind in kinds_of.items()}
-    rows = joined(sides[0].rows(window), sides[1].rows(window), sides, conditions, spec.how)
-    progress = context.progress
-    if spec.windowing is not None and progress is not None:
-        passed_us = progress.passed_us(node, spec.windowing.lateness_us)
-        if passed_us is not None:
-            rows = progress.due(node, rows, f"{sides[0].column(END)} <= {micros_literal(passed_us)}")
-    return {MAIN: put_out(rows, sides, spec.output, fields, **own)}
+JOIN = JoinForm()
 
 
 def _shown(spec: JoinSpec, side: int) -> tuple[str, ...]:

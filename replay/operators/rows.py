@@ -2,47 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
+
+from sqlglot import exp
 
 from penstock.model.expression_functions import When, when
 from penstock.model.expressions import Expr, lit
 from penstock.model.job_graph import MAIN, FilterSpec, OperatorNode, ProjectSpec, SplitSpec, UnionSpec
 from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.inexact import InexactColumns, check_exact, computed_column
 from penstock.replay.operators.expressions import projected, same, with_columns
+from penstock.replay.spark_form import SparkForm
 from penstock.replay.spark_types import quoted_name
 
 _BRANCH = "$branch"
 
 
-def compile_filter(spec: FilterSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Pass the rows for which the predicate is true."""
-    frame = inputs[0]
-    fields = frame.schema.fields
-    return {MAIN: projected(frame.rows, fields, same(fields), node.name, where=spec.predicate)}
+class FilterForm(SparkForm[FilterSpec]):
+    """Rows go through as they are, or not at all."""
+
+    spec = FilterSpec
+
+    def compile(self, spec: FilterSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Pass the rows for which the predicate is true."""
+        frame = inputs[0]
+        fields = frame.schema.fields
+        return {MAIN: projected(frame.rows, fields, same(fields), node.name, where=spec.predicate)}
+
+    def passed(self, spec: FilterSpec, names: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the names: columns are what they were."""
+        return names
+
+    def inexact(self, spec: FilterSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+        """Return what is known, if the predicate reads none of it."""
+        check_exact(node, known, [spec.predicate])
+        return known
 
 
-def compile_project(spec: ProjectSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Compute the output columns."""
-    frame = inputs[0]
-    return {MAIN: projected(frame.rows, frame.schema.fields, spec.columns, node.name, where=spec.where)}
+FILTER = FilterForm()
 
 
-def compile_split(spec: SplitSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Send every row to the first output whose predicate is true, the rest to the main output."""
-    frame = inputs[0]
-    outputs = [output for output, _ in spec.outputs]
-    branches = with_columns(frame.rows, frame.schema.fields, [(_BRANCH, _branch(spec))], node.name)
-    columns = [quoted_name(name) for name in frame.schema.fields.names]
-    return {
-        output: branches.filter(f"{quoted_name(_BRANCH)} = {index}").select(*columns)
-        for index, output in enumerate([*outputs, MAIN])
-    }
+class ProjectForm(SparkForm[ProjectSpec]):
+    """Columns are computed, each by itself."""
+
+    spec = ProjectSpec
+
+    def compile(self, spec: ProjectSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Compute the output columns."""
+        frame = inputs[0]
+        return {MAIN: projected(frame.rows, frame.schema.fields, spec.columns, node.name, where=spec.where)}
+
+    def passed(self, spec: ProjectSpec, names: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the names of columns that are only renamed."""
+        columns = {name: column for name, item in spec.columns if (column := renamed_column(item)) is not None}
+        return {columns[name]: known for name, known in names.items() if name in columns}
+
+    def inexact(self, spec: ProjectSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+        """Return what is computed from what is known."""
+        check_exact(node, known, [] if spec.where is None else [spec.where])
+        computed = ((name, computed_column(expression, known)) for name, expression in spec.columns)
+        return {name: column for name, column in computed if column is not None}
 
 
-def compile_union(spec: UnionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Merge rows of the same columns."""
-    return {MAIN: reduce(lambda rows, more: rows.union(more), (frame.rows for frame in inputs))}
+PROJECT = ProjectForm()
+
+
+class SplitForm(SparkForm[SplitSpec]):
+    """Rows go through as they are, each by one of several outputs."""
+
+    spec = SplitSpec
+
+    def compile(self, spec: SplitSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Send every row to the first output whose predicate is true, the rest to the main output."""
+        frame = inputs[0]
+        outputs = [output for output, _ in spec.outputs]
+        branches = with_columns(frame.rows, frame.schema.fields, [(_BRANCH, _branch(spec))], node.name)
+        columns = [quoted_name(name) for name in frame.schema.fields.names]
+        return {
+            output: branches.filter(f"{quoted_name(_BRANCH)} = {index}").select(*columns)
+            for index, output in enumerate([*outputs, MAIN])
+        }
+
+    def passed(self, spec: SplitSpec, names: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the names: columns are what they were."""
+        return names
+
+    def inexact(self, spec: SplitSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+        """Return what is known, if no predicate reads any of it."""
+        check_exact(node, known, (predicate for _, predicate in spec.outputs))
+        return known
+
+
+SPLIT = SplitForm()
+
+
+class UnionForm(SparkForm[UnionSpec]):
+    """Rows of several streams become one stream."""
+
+    spec = UnionSpec
+
+    def compile(self, spec: UnionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Merge rows of the same columns."""
+        return {MAIN: reduce(lambda rows, more: rows.union(more), (frame.rows for frame in inputs))}
+
+    def inexact(self, spec: UnionSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+        """Return what is known of any input."""
+        return known
+
+
+UNION = UnionForm()
 
 
 def _branch(spec: SplitSpec) -> Expr:
@@ -52,3 +121,11 @@ def _branch(spec: SplitSpec) -> Expr:
     for index, condition in enumerate(conditions[1:]):
         cases = cases.then(lit(index)).when(condition)
     return cases.then(lit(len(conditions) - 1)).otherwise(lit(len(conditions)))
+
+
+def renamed_column(expression: Expr) -> str | None:
+    """Return the column that an expression is, under whatever name; None: it computes something."""
+    tree = expression.tree
+    while isinstance(tree, exp.Alias | exp.Paren):
+        tree = tree.this
+    return str(tree.name) if isinstance(tree, exp.Column) else None

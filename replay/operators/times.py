@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.model.job_graph import MAIN, OperatorNode, TimeSpec
 from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.spark_form import SparkForm
 from penstock.replay.spark_types import quoted_name
 
 
-def compile_time(spec: TimeSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
-    """Pass the rows whose new event time is one of the years 1 to 9999."""
-    micros = f"unix_micros(CAST({quoted_name(spec.column)} AS TIMESTAMP))"
-    return {MAIN: inputs[0].rows.filter(f"{micros} BETWEEN {LEAST_TIME_US}L AND {GREATEST_TIME_US}L")}
+class TimeForm(SparkForm[TimeSpec]):
+    """Rows go through as they are."""
+
+    spec = TimeSpec
+
+    def compile(self, spec: TimeSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Pass the rows whose new event time is one of the years 1 to 9999."""
+        micros = f"unix_micros(CAST({quoted_name(spec.column)} AS TIMESTAMP))"
+        return {MAIN: inputs[0].rows.filter(f"{micros} BETWEEN {LEAST_TIME_US}L AND {GREATEST_TIME_US}L")}
+
+
+EVENT_TIME = TimeForm()

@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.core.elements import START_OF_TIME_US
+from penstock.engine.operators.aggregates.aggregate_schema import WINDOW_COLUMNS
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
-from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, WindowAssigner
+from penstock.model.job_graph import MAIN, OperatorNode
+from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, WindowAssigner, Windowing
 from penstock.replay.operators.prepared import AT, over, quoted
 from penstock.replay.operators.sessions import SESSION, in_sessions
 
@@ -58,6 +60,17 @@ def in_windows(rows: DataFrame, window: Window, keys: Sequence[str], ties: Seque
         numbered = rows.selectExpr("*", f"CAST(({number} - 1) DIV {window.rows}L AS BIGINT) AS {quoted(_NUMBER)}")
         return Windowed(numbered, (_NUMBER,), (f"min({quoted(AT)})", f"max({quoted(AT)})"))
     return Windowed(with_bounds(rows, window, operator), (START, END), (f"min({quoted(START)})", f"min({quoted(END)})"))
+
+
+def window_columns(windowing: Windowing | None, node: OperatorNode) -> tuple[str, ...]:
+    """Return the columns of an operator's result that say which window a row is of."""
+    if windowing is None or isinstance(windowing.window, Global):
+        return ()
+    if isinstance(windowing.window, Count):
+        # Windows of rows have bounds too, but nothing says that those of a key differ.
+        return ()
+    names = node.outputs[MAIN].fields.names
+    return tuple(name for name in WINDOW_COLUMNS if name in names)
 
 
 def with_bounds(rows: DataFrame, window: Tumbling | Hopping | WindowAssigner, operator: str) -> DataFrame:

@@ -12,8 +12,9 @@ import penstock as ps
 from penstock import col
 from penstock.dsl.job import Job
 from penstock.model.job_graph import OperatorNode, SinkSpec
-from penstock.replay.approximate import Approximate, approximate_columns
+from penstock.replay.approximate import approximate_columns
 from penstock.replay.frames import ReplayError
+from penstock.replay.inexact import Approximate
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
 from penstock.replay.validation_values import QueryResult, Status

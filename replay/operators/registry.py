@@ -1,0 +1,67 @@
+"""The forms for Spark: the one line that a new kind of operator needs here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from penstock.model.errors import BugError
+from penstock.model.job_graph import OperatorSpec
+from penstock.replay.spark_form import SparkForm
+
+FORMS = (
+    "penstock.replay.operators.aggregates:AGGREGATE",
+    "penstock.replay.operators.asof_join:ASOF_JOIN",
+    "penstock.replay.operators.ends:SINK",
+    "penstock.replay.operators.ends:SOURCE",
+    "penstock.replay.operators.functions:ASYNC_FUNCTION",
+    "penstock.replay.operators.functions:BATCH_FUNCTION",
+    "penstock.replay.operators.functions:ROW_FUNCTION",
+    "penstock.replay.operators.interval_join:INTERVAL_JOIN",
+    "penstock.replay.operators.joins:JOIN",
+    "penstock.replay.operators.lookup:LOOKUP",
+    "penstock.replay.operators.over:OVER",
+    "penstock.replay.operators.process:PROCESS",
+    "penstock.replay.operators.ranking:FIRST",
+    "penstock.replay.operators.ranking:TOP",
+    "penstock.replay.operators.reduce:REDUCE",
+    "penstock.replay.operators.rows:FILTER",
+    "penstock.replay.operators.rows:PROJECT",
+    "penstock.replay.operators.rows:SPLIT",
+    "penstock.replay.operators.rows:UNION",
+    "penstock.replay.operators.times:EVENT_TIME",
+)
+"""``module:form``, sorted."""
+
+
+def form_of(spec: OperatorSpec) -> SparkForm[Any]:
+    """Return the form of a kind of operator.
+
+    Raises:
+        BugError: it has no line in `FORMS`.
+    """
+    found = forms().get(type(spec))
+    if found is None:
+        raise BugError(
+            f"nothing says how {type(spec).__name__} is replayed; add its form to FORMS, or a NoForm that says why not"
+        )
+    return found
+
+
+@cache
+def forms() -> Mapping[type[OperatorSpec], SparkForm[Any]]:
+    """Return all forms by the class of the specs that they are for.
+
+    Raises:
+        BugError: two are for the same.
+    """
+    by_spec: dict[type[OperatorSpec], SparkForm[Any]] = {}
+    for line in FORMS:
+        module, _, name = line.partition(":")
+        form: SparkForm[Any] = getattr(import_module(module), name)
+        if form.spec in by_spec:
+            raise BugError(f"two forms in FORMS are for {form.spec.__name__}; leave one of them out")
+        by_spec[form.spec] = form
+    return by_spec

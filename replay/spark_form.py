@@ -1,0 +1,77 @@
+"""What a replay knows of one kind of operator: a form for Spark, found by `operators.registry`.
+
+The compiler, the comparison and its report ask forms. The engine's descriptors know nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+from penstock.model.job_graph import OperatorNode, OperatorSpec
+from penstock.model.schema import StreamSchema
+from penstock.replay.frames import Context, Frame, Rows, refused
+from penstock.replay.inexact import InexactColumns, inexact
+
+S = TypeVar("S", bound=OperatorSpec)
+
+
+class SparkForm(ABC, Generic[S]):
+    """How one kind of operator is computed as a batch, and what is known of the rows that come out."""
+
+    spec: type[S]
+
+    @abstractmethod
+    def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Return the rows of every output, given all rows of the inputs.
+
+        Raises:
+            ReplayError: what the stream has put out so far cannot be told.
+        """
+
+    def refuse(self, spec: S, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str | None:
+        """Say why there is no counterpart in a batch, None if there is one."""
+        return None
+
+    def row_keys(self, spec: S, node: OperatorNode) -> tuple[str, ...]:
+        """Return the columns that say what a row of the result is about; () if nothing in the spec says so."""
+        return ()
+
+    def passed(self, spec: S, names: Mapping[str, str]) -> Mapping[str, str] | None:
+        """Return what a sink calls the columns of the one input, given what it calls those of the result.
+
+        None: rows of the result are others than those of the input.
+        """
+        return None
+
+    def inexact(self, spec: S, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+        """Return which columns of the result a stream approximates, given those of the inputs.
+
+        Raises:
+            ReplayError: the operator works with one of them.
+        """
+        if known:
+            raise inexact(node, *next(iter(known.items())))
+        return {}
+
+
+class NoForm(SparkForm[S]):
+    """An operator that no batch can compute, and why, as the end of a sentence: ``cannot be replayed: ...``."""
+
+    def __init__(self, spec: type[S], why: str) -> None:
+        """Refuse operators of this spec."""
+        self.spec = spec
+        self.why = why
+
+    def refuse(self, spec: S, node: OperatorNode, inputs: Sequence[StreamSchema]) -> str:
+        """Say why."""
+        return self.why
+
+    def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+        """Refuse.
+
+        Raises:
+            ReplayError: always.
+        """
+        raise refused(node, self.why)
