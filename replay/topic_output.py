@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.engine.connectors.kafka.source_options import MessageColumns
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.replay.committed_output import Published
 from penstock.replay.kafka_batches import ERROR
@@ -96,9 +97,7 @@ def topic_source(
     return KafkaSource(
         topic,
         sink.settings,
-        sink.format.read(values).restrict(values.names),
-        metadata=metadata,
-        tombstones="keep",
+        MessageColumns(sink.format.read(values).restrict(values.names), metadata=metadata, tombstones="keep"),
     )
 
 

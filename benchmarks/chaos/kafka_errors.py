@@ -26,7 +26,7 @@ from penstock.engine.connectors.kafka.formats.encoders import sink_format
 from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs
 from penstock.engine.connectors.kafka.publisher import KafkaPublisher
-from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
+from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
@@ -255,11 +255,12 @@ def _read(settings: KafkaSettings) -> set[bytes]:
     reader = KafkaReader(
         RowMaker(RawValues(SCHEMA.field(0)), None, {}, ("value",)),
         KafkaPosition(0),
-        lambda count, size: fetcher.queues.take(queue, count, size),
+        PartitionFeed(
+            take=lambda count, size: fetcher.queues.take(queue, count, size),
+            reachable=lambda: fetcher.reachable,
+            close=lambda: fetcher.detach(queue),
+        ),
         end=None,
-        reachable=lambda: fetcher.reachable,
-        close=lambda: fetcher.detach(queue),
-        watch=lambda wake: None,
     )
     found: set[bytes] = set()
     until = time.monotonic() + LONGEST_S / 4

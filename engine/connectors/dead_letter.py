@@ -7,7 +7,7 @@ operator whose dead letters are read as a stream has a `DeadLetterOutput` in bet
 import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -28,6 +28,15 @@ OnBadRecord = Callable[[str, str, str, str, str | None, bool], None]
 kept, and whether a stream reads them."""
 
 _SHOWN = 200
+
+
+@runtime_checkable
+class Rejecting(Protocol):
+    """The spec of an operator whose user says what becomes of its bad records."""
+
+    @property
+    def on_error(self) -> str:
+        """Return the policy."""
 
 
 class DeadLetterWriter:
@@ -74,8 +83,8 @@ class DeadLetterWriter:
         on_first: OnBadRecord | None = None,
     ) -> "DeadLetterWriter":
         """Take the policies from the operators' specs."""
-        specs = {node.name: getattr(node.spec, "on_error", None) for node in graph.operators.values()}
-        policies = {name: policy for name, policy in specs.items() if policy is not None}
+        nodes = graph.operators.values()
+        policies = {node.name: node.spec.on_error for node in nodes if isinstance(node.spec, Rejecting)}
         lines = {node.name: node.where for node in graph.operators.values()}
         read = [node.name for node in graph.operators.values() if graph.is_read(node.id, DEAD_LETTER)]
         return cls(directory, policies, routes=routes, lines=lines, read=read, on_first=on_first)

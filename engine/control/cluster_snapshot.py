@@ -5,12 +5,13 @@ budgets of state. None, as nobody measures it yet: CPU, latencies, drops, logs' 
 job says what its machine measured. Of an instance that was built anew between the readings no counts are known.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.wiring import Pair
 from penstock.engine.operators.registry import descriptor_of
@@ -36,8 +37,6 @@ TaskRows = Mapping[OperatorId, int]
 """The row of each operator's task."""
 
 Numbers = NDArray[np.int64]
-
-ACTIVITIES = ("busy_ns", "remote_wait_ns", "core_wait_ns", "input_wait_ns", "output_wait_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,9 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
             times = instance.accounting.spent(now_ns)
             running.append(not instance.done)
             records.append(build.counters[task.head][instance.index].rows_in)
-            spent.append([getattr(times, name) for name in ACTIVITIES])
+            spent.append(
+                (times.busy_ns, times.remote_wait_ns, times.core_wait_ns, times.input_wait_ns, times.output_wait_ns)
+            )
             stores = [build.stores[operator][instance.index] for operator in task.operators if operator in build.stores]
             accesses = [found for store in stores if (found := store.accesses()) is not None]
             hits.append(float(sum(item.hits for item in accesses)) if accesses else np.nan)
@@ -96,7 +97,7 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
         now_ns - started_ns,
         np.array(running, np.bool_),
         np.array(records, np.float64),
-        np.array(spent, np.float64).reshape(-1, len(ACTIVITIES)),
+        np.array(spent, np.float64).reshape(-1, len(Activity)),
         np.array(hits, np.float64),
         np.array(misses, np.float64),
         np.array(held, np.float64),
@@ -210,7 +211,7 @@ def _instances(
     row: TaskRows,
     machine: int,
 ) -> InstanceColumns:
-    spent = _since(before, after, "spent_ns")
+    spent = _since(before, after, lambda reading: reading.spent_ns)
     queue = np.zeros(len(task))
     for edge, waiting in zip(edges, after.waiting, strict=True):
         consumer = row[edge.consumer]
@@ -221,7 +222,7 @@ def _instances(
         number=_ints(np.arange(len(task)) - first[task]),
         machine=_ints(machine for _ in task),
         is_running=after.is_running,
-        records_in=_since(before, after, "records_in"),
+        records_in=_since(before, after, lambda reading: reading.records_in),
         busy_ns=spent[:, 0],
         remote_wait_ns=spent[:, 1],
         core_wait_ns=spent[:, 2],
@@ -230,8 +231,8 @@ def _instances(
         queue_rows=queue,
         age_s=age,
         settled_s=age,
-        cache_hits=_since(before, after, "hits"),
-        cache_misses=_since(before, after, "misses"),
+        cache_hits=_since(before, after, lambda reading: reading.hits),
+        cache_misses=_since(before, after, lambda reading: reading.misses),
         state_bytes=after.state_bytes,
         managed_bytes=None if np.isnan(after.state_budget).all() else after.state_budget,
     )
@@ -270,13 +271,13 @@ def _inputs(
     return InputColumns(_ints(np.repeat(np.arange(len(edges)), counts)), _ints(instances), rows)
 
 
-def _since(before: Reading | None, after: Reading, name: str) -> Floats:
+def _since(before: Reading | None, after: Reading, counts: Callable[[Reading], Floats]) -> Floats:
     """Return what was counted between the readings, NaN of instances whose counters are not the same."""
-    now: Floats = getattr(after, name)
+    now = counts(after)
     if before is None:
         return now
     is_new = _is_new(before, after)
-    change = np.where(is_new[:, np.newaxis] if now.ndim == 2 else is_new, np.nan, now - getattr(before, name))
+    change = np.where(is_new[:, np.newaxis] if now.ndim == 2 else is_new, np.nan, now - counts(before))
     return _forwards(change)
 
 

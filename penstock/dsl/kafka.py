@@ -15,6 +15,7 @@ from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.letter_topic import LetterTopic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
+from penstock.engine.connectors.kafka.source_options import MessageColumns, ReadBounds
 from penstock.engine.connectors.kafka.starts import Where
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
@@ -87,13 +88,8 @@ def read_kafka(
     source = KafkaSource(
         topics,
         settings,
-        value,
-        key=_key(key),
-        metadata=metadata,
-        tombstones=tombstones,
-        start=start,
-        until=until,
-        discovery_us=None if discovery is None else to_microseconds(discovery, "discovery"),
+        MessageColumns(value, _key(key), metadata, tombstones),
+        ReadBounds(start, until, None if discovery is None else to_microseconds(discovery, "discovery")),
     )
     letters = None if dead_letter_topic is None else _letters_of(source, dead_letter_topic, settings)
     return read(

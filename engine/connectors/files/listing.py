@@ -4,6 +4,7 @@ Shared by the sources of Parquet and of lines. The listing holds for the whole r
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,9 @@ class FileListing:
         here = {str(path) for path in self.files}
         for name in sorted(known - here):
             raise UserError(f"{name!r} was read by the job and is no longer there, so it cannot be read again")
-        copy = object.__new__(FileListing)
-        copy.__dict__.update(self.__dict__, files=tuple(path for path in self.files if str(path) in known))
-        return copy
+        among = copy(self)
+        among.files = tuple(path for path in self.files if str(path) in known)
+        return among
 
     def _known(self, source: Source, positions: Mapping[str, Any]) -> set[str]:
         marks = {name: read_position(source, at, Marked).mark for name, at in positions.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.connectors.kafka.ends import is_over
 from penstock.engine.connectors.kafka.queues import PartitionQueue
-from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
+from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, look_up, resolve
@@ -134,17 +134,14 @@ class Cluster:
             def watch(wake: Callable[[], None]) -> None:
                 queue.on_change = wake
 
-            reader = KafkaReader(
-                maker.fresh(),
-                at,
-                lambda count, size: fetcher.queues.take(queue, count, size),
-                end=end,
-                watch=watch,
+            feed = PartitionFeed(
+                take=lambda count, size: fetcher.queues.take(queue, count, size),
                 reachable=lambda: fetcher.reachable,
                 close=close,
+                watch=watch,
                 written=lambda: queue.written,
-                say=self._say,
             )
+            reader = KafkaReader(maker.fresh(), at, feed, end=end, say=self._say)
             self._ids[topic] = listing[topic].id
             self._open.add(reader)
             if self._watch is None:

@@ -35,6 +35,22 @@ Take = Callable[[int, int], Taken]
 """Takes up to so many messages, of about so many bytes, without waiting."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionFeed:
+    """What fetches a partition, as its reader sees it.
+
+    ``reachable`` returns whether brokers answer. ``close`` is called once. ``watch`` takes what is to be called when
+    there is something after ``take`` gave nothing. ``written`` returns the offset that the partition's next message
+    will get, as far as was heard.
+    """
+
+    take: Take
+    reachable: Callable[[], bool]
+    close: Callable[[], None]
+    watch: Callable[[Callable[[], None]], None] = lambda wake: None
+    written: Callable[[], int | None] = lambda: None
+
+
 @dataclass(slots=True)
 class _Left:
     """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with."""
@@ -52,30 +68,20 @@ class KafkaReader(Reader):
         self,
         maker: RowMaker,
         position: KafkaPosition,
-        take: Take,
+        feed: PartitionFeed,
         *,
         end: int | None,
-        reachable: Callable[[], bool],
-        close: Callable[[], None],
-        watch: Callable[[Callable[[], None]], None] = lambda wake: None,
-        written: Callable[[], int | None] = lambda: None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Read from a position on what ``take`` gives, up to ``end`` (None: for ever); ``close`` is called once.
+        """Read from a position on, up to ``end`` (None: for ever).
 
-        ``watch`` takes what is to be called when there is something after ``take`` gave nothing. ``written`` is the
-        offset that the partition's next message will get, as far as was heard. ``say`` takes what the user should know
-        of the messages.
+        ``say`` takes what the user should know of the messages.
         """
         self._say = say
         self._maker = maker
         self._position = position
         self._end = end
-        self._take = take
-        self._reachable = reachable
-        self._close = close
-        self._written = written
-        self._watch = watch
+        self._feed = feed
         self._messages: Messages | None = None
         self._reached: int | None = None
         self._left: _Left | None = None
@@ -87,7 +93,7 @@ class KafkaReader(Reader):
 
     def watch(self, wake: Callable[[], None]) -> bool:
         """Promise to say when messages were fetched, and when brokers are gone or back."""
-        self._watch(wake)
+        self._feed.watch(wake)
         return True
 
     def read(self, max_rows: int) -> Read:
@@ -95,7 +101,7 @@ class KafkaReader(Reader):
         if self._left is None and not self._make(max_rows):
             if self.over:
                 return ENDED
-            return NOTHING if self._reachable() else Read(out_of_reach=True)
+            return NOTHING if self._feed.reachable() else Read(out_of_reach=True)
         assert self._left is not None
         read = self._read(self._left, max_rows)
         remark = self._maker.value.remark(last=read.ended)
@@ -110,7 +116,7 @@ class KafkaReader(Reader):
 
     def behind(self) -> int | None:
         """Return how many offsets lie between the position and what is written, or the end of a bounded read."""
-        written = self._written()
+        written = self._feed.written()
         if written is None:
             return None
         return max(0, (written if self._end is None else min(written, self._end)) - self._position.offset)
@@ -118,14 +124,14 @@ class KafkaReader(Reader):
     def close(self) -> None:
         """Fetch no more."""
         self._messages, self._left = None, None
-        self._close()
+        self._feed.close()
 
     def _make(self, max_rows: int) -> bool:
         """Make rows of the next messages; return whether there were any."""
         if self._messages is None:
             if self.over:
                 return False
-            taken = self._take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
+            taken = self._feed.take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
             self._reached = taken.reached
             if taken.messages is not None:
                 messages = before(taken.messages, self._end)

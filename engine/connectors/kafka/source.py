@@ -1,29 +1,25 @@
 """Topics of Apache Kafka as a source: one partition of the job for each of theirs. Built by `penstock.dsl.kafka`."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.cluster import Cluster
 from penstock.engine.connectors.kafka.ends import parse_end
-from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
-from penstock.engine.connectors.kafka.messages import METADATA
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, Where, parse_place
+from penstock.engine.connectors.kafka.source_options import EVERYTHING, MessageColumns, ReadBounds
+from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, parse_place
 from penstock.engine.connectors.kafka.topics import WATCH_S, Topics, parse_topics
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
-from penstock.model.errors import OptionError, SchemaError
-from penstock.model.modes import Tombstones
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
-
-TOMBSTONES = get_args(Tombstones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +46,22 @@ class KafkaSource(Source):
         self,
         topics: str | Sequence[str],
         settings: KafkaSettings,
-        value: ValueDecoder,
-        *,
-        key: ValueDecoder | None = None,
-        metadata: Mapping[str, str] | None = None,
-        tombstones: str = "skip",
-        start: Where = EARLIEST,
-        until: Where | None = None,
-        discovery_us: int | None = 30_000_000,
+        columns: MessageColumns,
+        bounds: ReadBounds = EVERYTHING,
     ) -> None:
         """Describe what is read; connects to nothing yet.
-
-        ``metadata`` gives columns by what of `METADATA` they tell. ``tombstones``: messages without a value are
-        counted and skipped, or kept as rows whose value is null. With ``until`` the source is bounded.
 
         Raises:
             OptionError: an option has an impossible value.
             SchemaError: two columns have the same name.
         """
         wanted = parse_topics(topics)
-        told = dict(metadata or {})
-        unknown = [what for what in told if what not in METADATA]
-        if unknown:
-            raise OptionError(f"metadata= knows {', '.join(METADATA)}, but not {unknown[0]!r}")
-        if tombstones not in TOMBSTONES:
-            raise OptionError(f"tombstones must be one of {', '.join(TOMBSTONES)}, not {tombstones!r}")
-        columns = [*value.schema.names, *(key.schema.names if key is not None else ()), *told.values()]
-        repeated = sorted({name for name in columns if columns.count(name) > 1})
-        if repeated:
-            raise SchemaError(f"column {repeated[0]!r} comes twice, from value, key= or metadata=; rename one")
         self._topics, self._settings = wanted, settings
-        self._maker = RowMaker(
-            value,
-            key,
-            {name: what for what, name in told.items()},
-            tuple(columns),
-            keep_tombstones=tombstones == "keep" or "tombstone" in told,
-        )
+        self._maker = columns.maker()
+        start, discovery_us = bounds.start, bounds.discovery_us
         self._start = start
         place = parse_place("start", start, wanted, (EARLIEST, LATEST))
-        end = parse_end(until, wanted)
+        end = parse_end(bounds.until, wanted)
         self.bounded = end is not None
         self.discovery_us = None if self.bounded else discovery_us
         watch_s = WATCH_S if self.discovery_us is None else min(WATCH_S, self.discovery_us / 1e6)
@@ -159,7 +131,6 @@ class KafkaSource(Source):
         return f"Kafka {self._topics.describe()} at {self._settings.bootstrap}"
 
     def _changed(self, maker: RowMaker) -> "KafkaSource":
-        copy = object.__new__(KafkaSource)
-        copy.__dict__.update(self.__dict__)
-        copy._maker = maker
-        return copy
+        changed = copy(self)
+        changed._maker = maker
+        return changed

@@ -102,10 +102,10 @@ def _offsets(option: str, given: Mapping[Any, int], topics: Topics) -> dict[str,
 
 
 def _spec(place: Place) -> Any:
-    from confluent_kafka import admin
-
     # Not among the names that the module says it exports.
-    specs: Any = admin.__dict__["OffsetSpec"]
+    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+    specs: Any = OffsetSpec
     if place.time_ms is not None:
         return specs.for_timestamp(place.time_ms)
     return specs.latest() if place.name == LATEST else specs.earliest()

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -75,10 +76,9 @@ class IterableSource(Source):
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "IterableSource":
         """Convert only these columns."""
-        copy = object.__new__(IterableSource)
-        copy.__dict__.update(self.__dict__)
-        copy._schema = pa.schema([self._schema.field(name) for name in columns])
-        return copy
+        restricted = copy(self)
+        restricted._schema = pa.schema([self._schema.field(name) for name in columns])
+        return restricted
 
     def describe(self) -> str:
         """Name the function or the type of the iterable."""

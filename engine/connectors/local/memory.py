@@ -1,6 +1,7 @@
 """Rows that are in memory already as a source, and a sink that keeps them there. Called by the DSL and by tests."""
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -69,9 +70,9 @@ class MemorySource(Source):
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "MemorySource":
         """Keep only these columns."""
-        copy = object.__new__(MemorySource)
-        copy._table = self._table.select(list(columns))
-        return copy
+        restricted = copy(self)
+        restricted._table = self._table.select(list(columns))
+        return restricted
 
     def describe(self) -> str:
         """Say how many rows there are."""

@@ -5,6 +5,7 @@ Built by the DSL's readers.
 
 import difflib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,9 @@ class ParquetSource(Source):
 
     def up_to(self, positions: Mapping[str, Any]) -> "ParquetSource":
         """Return a source of the files that were known."""
-        return self._changed(_listing=self._listing.up_to(self, positions))
+        changed = copy(self)
+        changed._listing = self._listing.up_to(self, positions)
+        return changed
 
     def begin_run(self) -> None:
         """List the files anew."""
@@ -80,23 +83,21 @@ class ParquetSource(Source):
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
         """Read only these columns, and no row groups whose statistics rule the predicate out."""
-        return self._changed(
-            _schema=pa.schema([self._schema.field(name) for name in columns]),
-            _predicate=predicate if predicate is not None else self._predicate,
-        )
+        changed = copy(self)
+        changed._schema = pa.schema([self._schema.field(name) for name in columns])
+        if predicate is not None:
+            changed._predicate = predicate
+        return changed
 
     def with_time(self, column: str) -> "ParquetSource":
         """Report the time of row groups that are left out by this column's statistics, be it read or not."""
-        return self._changed(_time=column)
+        changed = copy(self)
+        changed._time = column
+        return changed
 
     def describe(self) -> str:
         """Name the path."""
         return f"Parquet {self._path}"
-
-    def _changed(self, **attributes: Any) -> "ParquetSource":
-        copy = object.__new__(ParquetSource)
-        copy.__dict__.update(self.__dict__, **attributes)
-        return copy
 
 
 def _read_schema(path: Path) -> pa.Schema:

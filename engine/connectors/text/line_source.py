@@ -5,6 +5,7 @@ The CSV and JSON lines sources build on it.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -70,8 +71,7 @@ class LineSource(Source):
         return self._changed(self._schema, column)
 
     def _changed(self, schema: pa.Schema, time: str | None) -> Self:
-        copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
-        copy._schema = schema
-        copy._time = time if time in schema.names else None
-        return copy
+        changed = copy(self)
+        changed._schema = schema
+        changed._time = time if time in schema.names else None
+        return changed

@@ -1,6 +1,7 @@
 """The reader of a partition, its queue and its rows, without a broker: every message costs what it should, once."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.formats.raw import RawEncoder, RawValues
 from penstock.engine.connectors.kafka.messages import METADATA, OVERHEAD_BYTES, Messages, joined
 from penstock.engine.connectors.kafka.queues import Queues, Taken
-from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
+from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed, Take
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.model.errors import RetryableError, SchemaError, UserError
 
@@ -60,6 +61,10 @@ class Lines(ValueDecoder):
         return self
 
 
+def feed_of(take: Take, reachable: bool = True) -> PartitionFeed:
+    return PartitionFeed(take, lambda: reachable, lambda: None)
+
+
 def reader_of(
     maker: RowMaker,
     parts: list[Messages],
@@ -78,7 +83,7 @@ def reader_of(
         part, parts[0] = parts[0].slice(0, count), parts[0].slice(count, len(parts[0]))
         return Taken(part)
 
-    return KafkaReader(maker, position, take, end=end, reachable=lambda: reachable, close=lambda: None)
+    return KafkaReader(maker, position, feed_of(take, reachable), end=end)
 
 
 VALUES = st.sampled_from([None, b"", b"1", b"2 3", b"4 5 6 7", b"x", b"8 x"])
@@ -236,11 +241,8 @@ def test_what_waits_is_counted_up_to_what_is_written_or_the_end(
     found = KafkaReader(
         None,  # type: ignore[arg-type]
         KafkaPosition(7),
-        lambda count, size: Taken(None, None),
+        replace(feed_of(lambda count, size: Taken(None, None)), written=lambda: written),
         end=end,
-        reachable=lambda: True,
-        close=lambda: None,
-        written=lambda: written,
     )
     assert found.behind() == behind
 
@@ -255,11 +257,11 @@ def test_the_reader_says_what_the_decoder_has_noticed() -> None:
         return Taken(part, int(part.offsets[-1]) + 1)
 
     start = KafkaPosition(0)
-    reader = KafkaReader(maker, start, take, end=1_000, reachable=lambda: True, close=lambda: None, say=said.append)
+    reader = KafkaReader(maker, start, feed_of(take), end=1_000, say=said.append)
     assert reader.read(10).rows.num_rows == 2
     assert said == []
     parts.append(messages([b'{"ID": 1}', b'{"ID": 2}']))
-    reader = KafkaReader(maker.fresh(), start, take, end=3, reachable=lambda: True, close=lambda: None, say=said.append)
+    reader = KafkaReader(maker.fresh(), start, feed_of(take), end=3, say=said.append)
     assert reader.read(10).ended
     assert len(said) == 1 and said[0].startswith(
         "none of the first 2 messages has a field 'id', so the columns are null"
@@ -278,11 +280,8 @@ def test_a_reader_that_had_nothing_is_told_once_of_what_comes() -> None:
     reader = KafkaReader(
         maker,
         KafkaPosition(0),
-        lambda count, size: queues.take(queue, count, size),
+        replace(feed_of(lambda count, size: queues.take(queue, count, size)), watch=watch),
         end=None,
-        reachable=lambda: True,
-        close=lambda: None,
-        watch=watch,
     )
     assert reader.watch(lambda: told.append("wake"))
     queues.put(messages([b'{"id":1}']))
