@@ -5,35 +5,10 @@ over. The executors tell it what happened, by `CheckpointCoordinator.on`, and do
 """
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from penstock.engine.checkpoint.events import (
-    AbortEpoch,
-    AlignmentFailed,
-    Command,
-    CommitFailed,
-    CommitSinks,
-    Committed,
-    DrainRequested,
-    EndSources,
-    Event,
-    FailJob,
-    InjectBarrier,
-    InstanceEnded,
-    InstanceFailed,
-    InstanceSnapshotted,
-    Publish,
-    Published,
-    PublishFailed,
-    Requested,
-    RetainCheckpoints,
-    Started,
-    StartUpload,
-    Stop,
-    Tick,
-    UploadFailed,
-    UploadFinished,
-)
+from penstock.engine.checkpoint import events as ev
+from penstock.engine.checkpoint.epoch_in_flight import EpochInFlight
 from penstock.engine.checkpoint.states import AFTER_ALL_STAGES, STAGES, TRANSITIONS, CheckpointState
 from penstock.engine.core.event_log import EventLog
 from penstock.model.config import CheckpointOptions
@@ -45,23 +20,6 @@ STOP_TRIES = 3
 
 LAST_RETRY_NS = 1_000_000_000
 """The longest wait before a last checkpoint is tried again."""
-
-
-@dataclass
-class _InFlight:
-    """The epoch that is neither committed nor given up.
-
-    ``requested``: it serves a request, of that savepoint. ``stops``: the job shall stop after it. ``complete``: every
-    instance contributes what it held at its end, so nothing is left to do after it.
-    """
-
-    epoch: int
-    started_ns: int
-    requested: bool
-    savepoint: str | None
-    stops: bool
-    complete: bool = False
-    snapshots: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +54,11 @@ class CheckpointCoordinator:
         self._attempt = 0
         self._attempts: dict[str, int] = {}
         self._sources: frozenset[str] = frozenset()
-        self._ended: dict[str, InstanceEnded] = {}
+        self._ended: dict[str, ev.InstanceEnded] = {}
         self._requests: deque[str | None] = deque()
         self._stop = self._stop_at_end = False
         self._drain = False
-        self._in_flight: _InFlight | None = None
+        self._in_flight: EpochInFlight | None = None
         # Epoch in flight, or the last that was; the greatest ever begun; the last committed. 0: none.
         self._epoch = 0
         self._last_epoch = 0
@@ -148,7 +106,7 @@ class CheckpointCoordinator:
             return self._not_before_ns
         return self._next_ns if self._options.directory is not None else None
 
-    def on(self, event: Event) -> list[Command]:
+    def on(self, event: ev.Event) -> list[ev.Command]:
         """Take in what happened and return what to do, in this order.
 
         Raises:
@@ -163,40 +121,40 @@ class CheckpointCoordinator:
         if follows is None:
             raise self._log.bug(f"{event} is impossible while {before.name} ({before.value})")
         commands = self._react(event)
-        if not isinstance(event, Tick) or commands:
+        if not isinstance(event, ev.Tick) or commands:
             self._log.add(f"{before.name} -> {self.state.name}: {event}: {commands}")
         if self.state not in follows:
             raise self._log.bug(f"{event} led from {before.name} to {self.state.name}, against the table")
         self._reached = max(self._reached, self._position())
         return commands
 
-    def _is_past(self, event: Event) -> bool:
+    def _is_past(self, event: ev.Event) -> bool:
         """Return whether nothing follows from the event: it is a repetition, or of an epoch given up.
 
         So is what comes from another attempt, or an instance, than those that run: messages may be older than a
         restart, and whoever was told of one first may be ahead of it.
         """
-        if isinstance(event, InstanceSnapshotted | AlignmentFailed | InstanceEnded | InstanceFailed):
+        if isinstance(event, ev.InstanceSnapshotted | ev.AlignmentFailed | ev.InstanceEnded | ev.InstanceFailed):
             if event.attempt != self._attempts.get(event.instance):
                 return True
-        elif isinstance(event, Committed | CommitFailed) and event.attempt != self._attempt:
+        elif isinstance(event, ev.Committed | ev.CommitFailed) and event.attempt != self._attempt:
             return True
         match event:
-            case AlignmentFailed():
+            case ev.AlignmentFailed():
                 return self._is_answered(event, event.epoch, 0)
-            case InstanceSnapshotted():
+            case ev.InstanceSnapshotted():
                 return self._is_answered(event, event.epoch, 0) or event.instance in self._snapshots()
-            case InstanceEnded():
+            case ev.InstanceEnded():
                 return event.instance in self._ended
-            case UploadFinished() | UploadFailed():
+            case ev.UploadFinished() | ev.UploadFailed():
                 return self._is_answered(event, event.epoch, 1)
-            case Published() | PublishFailed():
+            case ev.Published() | ev.PublishFailed():
                 return self._is_answered(event, event.epoch, 2)
-            case Committed() | CommitFailed():
+            case ev.Committed() | ev.CommitFailed():
                 return self._is_answered(event, event.epoch, 3)
         return False
 
-    def _is_answered(self, event: Event, epoch: int, stage: int) -> bool:
+    def _is_answered(self, event: ev.Event, epoch: int, stage: int) -> bool:
         if (epoch, stage) > self._reached:
             raise self._log.bug(f"{event} answers what was never asked")
         return (epoch, stage) != self._position()
@@ -214,46 +172,46 @@ class CheckpointCoordinator:
     def _all_ended(self) -> bool:
         return self._ended.keys() == self._attempts.keys()
 
-    def _react(self, event: Event) -> list[Command]:
+    def _react(self, event: ev.Event) -> list[ev.Command]:
         match event:
-            case Started():
+            case ev.Started():
                 return self._start(event)
-            case Tick():
+            case ev.Tick():
                 return self._tick(event.now_ns)
-            case Requested():
+            case ev.Requested():
                 self._request(event)
-            case DrainRequested():
+            case ev.DrainRequested():
                 return self._drain_sources()
-            case InstanceSnapshotted():
+            case ev.InstanceSnapshotted():
                 self._snapshots()[event.instance] = event.what
                 return self._upload_if_aligned()
-            case AlignmentFailed():
+            case ev.AlignmentFailed():
                 reason = (
                     f"instance {event.instance} got something else from one of its channels in place of the barrier"
                 )
                 return self._abort(reason, _S.READY)
-            case InstanceEnded():
+            case ev.InstanceEnded():
                 self._ended[event.instance] = event
                 return self._upload_if_aligned()
-            case InstanceFailed():
+            case ev.InstanceFailed():
                 return self._halt(f"instance {event.instance} failed: {event.reason}")
-            case UploadFinished():
+            case ev.UploadFinished():
                 self.state = _S.PUBLISHING
-                return [Publish(event.epoch, self._flight().savepoint)]
-            case UploadFailed() | PublishFailed():
+                return [ev.Publish(event.epoch, self._flight().savepoint)]
+            case ev.UploadFailed() | ev.PublishFailed():
                 if self.state is _S.HALTING_AT_PUBLISH:
                     return self._abort(event.reason, _S.HALTED)
                 return self._fail(event.reason)
-            case Published():
+            case ev.Published():
                 return self._commit(event.epoch)
-            case Committed():
+            case ev.Committed():
                 return self._finish(event.epoch)
-            case CommitFailed():
+            case ev.CommitFailed():
                 self._in_flight = None
                 self.state = _S.HALTED
         return []
 
-    def _start(self, event: Started) -> list[Command]:
+    def _start(self, event: ev.Started) -> list[ev.Command]:
         if event.attempt <= self._attempt or not event.sources <= event.instances:
             raise self._log.bug(f"{event} must be a later attempt, and its sources among its instances")
         self._now_ns = event.now_ns
@@ -269,19 +227,19 @@ class CheckpointCoordinator:
         self._not_before_ns = event.now_ns
         self._stop &= not self._stop_at_end
         self.state = _S.READY
-        commands: list[Command] = []
+        commands: list[ev.Command] = []
         if restored > self._committed_epoch:
             # Whether the attempt that published it came to commit all sinks is not known.
             self._epoch = restored
             self.state = _S.COMMITTING
-            commands.append(CommitSinks(restored, self._attempt))
+            commands.append(ev.CommitSinks(restored, self._attempt))
         if self._drain:
-            commands.append(EndSources(self._live_sources()))
+            commands.append(ev.EndSources(self._live_sources()))
         return commands
 
-    def _tick(self, now_ns: int) -> list[Command]:
+    def _tick(self, now_ns: int) -> list[ev.Command]:
         self._now_ns = max(self._now_ns, now_ns)
-        commands: list[Command] = []
+        commands: list[ev.Command] = []
         due_ns = self.due_ns()
         if self.state in (_S.ALIGNING, _S.UPLOADING) and due_ns is not None and due_ns <= self._now_ns:
             commands += self._fail(f"it took longer than {self._options.timeout_ms} ms")
@@ -290,76 +248,70 @@ class CheckpointCoordinator:
             commands += self._begin()
         return commands
 
-    def _request(self, event: Requested) -> None:
+    def _request(self, event: ev.Requested) -> None:
         if event.then_stop:
             self._stop_at_end, self._stop = event.at_end and (self._stop_at_end or not self._stop), True
         named = event.savepoint is not None or not event.then_stop
         if named and event.savepoint not in self._requests:
             self._requests.append(event.savepoint)
 
-    def _drain_sources(self) -> list[Command]:
+    def _drain_sources(self) -> list[ev.Command]:
         if self._drain:
             return []
         self._drain = True
         down = self.state in (_S.HALTED, _S.HALTING_AT_PUBLISH, _S.HALTING_AT_COMMIT, _S.OVER)
-        return [] if down else [EndSources(self._live_sources())]
+        return [] if down else [ev.EndSources(self._live_sources())]
 
-    def _begin(self) -> list[Command]:
+    def _begin(self) -> list[ev.Command]:
         self._counts["begun"] += 1
         self._last_epoch += 1
         self._epoch = self._last_epoch
         requested = bool(self._requests)
         savepoint = self._requests.popleft() if requested else None
         stops = self._stop and not self._requests
-        self._in_flight = _InFlight(self._epoch, self._now_ns, requested, savepoint, stops)
+        self._in_flight = EpochInFlight(self._epoch, self._now_ns, requested, savepoint, stops)
         self._next_ns = self._now_ns + self._options.interval_ms * 1_000_000
         self.state = _S.ALIGNING
         if self._all_ended():
             return self._upload_if_aligned()
-        return [InjectBarrier(self._epoch, self._live_sources(), last=stops)]
+        return [ev.InjectBarrier(self._epoch, self._live_sources(), last=stops)]
 
-    def _upload_if_aligned(self) -> list[Command]:
+    def _upload_if_aligned(self) -> list[ev.Command]:
         if self.state is not _S.ALIGNING:
             return []
         flight = self._flight()
-        if len(flight.snapshots) + len(self._ended) < len(self._attempts):
-            return []
-        parts = dict(flight.snapshots)
-        for instance, ended in self._ended.items():
-            # One that passed this barrier before it ended contributes what it held at the barrier.
-            if ended.delivered < flight.epoch:
-                parts[instance] = ended.what
-        if parts.keys() != self._attempts.keys():
+        parts = flight.parts(len(self._attempts), self._ended)
+        if parts is None:
             return []
         flight.complete = not flight.snapshots
         self.state = _S.UPLOADING
-        return [StartUpload(flight.epoch, flight.savepoint, parts)]
+        return [ev.StartUpload(flight.epoch, flight.savepoint, parts)]
 
-    def _commit(self, epoch: int) -> list[Command]:
+    def _commit(self, epoch: int) -> list[ev.Command]:
         if self.state is _S.HALTING_AT_PUBLISH:
             self._in_flight = None
             self.state = _S.HALTED
             return []
         self.state = _S.COMMITTING
-        return [CommitSinks(epoch, self._attempt)]
+        return [ev.CommitSinks(epoch, self._attempt)]
 
-    def _finish(self, epoch: int) -> list[Command]:
+    def _finish(self, epoch: int) -> list[ev.Command]:
         flight, self._in_flight = self._in_flight, None
         self._counts["committed"] += 1
         self._failing = False
         self._committed_epoch = max(self._committed_epoch, epoch)
         self._failed_in_row = 0
-        commands: list[Command] = [RetainCheckpoints(epoch, self._options.retain)]
+        commands: list[ev.Command] = [ev.RetainCheckpoints(epoch, self._options.retain)]
         if self.state is _S.HALTING_AT_COMMIT:
             self.state = _S.HALTED
         elif flight is not None and (flight.stops or flight.complete) and not self._requests:
             self.state = _S.OVER
-            commands.append(Stop(epoch, ended=flight.complete))
+            commands.append(ev.Stop(epoch, ended=flight.complete))
         else:
             self.state = _S.READY
         return commands
 
-    def _halt(self, reason: str) -> list[Command]:
+    def _halt(self, reason: str) -> list[ev.Command]:
         match self.state:
             case _S.READY:
                 self.state = _S.HALTED
@@ -371,16 +323,16 @@ class CheckpointCoordinator:
                 self.state = _S.HALTING_AT_COMMIT
         return []
 
-    def _fail(self, reason: str) -> list[Command]:
+    def _fail(self, reason: str) -> list[ev.Command]:
         """Give the epoch in flight up, which failed while all instances run; too many in a row end the job."""
         self._failed_in_row += 1
         commands = self._abort(reason, _S.READY, self._failed_in_row)
         most = min(STOP_TRIES, self._options.max_failed) if self._stop else self._options.max_failed
         if self._failed_in_row >= most:
-            commands.append(FailJob(reason, self._failed_in_row))
+            commands.append(ev.FailJob(reason, self._failed_in_row))
         return commands
 
-    def _abort(self, reason: str, then: CheckpointState, in_row: int = 0) -> list[Command]:
+    def _abort(self, reason: str, then: CheckpointState, in_row: int = 0) -> list[ev.Command]:
         flight, self._in_flight = self._flight(), None
         self._counts["aborted"] += 1
         self._failing = True
@@ -392,9 +344,9 @@ class CheckpointCoordinator:
             wait_ns = min(wait_ns, LAST_RETRY_NS)
         self._not_before_ns = flight.started_ns + wait_ns
         self.state = then
-        return [AbortEpoch(flight.epoch, reason, in_row)]
+        return [ev.AbortEpoch(flight.epoch, reason, in_row)]
 
-    def _flight(self) -> _InFlight:
+    def _flight(self) -> EpochInFlight:
         if self._in_flight is None:
             raise self._log.bug(f"no epoch is in flight while {self.state.name}")
         return self._in_flight

@@ -8,14 +8,11 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import get_ident
 
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.metrics import RegionRestarts, read_checkpoints
-from penstock.engine.checkpoint.repository import open_repository
-from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.checkpoint.writer import Snapshots
 from penstock.engine.core.background import BackgroundThread
@@ -23,15 +20,14 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.jobs import input_end as ends
 from penstock.engine.jobs import life_cycle as js
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
-from penstock.engine.jobs.leases import Leases
-from penstock.engine.jobs.leases import make_leases as leases_of_process
+from penstock.engine.jobs.job_storage import open_storage
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.notices import JobNews
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.jobs.restart_policy import RestartPolicy
 from penstock.engine.plan.regions import regions, restart_region
 from penstock.engine.plan.state_meanings import meanings_of
-from penstock.engine.restore.restorer import Beginnings, recover_sinks, with_checkpoints
+from penstock.engine.restore.restorer import Beginnings, recover_sinks
 from penstock.engine.restore.state_assignment import Restored
 from penstock.model.errors import BugError, OptionError, UserError
 from penstock.model.failpoints import failpoint
@@ -63,44 +59,29 @@ class RecoveringJob:
             UserError: the checkpoint directory cannot be used.
         """
         around = environment or JobEnvironment()
-        assert options.checkpoints.directory is not None
         self.name = plan.name
         self._options = options
-        repository, make_leases = around.repository, around.make_leases
-        if repository is None:
-            repository = open_repository(options.checkpoints.directory, plan.name)
-            make_leases = make_leases or leases_of_process
-        self._graph = with_checkpoints(plan.graph, plan.name, repository.files, options.restore)
-        self._plan = replace(plan, graph=self._graph)
-        self._scratch = RunScratch(plan.directory) if make_leases is not None else None
-        scratch = plan.directory if self._scratch is None else self._scratch.path
-        self._restored_pages = scratch / "restored"
+        self._plan, self._storage = open_storage(plan, options, around)
+        self._graph = self._plan.graph
         self._clock = around.clock
         self._warn = around.warn
         self._wakened: SimpleQueue[None] = SimpleQueue()
         self._pause = around.pause or self._sleep
         self._make_attempt = make_attempt
         self._background = around.background or BackgroundThread(f"penstock-checkpoints-{plan.name}", self._wake)
-        self._repository = repository
-        self._leases = Leases(None, ())
-        if make_leases is not None:
-            where = f"{options.checkpoints.directory.rstrip('/')}/{plan.name}"
-            take_over = options.take_over
-            self._leases = make_leases(
-                plan.name, self._graph, self._clock, repository.files, where, take_over=take_over
-            )
-        self._beginnings = Beginnings(repository, options.restore, self._warn, around.page_stores)
+        self._beginnings = Beginnings(self._storage.repository, options.restore, self._warn, around.page_stores)
         if options.savepoint_on_stop is not None:
             self._check_savepoint(options.savepoint_on_stop)
-        self.session = self._make_session(scratch / "uploads")
-        self._context = AttemptContext(self._clock, self.session, self._scratch)
+        self.session = self._make_session()
+        self._context = AttemptContext(self._clock, self.session, self._storage.scratch)
         self._life = js.JobLifeCycle(RestartPolicy(options.restarts))
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
         # What the life cycle has ordered; attempts that follow are told as well.
         self._stop_ordered: js.RequestStop | None = None
         self._error: BaseException | None = None
-        self._told_to_stop = False
+        # Of the requests for a stop, the last that the life cycle was told of.
+        self._heeded_stop: bool | None = None
         self._news = JobNews(plan.name, self._clock, self._warn, options.restarts)
         self._told_fenced = False
         self._take_downs = 0
@@ -112,25 +93,25 @@ class RecoveringJob:
         self.drained = True
         self.restored_epoch: int | None = None
 
-    def _make_session(self, uploads: Path) -> CheckpointSession:
-        options, loop = self._options, self._plan.loop
+    def _make_session(self) -> CheckpointSession:
+        repository, options = self._storage.repository, self._options
         snapshots = Snapshots(
-            self._repository,
+            repository,
             self.name,
-            loop.key_groups,
+            self._plan.loop.key_groups,
             options.version,
             self._clock.wall_us,
-            uploads,
+            self._storage.directory / "uploads",
             meanings_of(self._graph),
         )
         return CheckpointSession(
             CheckpointCoordinator(options.checkpoints),
-            self._repository,
+            repository,
             snapshots,
             self._background,
             self._clock,
             self._warn,
-            self._leases.check,
+            self._storage.leases.check,
             options.savepoint_on_stop,
         )
 
@@ -161,9 +142,7 @@ class RecoveringJob:
                 raise
         finally:
             self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
-            if self._scratch is not None:
-                self._scratch.close()
-            self._leases.release()
+            self._storage.close()
             self._thread = None
             over = f"job {self.name!r} is over; its last checkpoint stands."
             self.session.savepoints.close(UserError(over))
@@ -209,7 +188,7 @@ class RecoveringJob:
 
     def _check_savepoint(self, name: str) -> None:
         check_name("savepoint", name)
-        if name in self._repository.savepoints():
+        if name in self._storage.repository.savepoints():
             raise OptionError(f"there is a savepoint {name!r} already: choose another name or delete it.")
 
     def _obey(self, commands: Sequence[js.Command]) -> None:
@@ -244,18 +223,18 @@ class RecoveringJob:
         if self.session.stopped is not None and struck is None:
             return self._finish()
         if self._is_fenced():
-            assert self._leases.fenced is not None
+            assert self._storage.leases.fenced is not None
             self._told_fenced = True
-            struck = Struck(self._leases.fenced, None)
+            struck = Struck(self._storage.leases.fenced, None)
         if struck is not None:
             return self._life.on(js.Failed(now_ns, struck.error, struck.tasks))
         if self._take_downs:
             failpoint("job.taken_down")
             done, self._take_downs = self._take_downs, 0
             return [command for _ in range(done) for command in self._life.on(js.TakenDown(now_ns))]
-        if self._stop is not None and not self._told_to_stop:
-            self._told_to_stop = True
-            return self._life.on(js.StopRequested(drain=self._stop))
+        if self._is_stop_new():
+            drain = self._heeded_stop = self._stop
+            return self._life.on(js.StopRequested(drain=bool(drain)))
         return self._life.on(js.Elapsed(now_ns))
 
     def _proceed(self, progress: Progress | None) -> Struck | None:
@@ -276,13 +255,16 @@ class RecoveringJob:
         """Return whether the life cycle waits for something that is there: no checkpoint half done, a time, a stop."""
         if self._take_downs:
             return self.session.halted() or self.session.hangs
-        if self._stop is not None and not self._told_to_stop:
+        if self._is_stop_new():
             return True
         due_ns = self._life.due_ns()
         return due_ns is not None and due_ns <= self._clock.monotonic_ns()
 
+    def _is_stop_new(self) -> bool:
+        return self._stop is not None and self._stop != self._heeded_stop
+
     def _is_fenced(self) -> bool:
-        return self._leases.fenced is not None and not self._told_fenced
+        return self._storage.leases.fenced is not None and not self._told_fenced
 
     def _wait_for_lease(self, seconds: float) -> None:
         if self._stop is not None:
@@ -313,11 +295,9 @@ class RecoveringJob:
         restored: Restored | None = None
         try:
             failpoint("job.restoring")
-            self._leases.acquire(self._repository, self._wait_for_lease, self._warn, self._wake)
-            self._leases.check()
-            if self._scratch is not None:
-                self._scratch.claim()
-            restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, self._restored_pages)
+            self._storage.acquire(self._wait_for_lease, self._warn, self._wake)
+            pages = self._storage.directory / "restored"
+            restored = self._beginnings.choose(self._graph, self._plan.loop.key_groups, pages)
             failpoint("job.loaded")
             recover_sinks(self._graph, restored, tasks)
             failpoint("job.sinks_recovered")
@@ -346,7 +326,7 @@ class RecoveringJob:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = number - 1
         if not self._life.has_run:
-            self._news.begins(self._graph, restored, self._repository.strays())
+            self._news.begins(self._graph, restored, self._storage.repository.strays())
             return
         self._region_restarts.update(region for region in self._regions if tasks is None or region <= tasks)
         names = [self._graph.name(task) for task in self._graph.tasks if tasks is not None and task.id in tasks]
