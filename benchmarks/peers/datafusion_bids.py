@@ -1,9 +1,74 @@
 """The Nexmark queries over bids alone, each as DataFusion answers it fastest; used by ``datafusion_queries``."""
 
+# Once per bidder and once per auction, then counted: no set of distinct values.
+_RANKS = """
+    WITH bidders AS (
+        SELECT
+            {channel}
+            date_trunc('day', "dateTime") AS day,
+            bidder,
+            {latest}
+            count(*) AS bids,
+            count(*) FILTER (WHERE price < 10000) AS rank1,
+            count(*) FILTER (WHERE price >= 1000000) AS rank3
+        FROM bid
+        GROUP BY {places}, {last}
+    ), auctions AS (
+        SELECT
+            {channel}
+            date_trunc('day', "dateTime") AS day,
+            auction,
+            count(*) AS bids,
+            count(*) FILTER (WHERE price < 10000) AS rank1,
+            count(*) FILTER (WHERE price >= 1000000) AS rank3
+        FROM bid
+        GROUP BY {places}, {last}
+    ), b AS (
+        SELECT
+            {channel}
+            day,
+            {minute}
+            sum(bids) AS total_bids,
+            sum(rank1) AS rank1_bids,
+            sum(bids - rank1 - rank3) AS rank2_bids,
+            sum(rank3) AS rank3_bids,
+            count(*) AS total_bidders,
+            count(*) FILTER (WHERE rank1 > 0) AS rank1_bidders,
+            count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_bidders,
+            count(*) FILTER (WHERE rank3 > 0) AS rank3_bidders
+        FROM bidders
+        GROUP BY {places}
+    ), a AS (
+        SELECT
+            {channel}
+            day,
+            count(*) AS total_auctions,
+            count(*) FILTER (WHERE rank1 > 0) AS rank1_auctions,
+            count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_auctions,
+            count(*) FILTER (WHERE rank3 > 0) AS rank3_auctions
+        FROM auctions
+        GROUP BY {places}
+    )
+    SELECT
+        {texts},
+        total_bids, rank1_bids, rank2_bids, rank3_bids,
+        total_bidders, rank1_bidders, rank2_bidders, rank3_bidders,
+        total_auctions, rank1_auctions, rank2_auctions, rank3_auctions
+    FROM b JOIN a ON {same_channel} b.day = a.day
+"""
+_DAY, _MINUTE = "to_char(b.day, '%Y-%m-%d') AS day", "to_char(minute, '%H:%M') AS minute"
+_BY_DAY = {"channel": "", "latest": "", "minute": "", "places": "1", "last": "2", "texts": _DAY, "same_channel": ""}
+_BY_CHANNEL = {
+    "channel": "channel,",
+    "latest": 'max("dateTime") AS minute,',
+    "minute": "max(minute) AS minute,",
+    "places": "1, 2",
+    "last": "3",
+    "texts": f"b.channel, {_DAY}, {_MINUTE}",
+    "same_channel": "b.channel = a.channel AND",
+}
+
 BIDS: dict[str, str] = {
-    "q0": """
-        SELECT auction, bidder, price, "dateTime", extra FROM bid
-    """,
     "q1": """
         SELECT
             auction,
@@ -13,9 +78,6 @@ BIDS: dict[str, str] = {
             "dateTime",
             extra
         FROM bid
-    """,
-    "q2": """
-        SELECT auction, price FROM bid WHERE auction % 123 = 0
     """,
     "q5": """
         WITH counts AS (
@@ -89,10 +151,6 @@ BIDS: dict[str, str] = {
             ) + INTERVAL '10 seconds' AS endtime
         FROM firsts JOIN bidders ON firsts.bidder = bidders.bidder
     """,
-    # Read at once, all bids fall into one window of processing time, whose bounds are left out.
-    "q12": """
-        SELECT bidder, count(*) AS bid_count FROM bid GROUP BY bidder
-    """,
     "q14": """
         WITH euros AS (
             SELECT
@@ -120,131 +178,8 @@ BIDS: dict[str, str] = {
         FROM euros
         WHERE price > 1000000 AND price < 50000000
     """,
-    # Once per bidder and once per auction, then counted: no set of distinct values.
-    "q15": """
-        WITH bidders AS (
-            SELECT
-                date_trunc('day', "dateTime") AS day,
-                bidder,
-                count(*) AS bids,
-                count(*) FILTER (WHERE price < 10000) AS rank1,
-                count(*) FILTER (WHERE price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY 1, 2
-        ), auctions AS (
-            SELECT
-                date_trunc('day', "dateTime") AS day,
-                auction,
-                count(*) AS bids,
-                count(*) FILTER (WHERE price < 10000) AS rank1,
-                count(*) FILTER (WHERE price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY 1, 2
-        ), b AS (
-            SELECT
-                day,
-                sum(bids) AS total_bids,
-                sum(rank1) AS rank1_bids,
-                sum(bids - rank1 - rank3) AS rank2_bids,
-                sum(rank3) AS rank3_bids,
-                count(*) AS total_bidders,
-                count(*) FILTER (WHERE rank1 > 0) AS rank1_bidders,
-                count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_bidders,
-                count(*) FILTER (WHERE rank3 > 0) AS rank3_bidders
-            FROM bidders
-            GROUP BY 1
-        ), a AS (
-            SELECT
-                day,
-                count(*) AS total_auctions,
-                count(*) FILTER (WHERE rank1 > 0) AS rank1_auctions,
-                count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_auctions,
-                count(*) FILTER (WHERE rank3 > 0) AS rank3_auctions
-            FROM auctions
-            GROUP BY 1
-        )
-        SELECT
-            to_char(b.day, '%Y-%m-%d') AS day,
-            total_bids,
-            rank1_bids,
-            rank2_bids,
-            rank3_bids,
-            total_bidders,
-            rank1_bidders,
-            rank2_bidders,
-            rank3_bidders,
-            total_auctions,
-            rank1_auctions,
-            rank2_auctions,
-            rank3_auctions
-        FROM b JOIN a ON b.day = a.day
-    """,
-    "q16": """
-        WITH bidders AS (
-            SELECT
-                channel,
-                date_trunc('day', "dateTime") AS day,
-                bidder,
-                max("dateTime") AS minute,
-                count(*) AS bids,
-                count(*) FILTER (WHERE price < 10000) AS rank1,
-                count(*) FILTER (WHERE price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY 1, 2, 3
-        ), auctions AS (
-            SELECT
-                channel,
-                date_trunc('day', "dateTime") AS day,
-                auction,
-                count(*) AS bids,
-                count(*) FILTER (WHERE price < 10000) AS rank1,
-                count(*) FILTER (WHERE price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY 1, 2, 3
-        ), b AS (
-            SELECT
-                channel,
-                day,
-                max(minute) AS minute,
-                sum(bids) AS total_bids,
-                sum(rank1) AS rank1_bids,
-                sum(bids - rank1 - rank3) AS rank2_bids,
-                sum(rank3) AS rank3_bids,
-                count(*) AS total_bidders,
-                count(*) FILTER (WHERE rank1 > 0) AS rank1_bidders,
-                count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_bidders,
-                count(*) FILTER (WHERE rank3 > 0) AS rank3_bidders
-            FROM bidders
-            GROUP BY 1, 2
-        ), a AS (
-            SELECT
-                channel,
-                day,
-                count(*) AS total_auctions,
-                count(*) FILTER (WHERE rank1 > 0) AS rank1_auctions,
-                count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_auctions,
-                count(*) FILTER (WHERE rank3 > 0) AS rank3_auctions
-            FROM auctions
-            GROUP BY 1, 2
-        )
-        SELECT
-            b.channel,
-            to_char(b.day, '%Y-%m-%d') AS day,
-            to_char(minute, '%H:%M') AS minute,
-            total_bids,
-            rank1_bids,
-            rank2_bids,
-            rank3_bids,
-            total_bidders,
-            rank1_bidders,
-            rank2_bidders,
-            rank3_bidders,
-            total_auctions,
-            rank1_auctions,
-            rank2_auctions,
-            rank3_auctions
-        FROM b JOIN a ON b.channel = a.channel AND b.day = a.day
-    """,
+    "q15": _RANKS.format(**_BY_DAY),
+    "q16": _RANKS.format(**_BY_CHANNEL),
     "q17": """
         WITH days AS (
             SELECT

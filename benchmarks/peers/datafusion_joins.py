@@ -1,11 +1,8 @@
 """The Nexmark queries that join tables, each as DataFusion answers it fastest; used by ``datafusion_queries``."""
 
+from penstock.benchmarks.peers.common_sql import BIDS_WITH_AUCTIONS
+
 JOINS: dict[str, str] = {
-    "q3": """
-        SELECT name, city, state, auction.id
-        FROM auction JOIN person ON seller = person.id
-        WHERE category = 10 AND state IN ('OR', 'ID', 'CA')
-    """,
     "q4": """
         WITH best AS (
             SELECT auction.id, max(category) AS category, max(price) AS final
@@ -78,52 +75,5 @@ JOINS: dict[str, str] = {
         SELECT auction, bidder, price, "dateTime", side_input.value
         FROM side_input JOIN bid ON auction % 10000 = key
     """,
-    "q20": """
-        SELECT
-            bid.auction,
-            bid.bidder,
-            bid.price,
-            bid.channel,
-            bid.url,
-            bid."dateTime" AS "bid_dateTime",
-            bid.extra AS bid_extra,
-            auction."itemName",
-            auction.description,
-            auction."initialBid",
-            auction.reserve,
-            auction."dateTime" AS "auction_dateTime",
-            auction.expires,
-            auction.seller,
-            auction.category,
-            auction.extra AS auction_extra
-        FROM auction JOIN bid ON bid.auction = auction.id
-        WHERE auction.category = 10
-    """,
-    "q23": """
-        SELECT
-            bid.bidder,
-            bid.price,
-            bid.channel,
-            bid.url,
-            bid.extra AS bid_extra,
-            person.id AS person_id,
-            person.name,
-            person."emailAddress",
-            person."creditCard",
-            person.city,
-            person.state,
-            person.extra AS person_extra,
-            auction."itemName",
-            auction.description,
-            auction."initialBid",
-            auction.reserve,
-            auction."dateTime" AS "auction_dateTime",
-            auction.expires,
-            auction.seller,
-            auction.category,
-            auction.extra AS auction_extra
-        FROM bid
-        JOIN person ON person.id = bid.bidder
-        JOIN auction ON auction.seller = bid.bidder
-    """,
+    "q20": BIDS_WITH_AUCTIONS.format(joined="auction JOIN bid"),
 }

@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
 
+from penstock.benchmarks.peers.common_sql import COMMON
 from penstock.benchmarks.peers.datafusion_bids import BIDS
 from penstock.benchmarks.peers.datafusion_joins import JOINS
 
 _EVENTS = ("person", "auction", "bid")
 _SIDE_INPUT = pa.schema({"key": pa.int64(), "value": pa.string()})
 
-QUERIES: dict[str, str] = {**BIDS, **JOINS}
+QUERIES: dict[str, str] = {**COMMON, **BIDS, **JOINS}
 
 
 def connect(directory: Path) -> SessionContext:

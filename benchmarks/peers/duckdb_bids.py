@@ -1,15 +1,66 @@
 """The Nexmark queries over bids alone, each in the form that DuckDB answers fastest; used by ``duckdb_queries``."""
 
+# Once per bidder and once per auction, then counted: no set of distinct values.
+_RANKS = """
+    WITH bidders AS (
+        SELECT
+            {channel}
+            CAST("dateTime" AS DATE) AS day,
+            bidder,
+            {latest}
+            count(*) AS bids,
+            count(*) FILTER (price < 10000) AS rank1,
+            count(*) FILTER (price >= 1000000) AS rank3
+        FROM bid
+        GROUP BY ALL
+    ), auctions AS (
+        SELECT
+            {channel}
+            CAST("dateTime" AS DATE) AS day,
+            auction,
+            bool_or(price < 10000) AS rank1,
+            bool_or(price >= 10000 AND price < 1000000) AS rank2,
+            bool_or(price >= 1000000) AS rank3
+        FROM bid
+        GROUP BY ALL
+    ), b AS (
+        SELECT
+            {channel}
+            day,
+            {minute}
+            CAST(sum(bids) AS BIGINT) AS total_bids,
+            CAST(sum(rank1) AS BIGINT) AS rank1_bids,
+            CAST(sum(bids - rank1 - rank3) AS BIGINT) AS rank2_bids,
+            CAST(sum(rank3) AS BIGINT) AS rank3_bids,
+            count(*) AS total_bidders,
+            count(*) FILTER (rank1 > 0) AS rank1_bidders,
+            count(*) FILTER (bids > rank1 + rank3) AS rank2_bidders,
+            count(*) FILTER (rank3 > 0) AS rank3_bidders
+        FROM bidders
+        GROUP BY ALL
+    ), a AS (
+        SELECT
+            {channel}
+            day,
+            count(*) AS total_auctions,
+            count(*) FILTER (rank1) AS rank1_auctions,
+            count(*) FILTER (rank2) AS rank2_auctions,
+            count(*) FILTER (rank3) AS rank3_auctions
+        FROM auctions
+        GROUP BY ALL
+    )
+    SELECT
+        b.* REPLACE ({texts}),
+        a.* EXCLUDE ({channel} day)
+    FROM b JOIN a USING ({channel} day)
+"""
+_DAY, _MINUTE = "strftime(day, '%Y-%m-%d') AS day", "strftime(minute, '%H:%M') AS minute"
+_BY_CHANNEL = {"channel": "channel,", "latest": 'max("dateTime") AS minute,', "minute": "max(minute) AS minute,"}
+
 BIDS: dict[str, str] = {
-    "q0": """
-        SELECT auction, bidder, price, "dateTime", extra FROM bid
-    """,
     "q1": """
         SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price, "dateTime", extra
         FROM bid
-    """,
-    "q2": """
-        SELECT auction, price FROM bid WHERE auction % 123 = 0
     """,
     "q5": """
         WITH counts AS (
@@ -84,10 +135,6 @@ BIDS: dict[str, str] = {
         FROM firsts JOIN bidders USING (bidder)
         WINDOW ordered AS (PARTITION BY bidder ORDER BY time)
     """,
-    # Read at once, all bids fall into one window of processing time, whose bounds are left out.
-    "q12": """
-        SELECT bidder, count(*) AS bid_count FROM bid GROUP BY bidder
-    """,
     "q14": """
         SELECT
             auction,
@@ -104,107 +151,8 @@ BIDS: dict[str, str] = {
         FROM bid
         WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000
     """,
-    # Once per bidder and once per auction, then counted: no set of distinct values.
-    "q15": """
-        WITH bidders AS (
-            SELECT
-                CAST("dateTime" AS DATE) AS day,
-                bidder,
-                count(*) AS bids,
-                count(*) FILTER (price < 10000) AS rank1,
-                count(*) FILTER (price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY ALL
-        ), auctions AS (
-            SELECT
-                CAST("dateTime" AS DATE) AS day,
-                auction,
-                bool_or(price < 10000) AS rank1,
-                bool_or(price >= 10000 AND price < 1000000) AS rank2,
-                bool_or(price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY ALL
-        ), b AS (
-            SELECT
-                day,
-                CAST(sum(bids) AS BIGINT) AS total_bids,
-                CAST(sum(rank1) AS BIGINT) AS rank1_bids,
-                CAST(sum(bids - rank1 - rank3) AS BIGINT) AS rank2_bids,
-                CAST(sum(rank3) AS BIGINT) AS rank3_bids,
-                count(*) AS total_bidders,
-                count(*) FILTER (rank1 > 0) AS rank1_bidders,
-                count(*) FILTER (bids > rank1 + rank3) AS rank2_bidders,
-                count(*) FILTER (rank3 > 0) AS rank3_bidders
-            FROM bidders
-            GROUP BY ALL
-        ), a AS (
-            SELECT
-                day,
-                count(*) AS total_auctions,
-                count(*) FILTER (rank1) AS rank1_auctions,
-                count(*) FILTER (rank2) AS rank2_auctions,
-                count(*) FILTER (rank3) AS rank3_auctions
-            FROM auctions
-            GROUP BY ALL
-        )
-        SELECT
-            b.* REPLACE (strftime(day, '%Y-%m-%d') AS day),
-            a.* EXCLUDE (day)
-        FROM b JOIN a USING (day)
-    """,
-    "q16": """
-        WITH bidders AS (
-            SELECT
-                channel,
-                CAST("dateTime" AS DATE) AS day,
-                bidder,
-                max("dateTime") AS minute,
-                count(*) AS bids,
-                count(*) FILTER (price < 10000) AS rank1,
-                count(*) FILTER (price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY ALL
-        ), auctions AS (
-            SELECT
-                channel,
-                CAST("dateTime" AS DATE) AS day,
-                auction,
-                bool_or(price < 10000) AS rank1,
-                bool_or(price >= 10000 AND price < 1000000) AS rank2,
-                bool_or(price >= 1000000) AS rank3
-            FROM bid
-            GROUP BY ALL
-        ), b AS (
-            SELECT
-                channel,
-                day,
-                max(minute) AS minute,
-                CAST(sum(bids) AS BIGINT) AS total_bids,
-                CAST(sum(rank1) AS BIGINT) AS rank1_bids,
-                CAST(sum(bids - rank1 - rank3) AS BIGINT) AS rank2_bids,
-                CAST(sum(rank3) AS BIGINT) AS rank3_bids,
-                count(*) AS total_bidders,
-                count(*) FILTER (rank1 > 0) AS rank1_bidders,
-                count(*) FILTER (bids > rank1 + rank3) AS rank2_bidders,
-                count(*) FILTER (rank3 > 0) AS rank3_bidders
-            FROM bidders
-            GROUP BY ALL
-        ), a AS (
-            SELECT
-                channel,
-                day,
-                count(*) AS total_auctions,
-                count(*) FILTER (rank1) AS rank1_auctions,
-                count(*) FILTER (rank2) AS rank2_auctions,
-                count(*) FILTER (rank3) AS rank3_auctions
-            FROM auctions
-            GROUP BY ALL
-        )
-        SELECT
-            b.* REPLACE (strftime(day, '%Y-%m-%d') AS day, strftime(minute, '%H:%M') AS minute),
-            a.* EXCLUDE (channel, day)
-        FROM b JOIN a USING (channel, day)
-    """,
+    "q15": _RANKS.format(channel="", latest="", minute="", texts=_DAY),
+    "q16": _RANKS.format(**_BY_CHANNEL, texts=f"{_DAY}, {_MINUTE}"),
     "q17": """
         WITH days AS (
             SELECT

@@ -9,13 +9,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from penstock.benchmarks.peers.common_sql import COMMON
 from penstock.benchmarks.peers.duckdb_bids import BIDS
 from penstock.benchmarks.peers.duckdb_joins import JOINS
 
 _BATCH_ROWS = 100_000
 _EVENTS = ("person", "auction", "bid")
 
-QUERIES: dict[str, str] = {**BIDS, **JOINS}
+QUERIES: dict[str, str] = {**COMMON, **BIDS, **JOINS}
 
 
 def connect(directory: Path) -> duckdb.DuckDBPyConnection:
