@@ -1,6 +1,7 @@
 """The layout: links, package mapping, guards at the layers' doors, file sizes."""
 
 import configparser
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,14 @@ def test_every_module_says_what_it_is() -> None:
         and not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []
+
+
+def test_the_changelog_is_sorted_by_kinds_of_change() -> None:
+    kinds = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    _, *versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert versions[0].startswith("Unreleased")
+    for version in versions:
+        outside, *sections = re.split(r"^### ", version, flags=re.MULTILINE)
+        named = [section.split("\n", 1)[0] for section in sections]
+        assert "\n- " not in outside
+        assert named == [kind for kind in kinds if kind in named]
