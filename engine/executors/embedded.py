@@ -4,10 +4,8 @@ import sys
 import time
 
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.core.collector import keep_collections_short
 from penstock.engine.core.contract import Clock
-from penstock.engine.core.freed_memory import keep_freed_memory
-from penstock.engine.core.interpreter_lock import hand_over_soon
+from penstock.engine.core.process_tuning import tune_process
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.worker import Worker
@@ -23,7 +21,7 @@ def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
     """Return what makes the attempts of a recovering job in this process."""
 
     def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> EmbeddedAttempt:
-        _prepare_process()
+        tune_process()
         return EmbeddedAttempt(plan, options, context.clock, context.checkpoints, context.scratch, start)
 
     return make
@@ -46,7 +44,7 @@ class EmbeddedJob:
             PlanError: an operator does not fit its inputs.
             InUseError: another run that lives writes to an output of this one.
         """
-        _prepare_process()
+        tune_process()
         self.name = plan.name
         self._leases = leases or Leases(None, ())
         self._attempt: EmbeddedAttempt | None = None
@@ -119,12 +117,6 @@ class EmbeddedJob:
     def _wake(self) -> None:
         if self._attempt is not None:
             self._attempt.wake()
-
-
-def _prepare_process() -> None:
-    keep_freed_memory()
-    keep_collections_short()
-    hand_over_soon()
 
 
 def _say(text: str) -> None:
