@@ -1,6 +1,8 @@
 """The changelog that an updating aggregate emits: when, and from which changes."""
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
+from weakref import WeakMethod
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,15 @@ from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes, PendingChanges
 from penstock.state.store import Slots
 
+T = TypeVar("T")
+
 
 class UpdatingOutput:
     """Emits what changed at most once per interval of processing time, or when the loop is idle.
 
     ``show`` returns the result rows of slots, ``alive`` says which slots have one. ``settle`` is called with slots
-    whose changes have been emitted.
+    whose changes have been emitted. They are methods of what holds the output, to which it does not refer for its
+    part: only the collector would free both.
     """
 
     def __init__(
@@ -26,14 +31,15 @@ class UpdatingOutput:
         interval_us: int | None,
         show: Callable[[Slots], pa.RecordBatch],
         alive: Callable[[Slots], NDArray[np.bool_]],
-        settle: Callable[[Slots], None],
+        settle: Callable[[Slots], None] | None = None,
     ) -> None:
         """Start with nothing to emit; the first interval begins now."""
         self.pending = PendingChanges()
         self._clock = context.clock
         self._batch_rows = context.batch_rows
         self._interval_ns = context.interval_ns(interval_us)
-        self._show, self._alive, self._settle = show, alive, settle
+        self._show, self._alive = _weak(show), _weak(alive)
+        self._settle = None if settle is None else _weak(settle)
         self._emitted_ns = self._clock.monotonic_ns()
         self._ingest_ns: int | None = None
 
@@ -64,4 +70,17 @@ class UpdatingOutput:
         alive = self._alive(changes.touched)
         for rows in changes_between(changes, alive, self._show, self._batch_rows):
             yield MAIN, Batch(rows, ingest_ns=self._ingest_ns or 0)
-        self._settle(changes.touched)
+        if self._settle is not None:
+            self._settle(changes.touched)
+
+
+def _weak(method: Callable[[Slots], T]) -> Callable[[Slots], T]:
+    """Return what calls a method without keeping its object."""
+    reference = WeakMethod(method)
+
+    def call(slots: Slots) -> T:
+        alive = reference()
+        assert alive is not None
+        return alive(slots)
+
+    return call

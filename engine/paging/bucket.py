@@ -93,9 +93,3 @@ class Held:
 
     operator: Operator
     store: MemoryStore = field(repr=False)
-
-    def release(self) -> None:
-        """Give the memory back at once: operators are in reference cycles, which the collector finds much later."""
-        self.operator.close()
-        vars(self.operator).clear()
-        self.store.release()

@@ -149,13 +149,12 @@ class BucketStores(StateStore):
 
     def evict(self, bucket: Bucket) -> None:
         """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
-        held = bucket.held
-        assert held is not None and not self._frozen
+        assert not self._frozen
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
-        bucket.paged_due_us, bucket.paged_timer_ns = held.operator.due_us(), held.operator.timer_ns()
+        bucket.paged_due_us, bucket.paged_timer_ns = bucket.due_us(), bucket.timer_ns()
         bucket.needed_bytes = bucket.bytes
-        self._release(bucket, held)
+        self._release(bucket)
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
@@ -190,13 +189,12 @@ class BucketStores(StateStore):
 
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
         """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
-        held = bucket.held
-        assert held is not None and not self._frozen
+        assert bucket.held is not None and not self._frozen
         before_bytes = bucket.bytes
         expected_bytes = 2 * before_bytes + added_bytes
         spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self.options.largest_bytes(2)))))
-        part, notes = part_of(held.store), bucket.notes()
-        self._release(bucket, held)
+        part, notes = part_of(bucket.held.store), bucket.notes()
+        self._release(bucket)
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)
         self.buckets.remove(bucket)
@@ -312,10 +310,11 @@ class BucketStores(StateStore):
         bucket.held = Held(operator, store)
         self._resident[id(bucket)] = bucket
 
-    def _release(self, bucket: Bucket, held: Held) -> None:
+    def _release(self, bucket: Bucket) -> None:
+        """Give the memory of a bucket back: nothing else refers to its operator, which is in no cycle of references."""
+        bucket.operator.close()
         bucket.held = None
         del self._resident[id(bucket)]
-        held.release()
 
     def _fill_gap(self, span: Span, until: int) -> None:
         """Make an empty bucket from where the last one of this range ends, if it ends before ``until``."""

@@ -1,6 +1,7 @@
 """Keyed state that lives in memory only: the contract of `store` under a byte budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from penstock.state.tables.bag_cells import MemoryBagCells
 from penstock.state.tables.budget import Account, Budget
 from penstock.state.tables.image import EMPTY, SLOT, StoreImage, dumped_schema
 from penstock.state.tables.key_index import KeyIndex, estimate_distinct
-from penstock.state.tables.memory_columns import FixedColumn, ObjectColumn, new_column
+from penstock.state.tables.memory_columns import Column, FixedColumn, ObjectColumn, new_column
 from penstock.state.tables.prefix_lists import PrefixLists
 from penstock.state.tables.row_log import MemoryRowLog
 from penstock.state.tables.text_cells import MemoryTextCells
@@ -155,18 +156,6 @@ class MemoryStore(StateStore):
             for rows in log.dump_from(before[name]):
                 yield name, rows
 
-    def release(self) -> None:
-        """Give the memory back at once; nothing of the store may be used any more.
-
-        Tables and their indexes refer to each other, so the collector would find them much later.
-        """
-        for table in self._tables.values():
-            table.release()
-        for log in self._logs.values():
-            vars(log).clear()
-        self._tables.clear()
-        self._logs.clear()
-
     def _refuse_if_taken(self, name: str, others: dict[str, Any]) -> None:
         if name in others:
             raise SchemaError(f"operator {self._budget.owner!r} uses the name {name!r} for both a table and a log.")
@@ -185,7 +174,8 @@ class MemoryTable(KeyedTable):
         self._objects = [column for column in self._columns.values() if isinstance(column, ObjectColumn)]
         self._unmeasured_rows = 0
         self._lists = PrefixLists(account, ordered=True) if spec.prefixed else None
-        self._index = KeyIndex(self._codec, self._lists, account, self._grow)
+        # The index must not refer to the table, or only the collector would free both.
+        self._index = KeyIndex(self._codec, self._lists, account, partial(_grow, tuple(self._columns.values())))
 
     @property
     def schema(self) -> pa.Schema:
@@ -297,15 +287,6 @@ class MemoryTable(KeyedTable):
             column.measure()
         return TableStatistics(len(self._index), self._account.used_bytes, self._account.budget.limit_bytes)
 
-    def release(self) -> None:
-        """Give the memory back; the table may not be used any more."""
-        vars(self._index).clear()
-        vars(self).clear()
-
-    def _grow(self, slots: int) -> None:
-        for column in self._columns.values():
-            column.grow(slots)
-
     def _measure(self, rows: int) -> None:
         """Measure all objects again once as many rows as there are objects came by: O(1) a row."""
         if self._unmeasured_rows >= len(self._index):
@@ -335,3 +316,8 @@ class MemoryTable(KeyedTable):
                 f"table {self.spec.name!r} has no {kind.__name__} named {name!r}, only {sorted(self._columns)}."
             )
         return column
+
+
+def _grow(columns: Sequence[Column], slots: int) -> None:
+    for column in columns:
+        column.grow(slots)

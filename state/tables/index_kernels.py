@@ -30,16 +30,22 @@ _LOW = np.uint64(0xFFFFFFFF)
 _PREFIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-class SlotArrays(NamedTuple):
-    """What is stored per slot.
+class IndexArrays(NamedTuple):
+    """The arrays of one index: its table, what is stored per slot, the arena of byte strings, and its counts.
 
     A row of ``rows`` is the key's words, then the prefix if there is one, then start and length in the arena if the key
-    has a byte string: one cache line for all. ``nulls`` has size 0 until the first key with a null.
+    has a byte string: one cache line for all. ``nulls`` has size 0 until the first key with a null. ``free`` lists the
+    slots to be given out again; `HIGH`, `FREE` and `FRESH` say what ``counters`` holds, `USED` and `GARBAGE` ``usage``.
     """
 
+    table: NDArray[np.uint64]
     rows: NDArray[np.int64]
     nulls: NDArray[np.uint32]
     hashes: NDArray[np.uint64]
+    arena: NDArray[np.uint8]
+    usage: NDArray[np.int64]
+    free: NDArray[np.int32]
+    counters: NDArray[np.int64]
 
 
 @inlined
@@ -53,9 +59,7 @@ def table_hash(key_hash: np.uint64, prefix: int) -> np.uint64:
 def guess(
     keys: KeyArrays,
     prefix: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    slots: SlotArrays,
-    arena: NDArray[np.uint8],
+    index: IndexArrays,
     create: bool,
     ahead: int,
     located: NDArray[np.int64],
@@ -70,7 +74,7 @@ def guess(
         How many rows are left to `settle`: the UNSETTLED ones, and the ABSENT ones if they are to be created.
     """
     words, nulls, data, offsets, hashes = keys
-    rows, slot_nulls, _ = slots
+    table, rows, slot_nulls, _, arena, _, _, _ = index
     row_bytes = 8 * rows.shape[1]
     word_bytes = 8 * words.shape[1]
     words_at = address(words)
@@ -137,12 +141,7 @@ def guess(
 def settle(
     keys: KeyArrays,
     prefix: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    slots: SlotArrays,
-    arena: NDArray[np.uint8],
-    usage: NDArray[np.int64],
-    free: NDArray[np.int32],
-    counters: NDArray[np.int64],
+    index: IndexArrays,
     begin: int,
     create: bool,
     ahead: int,
@@ -158,7 +157,7 @@ def settle(
         The first row not done.
     """
     words, nulls, data, offsets, hashes = keys
-    rows, slot_nulls, slot_hashes = slots
+    table, rows, slot_nulls, slot_hashes, arena, usage, free, counters = index
     row_bytes = 8 * rows.shape[1]
     word_bytes = 8 * words.shape[1]
     words_at = address(words)
@@ -232,23 +231,13 @@ def settle(
 
 
 @jit
-def release(
-    removed: NDArray[np.int64],
-    width: int,
-    prefixed: bool,
-    has_bytes: bool,
-    table: NDArray[np.uint64],
-    slots: SlotArrays,
-    usage: NDArray[np.int64],
-    free: NDArray[np.int32],
-    counters: NDArray[np.int64],
-) -> int:
+def release(removed: NDArray[np.int64], width: int, prefixed: bool, has_bytes: bool, index: IndexArrays) -> int:
     """Take slots out of the table, the last one first, and put them on the free list.
 
     Returns:
         -1, or the first position whose slot is not live, where it stopped.
     """
-    rows, _, slot_hashes = slots
+    table, rows, _, slot_hashes, _, usage, free, counters = index
     mask = np.uint64(table.size - 1)
     for i in range(removed.size - 1, -1, -1):
         slot = removed[i]

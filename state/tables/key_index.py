@@ -14,7 +14,7 @@ from penstock.state.keys.batch_keys import KeyArrays, KeyBatch, KeyCodec, gather
 from penstock.state.tables import index_kernels as kernels
 from penstock.state.tables.budget import Account
 from penstock.state.tables.byte_arena import ByteArena
-from penstock.state.tables.index_kernels import FREE, FRESH, HIGH, SlotArrays
+from penstock.state.tables.index_kernels import FREE, FRESH, HIGH, IndexArrays
 from penstock.state.tables.prefix_lists import PrefixLists
 
 Slots = NDArray[np.int64]
@@ -54,11 +54,9 @@ class KeyIndex:
         self._free = np.zeros(0, np.int32)
         self._arena = ByteArena(account)
         self._table = np.zeros(0, np.uint64)
-        self._slots = SlotArrays(
-            np.zeros((0, self._columns), np.int64),
-            np.zeros(0, np.uint32),
-            np.zeros(0, np.uint64),
-        )
+        self._rows = np.zeros((0, self._columns), np.int64)
+        self._nulls = np.zeros(0, np.uint32)
+        self._hashes = np.zeros(0, np.uint64)
         self._grow()
 
     def __len__(self) -> int:
@@ -81,7 +79,7 @@ class KeyIndex:
         if create and arrays.nulls.size:
             self._store_nulls()
         ahead = _PREFETCH_AHEAD if len(self._table) >= _PREFETCH_FROM else 0
-        left = kernels.guess(arrays, prefixes, self._table, self._slots, self._arena.data, create, ahead, located)
+        left = kernels.guess(arrays, prefixes, self._arrays(), create, ahead, located)
         if not left:
             return located, NO_SLOTS
         fresh = np.empty(left if create else 0, np.int64)
@@ -127,8 +125,8 @@ class KeyIndex:
 
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""
-        rows = self._slots.rows.take(slots, axis=0)
-        nulls = self._slots.nulls[slots] if len(self._slots.nulls) else None
+        rows = self._rows.take(slots, axis=0)
+        nulls = self._nulls[slots] if len(self._nulls) else None
         data, offsets = None, None
         if self._codec.has_bytes:
             data, offsets = gather_bytes(self._arena.data, rows[:, -2], rows[:, -1])
@@ -136,12 +134,12 @@ class KeyIndex:
 
     def prefixes(self, slots: Slots) -> NDArray[np.int64]:
         """Return the prefix of each slot."""
-        prefixes: NDArray[np.int64] = self._slots.rows[slots, self._width]
+        prefixes: NDArray[np.int64] = self._rows[slots, self._width]
         return prefixes
 
     def hashes(self, slots: Slots) -> NDArray[np.uint64]:
         """Return the key hash of each slot."""
-        return self._slots.hashes[slots]
+        return self._hashes[slots]
 
     def _settle(
         self,
@@ -156,12 +154,7 @@ class KeyIndex:
             done = kernels.settle(
                 arrays,
                 prefixes,
-                self._table,
-                self._slots,
-                self._arena.data,
-                self._arena.usage,
-                self._free,
-                self._counters,
+                self._arrays(),
                 done,
                 create,
                 _PREFETCH_AHEAD if len(self._table) >= _PREFETCH_FROM else 0,
@@ -173,17 +166,8 @@ class KeyIndex:
             self._make_room(arrays.offsets, done)
 
     def _release(self, slots: Slots) -> None:
-        failed = kernels.release(
-            read_only(slots),
-            self._width,
-            self._lists is not None,
-            self._codec.has_bytes,
-            self._table,
-            self._slots,
-            self._arena.usage,
-            self._free,
-            self._counters,
-        )
+        prefixed, has_bytes = self._lists is not None, self._codec.has_bytes
+        failed = kernels.release(read_only(slots), self._width, prefixed, has_bytes, self._arrays())
         if failed >= 0:
             raise BugError(f"slot {slots[failed]} was removed but is not live.")
         if len(self) == 0:
@@ -217,27 +201,33 @@ class KeyIndex:
         self._on_grow(slots)
         if self._lists is not None:
             self._lists.grow(slots)
-        stored: list[NDArray[Any]] = [self._free, *self._slots]
+        stored: list[NDArray[Any]] = [self._free, self._rows, self._nulls, self._hashes]
         larger = [zeros((slots, *old.shape[1:]), old.dtype) for old in stored]
-        if not len(self._slots.nulls):
-            larger[2] = self._slots.nulls
+        if not len(self._nulls):
+            larger[2] = self._nulls
         table = zeros(table_size, np.uint64)
         change = sum(new.nbytes for new in larger) - sum(old.nbytes for old in stored)
         self._account.charge(change + table.nbytes - self._table.nbytes)
         for new, old in zip(larger, stored, strict=True):
             new[: len(old)] = old
         kernels.rehash(self._table, table)
-        self._free, self._slots, self._table = larger[0], SlotArrays(*larger[1:]), table
+        self._free, self._rows, self._nulls, self._hashes = larger
+        self._table = table
 
     def _store_nulls(self) -> None:
-        if not len(self._slots.nulls):
-            nulls = np.zeros(len(self._slots.hashes), np.uint32)
+        if not len(self._nulls):
+            nulls = np.zeros(len(self._hashes), np.uint32)
             self._account.charge(nulls.nbytes)
-            self._slots = self._slots._replace(nulls=nulls)
+            self._nulls = nulls
+
+    def _arrays(self) -> IndexArrays:
+        arena = self._arena
+        slots = self._rows, self._nulls, self._hashes
+        return IndexArrays(self._table, *slots, arena.data, arena.usage, self._free, self._counters)
 
     def _pack(self, extra_bytes: int) -> None:
         live = self.live()
-        rows = self._slots.rows
+        rows = self._rows
         rows[live, -2] = self._arena.pack(rows[live, -2], rows[live, -1], extra_bytes)
 
 

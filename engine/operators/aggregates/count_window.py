@@ -69,7 +69,7 @@ class CountWindowAggregate(Updating):
         spec = TableSpec("windows", key_types, columns, prefixed=True, placed_by=placed_by)
         self._windows = context.state.table(spec)
         self._cells = self._plan.aggregation.bind(self._windows)
-        self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, lambda slots: None)
+        self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive)
         self._grouper = KeyGrouper()
         self._clock = ProcessingClock(context.clock, context.restored)
         self._passed_us = context.earliest("passed_us", START_OF_TIME_US)

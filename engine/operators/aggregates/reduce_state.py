@@ -54,7 +54,7 @@ class ReduceState(ABC):
         self.folder = folder
         self.table = context.state.table(spec)
         self.reduced = ReducedRows(context.state, self.table, plan.fields)
-        self.output = UpdatingOutput(context, plan.interval_us, self.show, self.reduced.has, lambda slots: None)
+        self.output = UpdatingOutput(context, plan.interval_us, self.show, self.reduced.has)
 
     @abstractmethod
     def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:

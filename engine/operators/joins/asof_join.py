@@ -16,8 +16,8 @@ from penstock.engine.core.event_time import event_times_us
 from penstock.engine.kernels.asof import last_before
 from penstock.engine.kernels.order import mark_ties
 from penstock.engine.operators.joins.asof_join_schema import asof_join_output
-from penstock.engine.operators.joins.join_input import JoinInput
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
+from penstock.engine.operators.joins.join_side import TimedSide
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import break_ties, split_late
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
@@ -60,8 +60,8 @@ class AsOfJoin(Operator):
         self._needed = (side_columns(spec, 0), side_columns(spec, 1))
         # Right rows of one time are told apart by all their columns.
         self._inputs = (
-            JoinInput(left, self._needed[0], spec.left_keys, self._types, name),
-            JoinInput(right, right.fields.names, spec.right_keys, self._types, name),
+            TimedSide(left, self._needed[0], spec.left_keys, self._types, name),
+            TimedSide(right, right.fields.names, spec.right_keys, self._types, name),
         )
         self._passed_us = START_OF_TIME_US
         self._ingest_ns = 0
@@ -89,7 +89,7 @@ class AsOfJoin(Operator):
         if late is not None:
             counters.late += late.num_rows
             yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
-        arrived = side.read(self.context, rows, times_us)
+        arrived = side.arrive(self.context, rows, times_us)
         with_key = side.with_key(arrived.rows) if port or self._inner else None
         if with_key is not None:
             counters.filtered += int(np.count_nonzero(~with_key))

@@ -6,6 +6,8 @@ present, for any order of the inputs.
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import weights_of
@@ -72,8 +74,8 @@ class IncrementalJoin(Operator):
         if not rows.num_rows:
             return
         unkept = 0
-        if keeps and not updating and (known := side.known(rows)) is not None:
-            unkept = rows.num_rows - known.true_count
+        if keeps and not updating and (known := side.with_key(rows)) is not None:
+            unkept = int(np.count_nonzero(~known))
         counters.folded += rows.num_rows - unkept
         counters.passed += unkept
         change = self._rows[port].change(rows, weights_of(beside) if updating else None)

@@ -77,7 +77,7 @@ class AppendedRows(JoinedRows):
         """Insert rows."""
         keys = self._side.encode(rows)
         appeared = NO_INTEGERS
-        known = _positions(self._side.known(rows))
+        known = _positions(self._side.with_key(rows))
         if known is None:
             appeared = self._insert(rows, keys)
         elif known.size:
@@ -187,7 +187,7 @@ class CountedRows(JoinedRows):
 
     def _key_slots(self, rows: pa.RecordBatch, keys: KeyBatch) -> Slots:
         """Return the slot of each row's key, -1 where one of its parts is null."""
-        known = _positions(self._side.known(rows))
+        known = _positions(self._side.with_key(rows))
         if known is None:
             return self._keys.upsert(keys).slots
         slots = np.full(len(keys), -1, np.int64)
@@ -239,9 +239,9 @@ class CountedRows(JoinedRows):
         self._keys.remove(np.unique(key_slots[self._heads[key_slots] == 0]))
 
 
-def _positions(known: pa.BooleanArray | None) -> Ints | None:
-    """Return where the mask is true; None for no mask."""
-    return None if known is None else np.flatnonzero(known.to_numpy(zero_copy_only=False))
+def _positions(known: NDArray[np.bool_] | None) -> Ints | None:
+    """Return where the flags are set; None for no flags."""
+    return None if known is None else np.flatnonzero(known)
 
 
 def _grown(array: Ints, size: int) -> Ints:

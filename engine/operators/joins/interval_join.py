@@ -16,8 +16,8 @@ from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batc
 from penstock.engine.core.event_time import column_times_us, event_times_us
 from penstock.engine.operators.joins.interval_join_schema import NULLABLE_SIDES, event_time, interval_join_output
 from penstock.engine.operators.joins.interval_rows import IntervalRows
-from penstock.engine.operators.joins.join_input import Arrived, JoinInput
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
+from penstock.engine.operators.joins.join_side import Arrived, TimedSide
 from penstock.engine.operators.joins.same_keys import same_keys
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import split_late
@@ -55,8 +55,8 @@ class IntervalJoin(Operator):
         self._columns = spec.output
         self._needed = (side_columns(spec, 0), side_columns(spec, 1))
         self._inputs = (
-            JoinInput(left, self._needed[0], spec.left_keys, types, name, upper),
-            JoinInput(right, self._needed[1], spec.right_keys, types, name),
+            TimedSide(left, self._needed[0], spec.left_keys, types, name, upper),
+            TimedSide(right, self._needed[1], spec.right_keys, types, name),
         )
         self._lower_us = max(-_LONG_US, min(_LONG_US, spec.lower_us))
         self._upper_us = None if isinstance(spec.upper, Expr) else max(-_LONG_US, min(_LONG_US, spec.upper))
@@ -89,7 +89,7 @@ class IntervalJoin(Operator):
         if late is not None:
             counters.late += late.num_rows
             yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
-        arrived = side.read(self.context, rows, times_us)
+        arrived = side.arrive(self.context, rows, times_us)
         low, high = self._interval(port, arrived)
         possible = side.with_key(arrived.rows)
         if not port:

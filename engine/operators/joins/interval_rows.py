@@ -47,11 +47,19 @@ class IntervalRows:
         """
         self._columns = fields.names
         self._log_fields = pa.schema([*fields, _WORD, _LOW, _HIGH])
-        self._locate = locate
-        self._log = store.log(name, self._log_fields, self._located)
+
+        # The logs must not refer to this object, or only the collector would free all of it.
+        def located(rows: pa.RecordBatch) -> Positions:
+            return locate(rows.column(_WORD.name).to_numpy())
+
+        self._log = log = store.log(name, self._log_fields, located)
+
+        def located_settled(rows: pa.RecordBatch) -> Positions:
+            return located(log.take(rows.column(_ROW.name).to_numpy(), [_WORD.name]))
+
         self._settled_fields = pa.schema([referring(_ROW, name)])
         settled = f"{name}_settled"
-        self._settled = store.log(settled, self._settled_fields, self._located_settled) if outer else None
+        self._settled = store.log(settled, self._settled_fields, located_settled) if outer else None
         self._count = self._indexed = self._needed = self._scanned = 0
         self._shrink()
         self._clear()
@@ -230,12 +238,6 @@ class IntervalRows:
     def _forget_settled(self) -> None:
         if self._settled is not None:
             self._settled.remove(self._settled.live())
-
-    def _located(self, rows: pa.RecordBatch) -> Positions:
-        return self._locate(rows.column(_WORD.name).to_numpy())
-
-    def _located_settled(self, rows: pa.RecordBatch) -> Positions:
-        return self._located(self._log.take(rows.column(_ROW.name).to_numpy(), [_WORD.name]))
 
 
 def _overlaps(

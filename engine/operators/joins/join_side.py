@@ -1,19 +1,27 @@
-"""What both joins do first with a batch: compute the keys, keep the needed columns, drop rows with null keys."""
+"""What every join does first with a batch: compute the keys, keep the needed columns, know the rows with null keys."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext
+from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
+from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
+from penstock.state.keys.key_columns import WordColumn, read_column
 from penstock.state.store import Positions
 from penstock.state.tables.image import positions_of
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class JoinSide:
@@ -29,8 +37,9 @@ class JoinSide:
         keys: tuple[Expr, ...],
         types: tuple[pa.DataType, ...],
         operator: str,
+        beside: Expr | None = None,
     ) -> None:
-        """Compile the keys, which are compared as ``types``; ``columns`` are to be kept besides."""
+        """Compile the keys, which are compared as ``types``, and what is to be computed beside ``columns``."""
         self.codec = KeyCodec(types)
         kept: list[tuple[str, Expr]] = [(column, col(column)) for column in columns]
         names: list[str] = []
@@ -42,8 +51,14 @@ class JoinSide:
                 names.append(f"$key{index}")
                 kept.append((f"$key{index}", key))
         self.keys = tuple(names)
-        self._projection = compile_projection(kept, schema.fields, operator)
-        self.fields = self._projection.schema
+        computed = [] if beside is None else [("$beside", beside)]
+        self._projection = compile_projection([*kept, *computed], schema.fields, operator)
+        self.fields = pa.schema([self._projection.schema.field(name) for name, _ in kept])
+
+    @property
+    def exact(self) -> bool:
+        """Whether the one word that `words` gives is the whole key."""
+        return self.codec.words == 1 and not self.codec.has_bytes
 
     def read(
         self, context: OperatorContext, rows: pa.RecordBatch, beside: Sequence[str] = (), null_keys: bool = False
@@ -57,19 +72,25 @@ class JoinSide:
         if kept is None:
             return pa.RecordBatch.from_pylist([], schema=self.fields), rows.select(beside)
         others = rows.select(beside)
-        known = None if null_keys else self.known(kept)
+        known = None if null_keys else self.with_key(kept)
         if known is not None:
-            others = others.filter(known)
-            context.counters.filtered += kept.num_rows - pc.sum(known).as_py()
-            kept = kept.filter(known)
+            context.counters.filtered += int(np.count_nonzero(~known))
+            kept, others = kept.filter(pa.array(known)), others.filter(pa.array(known))
         return kept, others
 
-    def known(self, rows: pa.RecordBatch) -> pa.BooleanArray | None:
-        """Return which rows have no null among their keys; None: all of them."""
+    def with_key(self, rows: pa.RecordBatch) -> Flags | None:
+        """Return which rows have no null in their key; None: all of them."""
         columns = [rows.column(name) for name in self.keys]
-        if not any(column.null_count for column in columns):
-            return None
-        return reduce(pc.and_, [pc.is_valid(column) for column in columns])
+        known = [np.asarray(column.is_valid()) for column in columns if column.null_count]
+        return reduce(np.logical_and, known) if known else None
+
+    def words(self, rows: pa.RecordBatch) -> Ints:
+        """Return one word per key: the key itself if it is `exact`, else its hash. No key may be null."""
+        if self.exact:
+            column = read_column(rows.column(self.keys[0]), self.codec.types[0])
+            if isinstance(column, WordColumn):
+                return column.words[0]
+        return self.encode(rows).hashes.view(np.int64)
 
     def encode(self, rows: pa.RecordBatch) -> KeyBatch:
         """Return the keys of rows that have at least the key columns."""
@@ -78,3 +99,54 @@ class JoinSide:
     def locate(self, rows: pa.RecordBatch) -> Positions:
         """Return where the keys of rows lie that have at least the key columns; null is a key like others."""
         return positions_of(self.codec.hash([rows.column(name) for name in self.keys], rows.num_rows))
+
+    def locate_words(self, words: Ints) -> Positions:
+        """Return where the keys lie that `words` was returned for."""
+        if not self.exact:
+            return positions_of(words.view(np.uint64))
+        return positions_of(self.codec.hash(self.codec.decode(words.reshape(-1, 1)), words.size))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows of ``TimedSide.fields``, their event times, and what was computed beside them."""
+
+    rows: pa.RecordBatch
+    times_us: Ints
+    beside: pa.Array | None = None
+
+    def filter(self, chosen: Flags) -> "Arrived":
+        """Return the chosen rows."""
+        mask = pa.array(chosen)
+        beside = None if self.beside is None else self.beside.filter(mask)
+        return Arrived(self.rows.filter(mask), self.times_us[chosen], beside)
+
+
+class TimedSide(JoinSide):
+    """One input, with event time, of a join whose rows wait for the watermark."""
+
+    def __init__(
+        self,
+        schema: StreamSchema,
+        columns: Sequence[str],
+        keys: tuple[Expr, ...],
+        types: tuple[pa.DataType, ...],
+        operator: str,
+        beside: Expr | None = None,
+    ) -> None:
+        """Compile the keys as `JoinSide`."""
+        if schema.time is None:
+            raise BugError(f"an input of {operator!r} has no event time")
+        self.time = schema.time
+        super().__init__(schema, columns, keys, types, operator, beside)
+
+    def arrive(self, context: OperatorContext, rows: pa.RecordBatch, times_us: Ints) -> Arrived:
+        """Compute what is kept of rows, null keys included; those for which that fails are counted as dead letters."""
+        able, computed = evaluate(context, self._projection, rows)
+        if computed is None:
+            return Arrived(pa.RecordBatch.from_pylist([], schema=self.fields), np.empty(0, np.int64))
+        if able.num_rows < rows.num_rows:
+            times_us = event_times_us(able, self.time)
+        columns = computed.columns
+        beside = columns.pop() if len(columns) > len(self.fields) else None
+        return Arrived(pa.RecordBatch.from_arrays(columns, schema=self.fields), times_us, beside)

@@ -22,15 +22,14 @@ from penstock.engine.operators.joins.join_schema import (
     side_columns,
     window_bounds_type,
 )
-from penstock.engine.operators.joins.join_side import JoinSide
+from penstock.engine.operators.joins.join_side import TimedSide
 from penstock.engine.operators.joins.join_windows import shared_windows
 from penstock.engine.operators.joins.same_keys import same_keys
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
-from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.schema import StreamSchema
 from penstock.model.windows import Hopping, Tumbling
-from penstock.state.keys.batch_keys import KeyBatch
 
 Ints = NDArray[np.int64]
 
@@ -57,9 +56,10 @@ class WindowJoin(Operator):
         self._bounds_type = window_bounds_type(windowing, left, right, name)
         types = key_types(spec, left, right, name)
         self._sides = (
-            _Side(JoinSide(left, side_columns(spec, 0), spec.left_keys, types, name), left, side_columns(spec, 0)),
-            _Side(JoinSide(right, side_columns(spec, 1), spec.right_keys, types, name), right, side_columns(spec, 1)),
+            TimedSide(left, side_columns(spec, 0), spec.left_keys, types, name),
+            TimedSide(right, side_columns(spec, 1), spec.right_keys, types, name),
         )
+        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
         self._exact = self._sides[0].exact
         self._passed_us = START_OF_TIME_US
         self._closed = self._windows.open_from(START_OF_TIME_US)
@@ -70,8 +70,10 @@ class WindowJoin(Operator):
         super().open(context)
         self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._closed = self._windows.open_from(self._passed_us)
-        for side, name in zip(self._sides, ("left", "right"), strict=True):
-            side.waiting = RowChunks(context.state, name, side.join.fields, side.words, side.join.locate)
+        self._waiting = [
+            RowChunks(context.state, name, side.fields, side.words, side.locate)
+            for side, name in zip(self._sides, ("left", "right"), strict=True)
+        ]
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Keep the rows whose windows are not all over."""
@@ -86,11 +88,11 @@ class WindowJoin(Operator):
             counters.late += int(np.count_nonzero(late))
             yield (LATE_RIGHT if port else LATE), batch.with_rows(rows.filter(pa.array(late)))
             rows, panes = rows.filter(pa.array(~late)), panes[~late]
-        kept, times = side.join.read(self.context, rows, [side.time.name])
+        kept, times = side.read(self.context, rows, [side.time.name])
         counters.folded += kept.num_rows
         if kept.num_rows < rows.num_rows:
             panes, _ = self._windows.panes(event_times_us(times, side.time))
-        side.waiting.add(kept, panes)
+        self._waiting[port].add(kept, panes)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Emit the pairs of the windows this closes, and let go of their rows."""
@@ -100,12 +102,12 @@ class WindowJoin(Operator):
             return
         self._closed = closed
         touched = self._windows.first_pane(closed - 1) + self._windows.per_window
-        left, right = (side.waiting.below(touched) for side in self._sides)
+        left, right = (waiting.below(touched) for waiting in self._waiting)
         if left and right:
             for sides in shared_windows(self._windows, left, right, first, closed):
                 yield from self._join(sides)
-        for side in self._sides:
-            side.waiting.drop_below(self._windows.first_pane(closed))
+        for waiting in self._waiting:
+            waiting.drop_below(self._windows.first_pane(closed))
 
     def output_watermark(self, time_us: int) -> int:
         """Hold the watermark back by the lateness: a window that is still open may be that old."""
@@ -119,7 +121,7 @@ class WindowJoin(Operator):
 
     def due_us(self) -> int | None:
         """Return the watermark at which the first window with a row is over."""
-        panes = [pane for side in self._sides if (pane := side.waiting.first()) is not None]
+        panes = [pane for waiting in self._waiting if (pane := waiting.first()) is not None]
         if not panes:
             return None
         window = max(self._closed, self._windows.first_window(min(panes)))
@@ -147,10 +149,15 @@ class WindowJoin(Operator):
             return
         *ids, windows = (np.concatenate(column) for column in zip(*pairs, strict=True))
         if not self._exact:
-            same = np.flatnonzero(same_keys(*(side.keys(of) for side, of in zip(self._sides, ids, strict=True))))
+            keys = (
+                side.encode(waiting.take(of, side.keys))
+                for side, waiting, of in zip(self._sides, self._waiting, ids, strict=True)
+            )
+            same = np.flatnonzero(same_keys(*keys))
             ids, windows = [of[same] for of in ids], windows[same]
         if len(windows):
-            rows = [side.waiting.take(of, side.columns) for side, of in zip(self._sides, ids, strict=True)]
+            parts = zip(self._waiting, ids, self._needed, strict=True)
+            rows = [waiting.take(of, columns) for waiting, of, columns in parts]
             yield MAIN, Batch(self._build(rows, windows), ingest_ns=self._ingest_ns)
 
     def _build(self, rows: list[pa.RecordBatch], windows: Ints) -> pa.RecordBatch:
@@ -163,33 +170,6 @@ class WindowJoin(Operator):
                 bounds_us = ends_us if column == "window_end" else ends_us - self._windows.size_us
                 columns.append(time_array(bounds_us, self._bounds_type))
         return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
-
-
-class _Side:
-    """One input: its keys, its event time, what the output needs of it, and its rows that wait, placed by pane."""
-
-    waiting: RowChunks
-
-    def __init__(self, join: JoinSide, schema: StreamSchema, columns: list[str]) -> None:
-        if schema.time is None:
-            raise BugError("a window join's input has no event time")
-        self.join = join
-        self.time: TimeColumn = schema.time
-        self.columns = columns
-
-    def words(self, rows: pa.RecordBatch) -> Ints:
-        """Return one word per key: the key itself if it is `exact`, else its hash."""
-        keys = self.join.encode(rows)
-        return keys.words[:, 0] if self.exact else keys.hashes.view(np.int64)
-
-    @property
-    def exact(self) -> bool:
-        """Whether one word is the whole key."""
-        return self.join.codec.words == 1 and not self.join.codec.has_bytes
-
-    def keys(self, ids: Ints) -> KeyBatch:
-        """Return the keys of rows that wait."""
-        return self.join.encode(self.waiting.take(ids, self.join.keys))
 
 
 def _count(parts: Sequence[Waiting]) -> int:

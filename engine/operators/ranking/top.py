@@ -56,9 +56,9 @@ class Top(Operator):
         self._lookup = KeyLookup(self._table)
         self._kept: RankedRows | CountedRows
         if self._plan.input.changelog:
-            self._kept = CountedRows(self._plan, self._log, self._table, self._computed)
+            self._kept = CountedRows(self._plan, self._log, self._table, self._order_only)
         else:
-            self._kept = RankedRows(self._plan, self._log, self._computed)
+            self._kept = RankedRows(self._plan, self._log, self._order_only)
         self._interval_ns = context.interval_ns(self._plan.interval_us)
         self._emitted_ns = context.clock.monotonic_ns()
         self._ingest_ns: int | None = None
@@ -132,10 +132,6 @@ class Top(Operator):
     def _order_of(self, evaluated: pa.RecordBatch) -> Sequence[pa.Array]:
         columns: list[pa.Array] = evaluated.columns
         return columns[len(self._plan.key_types) :]
-
-    def _computed(self, rows: pa.RecordBatch) -> Sequence[pa.Array]:
-        columns: list[pa.Array] = self._order_only(rows).columns
-        return columns
 
 
 class TopDescriptor(KeyedDescriptor[TopSpec]):

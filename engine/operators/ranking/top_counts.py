@@ -21,7 +21,7 @@ from penstock.engine.operators.ranking.top_schema import TopPlan
 from penstock.state.store import KeyedTable, RowLog, Slots
 
 Ints = NDArray[np.int64]
-Computed = Callable[[pa.RecordBatch], Sequence[pa.Array]]
+Computed = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 _WEIGHT, _ID = 0, 1
 
@@ -92,7 +92,7 @@ class CountedRows:
         groups, entries = self._blocks.gather(slots)
         kept = self._log.take(np.ascontiguousarray(entries[:, _ID]))
         rows = pa.RecordBatch.from_arrays(kept.columns[:-1], schema=self._plan.input.fields)
-        order, values = sorted_within(groups, self._order.exact(self._computed(rows), rows))
+        order, values = sorted_within(groups, self._order.exact(self._computed(rows).columns, rows))
         starts = np.flatnonzero(np.diff(values, prepend=-1))
         weights = entries[order, _WEIGHT]
         ordered = _Sorted(order, groups[order], weights, values, starts, np.add.reduceat(weights, starts))

@@ -29,7 +29,7 @@ from penstock.state.keys.arrays import read_only
 from penstock.state.store import RowLog, Slots
 
 Ints = NDArray[np.int64]
-Computed = Callable[[pa.RecordBatch], Sequence[pa.Array]]
+Computed = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 # A batch of which this part stays is kept whole, and the rest removed from it: that copies nothing.
 _KEPT_WHOLE = 0.5
@@ -176,7 +176,7 @@ class RankedRows:
         members = pa.concat_batches([self._log.take(ids[kept_before]), rows.take(pa.array(-1 - ids[new]))])
         # Of equal rows those kept before come first, in the order they had.
         ids, groups = (np.concatenate([part[kept_before], part[new]]) for part in (ids, groups))
-        computed = self._computed(members)
+        computed = self._computed(members).columns
         order, numbers = sorted_within(groups, self._order.exact(computed, members))
         ids, groups = ids[order], groups[order]
         heads = blocks.heads

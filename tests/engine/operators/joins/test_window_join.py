@@ -212,13 +212,13 @@ def test_equal_hashes_are_not_equal_keys(monkeypatch: pytest.MonkeyPatch) -> Non
     join = open_operator(WindowJoin(spec_of("both", Windowing(Tumbling(1000))), LEFT, RIGHT, "j"))
     rows: list[Row] = [(side, 5, number, text) for side in (0, 1) for number in (1, 2) for text in ("", "a", "b", "bc")]
     for side in join._sides:
-        encode = side.join.codec.encode
+        encode = side.codec.encode
 
         def collide(columns: Any, rows: int | None = None, encode: Any = encode) -> Any:
             keys = encode(columns, rows)
             return type(keys)(keys.words, keys.nulls, keys.data, keys.offsets, np.zeros_like(keys.hashes))
 
-        monkeypatch.setattr(side.join.codec, "encode", collide)
+        monkeypatch.setattr(side.codec, "encode", collide)
     collected = run(join, rows, random.Random(0))
     assert found(collected, Tumbling(1000)) == pairs_of(rows, "both", Tumbling(1000))
 
