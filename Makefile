@@ -30,7 +30,7 @@ bench: .venv/test ## Measure Nexmark beside batch engines, one core; writes benc
 	$(BIN)/python -m penstock.benchmarks.nexmark.bench $(ARGS)
 
 chaos: .venv/test ## Kill a pipeline thousands of times, tests under random settings; 90 minutes, goes on where it stopped
-	$(BIN)/python -m penstock.benchmarks.chaos.run $(ARGS)
+	$(BIN)/python -m tests.chaos.run $(ARGS)
 
 docs: .venv/test ## Build the documentation into site/
 	$(BIN)/python docs/reference_tables.py

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.record import Part, Record
 from penstock.chaos.values import ChaosReport
+from tests.chaos.record import Part, Record
 
 R1, R2 = Part("R1", 0), Part("R2", 0)
 

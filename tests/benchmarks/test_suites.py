@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.benchmarks.chaos.suites import suite
+from tests.chaos.suites import suite
 
 SOME = (
     "tests/penstock/dsl/test_job.py",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.benchmarks.chaos.damage import damage_newest
 from penstock.chaos.child import Start
 from penstock.chaos.trials import Chaos
 from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
 from penstock.model.failpoint_names import MEANINGS
 from penstock.runs.failpoint_settings import Setting
+from tests.chaos.damage import damage_newest
 
 PIPELINE = Path(__file__).with_name("pipeline.py")
 INTERVAL = "20ms"

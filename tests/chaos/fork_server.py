@@ -18,6 +18,8 @@ from typing import Self
 from penstock.chaos.child import Child
 from penstock.model.errors import FatalError
 
+CHECKOUT = str(Path(__file__).resolve().parents[2])
+
 
 class ForkServer:
     """Starts children one after the other: wait for one before the next. Use as a context manager."""
@@ -26,10 +28,11 @@ class ForkServer:
         """Start the server; it runs the pipeline in the file ``warm_up`` once, so that children find kernels loaded."""
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-fork-")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.benchmarks.chaos.fork_server"],
+            [sys.executable, "-m", "tests.chaos.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [CHECKOUT, os.environ.get("PYTHONPATH")]))},
         )
         self._children = 0
         if warm_up is not None:

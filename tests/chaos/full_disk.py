@@ -8,12 +8,12 @@ import json
 import resource
 from pathlib import Path
 
-from penstock.benchmarks.chaos.attacks import BATCH_ROWS, INTERVAL, PIPELINE
 from penstock.chaos.child import Child, Start
 from penstock.chaos.compared_outputs import Difference, difference, read_rows
 from penstock.chaos.values import ChaosReport
 from penstock.dsl.relocated_sinks import output_folder
 from penstock.runs.failpoint_settings import VARIABLE
+from tests.chaos.attacks import BATCH_ROWS, INTERVAL, PIPELINE
 
 PATIENCE_S = 120.0
 _SINKS = (("windows", "append"), ("auctions", "changelog"))

@@ -13,8 +13,6 @@ from secrets import token_hex
 
 import numpy as np
 
-from penstock.benchmarks.chaos.fork_server import ForkServer
-from penstock.benchmarks.chaos.kafka_outputs import TopicOutputs, oracle_rows
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.topic import EventTopic, fill
 from penstock.chaos.child import Start
@@ -25,6 +23,8 @@ from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.runs.failpoint_settings import Setting
+from tests.chaos.fork_server import ForkServer
+from tests.chaos.kafka_outputs import TopicOutputs, oracle_rows
 
 PIPELINE = Path(__file__).with_name("kafka_pipeline.py")
 INTERVAL = "50ms"

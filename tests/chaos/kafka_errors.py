@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.benchmarks.chaos.kafka_mock import TRANSPORT, Api, MockCluster, error_name, error_text
 from penstock.chaos.values import ChaosError, ChaosReport
 from penstock.engine.connectors.kafka.commits import Commits
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
@@ -35,6 +34,7 @@ from penstock.engine.connectors.kafka.writer import SendingWriter
 from penstock.model.errors import BugError, PenstockError, RetryableError
 from penstock.state.files.kept_files import KeptFolder
 from penstock.state.files.local_files import LocalFiles
+from tests.chaos.kafka_mock import TRANSPORT, Api, MockCluster, error_name, error_text
 
 PASSING = (
     *(2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106),

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.benchmarks.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
-from penstock.benchmarks.chaos.kafka_outputs import TopicOutputs, oracle_rows
 from penstock.chaos.child import Child, Start
 from penstock.chaos.compared_outputs import Rows, difference
 from penstock.chaos.values import ChaosError, ChaosReport
@@ -21,6 +19,8 @@ from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.model.job_graph import SinkSpec
 from penstock.runs.failpoint_settings import VARIABLE
+from tests.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
+from tests.chaos.kafka_outputs import TopicOutputs, oracle_rows
 
 QUERY, MODE = "q0", "append"
 COMPLETE = "checkpoint.manifest.published"

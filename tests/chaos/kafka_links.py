@@ -9,11 +9,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.benchmarks.chaos.kafka_attacks import INTERVAL, PIPELINE, Events, kafka_lives, make_events
-from penstock.benchmarks.chaos.kafka_faults import COMPLETE, MODE, PATIENCE_S, QUERY
-from penstock.benchmarks.chaos.kafka_outputs import TopicOutputs, oracle_rows
-from penstock.benchmarks.chaos.link_shape import Shape
-from penstock.benchmarks.chaos.tcp_proxy import TcpProxy, point_at, proxied_listener
 from penstock.benchmarks.nexmark.topic import EventTopic
 from penstock.chaos.child import Child, Start
 from penstock.chaos.compared_outputs import difference
@@ -22,6 +17,11 @@ from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.model.job_graph import SinkSpec
 from penstock.runs.failpoint_settings import VARIABLE
+from tests.chaos.kafka_attacks import INTERVAL, PIPELINE, Events, kafka_lives, make_events
+from tests.chaos.kafka_faults import COMPLETE, MODE, PATIENCE_S, QUERY
+from tests.chaos.kafka_outputs import TopicOutputs, oracle_rows
+from tests.chaos.link_shape import Shape
+from tests.chaos.tcp_proxy import TcpProxy, point_at, proxied_listener
 
 FAST = Shape(bytes_per_s=400_000)
 """Before: slow enough for events to be left when the link turns bad."""

@@ -13,8 +13,6 @@ from signal import SIGKILL
 
 import numpy as np
 
-from penstock.benchmarks.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
-from penstock.benchmarks.chaos.kafka_outputs import PARTITIONS, UNCOMMITTED, TopicOutputs, oracle_rows
 from penstock.chaos.child import Start
 from penstock.chaos.compared_outputs import Rows, difference
 from penstock.chaos.values import ChaosError, ChaosReport
@@ -24,6 +22,8 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up
 from penstock.model.job_graph import SinkSpec
 from penstock.runs.failpoint_settings import VARIABLE
+from tests.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
+from tests.chaos.kafka_outputs import PARTITIONS, UNCOMMITTED, TopicOutputs, oracle_rows
 
 QUERY, MODE = "q0", "append"
 POINTS = ("kafka.transaction.delivered", "kafka.transaction.sent")

@@ -12,18 +12,18 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.benchmarks.chaos import suites
-from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
-from penstock.benchmarks.chaos.fork_server import ForkServer
-from penstock.benchmarks.chaos.full_disk import full_disk
-from penstock.benchmarks.chaos.kafka_attacks import commit_crashes, nexmark_kills, some_broker
-from penstock.benchmarks.chaos.kafka_errors import request_errors
-from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
-from penstock.benchmarks.chaos.kafka_links import slow_links
-from penstock.benchmarks.chaos.kafka_timeouts import timed_out_transactions
-from penstock.benchmarks.chaos.record import Part, Record
 from penstock.chaos.child import Start, spawn
 from penstock.chaos.values import ChaosReport
+from tests.chaos import suites
+from tests.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
+from tests.chaos.fork_server import ForkServer
+from tests.chaos.full_disk import full_disk
+from tests.chaos.kafka_attacks import commit_crashes, nexmark_kills, some_broker
+from tests.chaos.kafka_errors import request_errors
+from tests.chaos.kafka_faults import broker_restarts, zombies
+from tests.chaos.kafka_links import slow_links
+from tests.chaos.kafka_timeouts import timed_out_transactions
+from tests.chaos.record import Part, Record
 
 FILE = Path(".chaos") / "results.jsonl"
 MINUTES = 90.0

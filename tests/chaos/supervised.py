@@ -1,6 +1,6 @@
 """A Kafka job under a supervisor that sends SIGTERM, waits 10 s, and kills: restarted through faults, again and again.
 
-``python -m penstock.benchmarks.chaos.supervised --rounds 50 --seed 0``; Linux, with the right to mount (as root, or in
+``python -m tests.chaos.supervised --rounds 50 --seed 0``; Linux, with the right to mount (as root, or in
 a user namespace). The promise of every round: the job runs on and commits again, or it ends within 10 s with a sentence
 that says what to do. In the end every window is in the output topic once, with the right figures.
 """
@@ -19,10 +19,18 @@ from typing import Any
 import numpy as np
 
 import penstock as ps
-from penstock.benchmarks.chaos.kafka_outputs import KEEP, committed_messages
-from penstock.benchmarks.chaos.supervised_faults import FAULTS, ON_SMALL_DISK
-from penstock.benchmarks.chaos.supervised_places import SmallDisk, in_own_namespace
-from penstock.benchmarks.chaos.supervised_values import (
+from penstock.chaos.child import Child, spawn
+from penstock.chaos.compared_outputs import difference
+from penstock.dev.kafka_broker import LocalBroker
+from penstock.dsl.job import Job
+from penstock.engine.connectors.kafka.admin import create_topic
+from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.runs.failpoint_settings import VARIABLE
+from penstock.tables import Column, print_table
+from tests.chaos.kafka_outputs import KEEP, committed_messages
+from tests.chaos.supervised_faults import FAULTS, ON_SMALL_DISK
+from tests.chaos.supervised_places import SmallDisk, in_own_namespace
+from tests.chaos.supervised_values import (
     KEYS,
     WINDOW_S,
     Round,
@@ -32,14 +40,6 @@ from penstock.benchmarks.chaos.supervised_values import (
     messages,
     written_rows,
 )
-from penstock.chaos.child import Child, spawn
-from penstock.chaos.compared_outputs import difference
-from penstock.dev.kafka_broker import LocalBroker
-from penstock.dsl.job import Job
-from penstock.engine.connectors.kafka.admin import create_topic
-from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.runs.failpoint_settings import VARIABLE
-from penstock.tables import Column, print_table
 
 PIPELINE = Path(__file__).with_name("supervised_pipeline.py")
 COMMIT = "checkpoint.after_commit"
@@ -177,7 +177,7 @@ def supervise(folder: Path, rounds: int, seed: int, names: Sequence[str] = ()) -
 
 def main() -> int:
     """Run a trial and print its table; 1 if a promise was broken."""
-    in_own_namespace("penstock.benchmarks.chaos.supervised", sys.argv[1:])
+    in_own_namespace("tests.chaos.supervised", sys.argv[1:])
     parser = argparse.ArgumentParser(description="Restart a Kafka job through faults, and compare its output.")
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from penstock.benchmarks.chaos.supervised_values import Round
 from penstock.chaos.child import Child
+from tests.chaos.supervised_values import Round
 
 if TYPE_CHECKING:
-    from penstock.benchmarks.chaos.supervised import Trial
+    from tests.chaos.supervised import Trial
 
 PROMISE_S = 10.0
 """A job that cannot go on ends within this time."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.benchmarks.chaos.link_shape import Line, Shape
 from penstock.dev.kafka_broker import Listener, LocalBroker
+from tests.chaos.link_shape import Line, Shape
 
 HOST = "127.0.0.1"
 NAME = "PROXIED"

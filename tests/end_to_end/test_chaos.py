@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
-from penstock.benchmarks.chaos.fork_server import ForkServer
-from penstock.benchmarks.chaos.full_disk import full_disk
 from penstock.chaos.trials import Chaos
 from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
+from tests.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
+from tests.chaos.fork_server import ForkServer
+from tests.chaos.full_disk import full_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos")]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.supervised import supervise
+from tests.chaos.supervised import supervise
 
 FAULTS = ("stopped", "killed", "directory_is_a_file", "second_run", "take_over", "changed_pipeline")
 

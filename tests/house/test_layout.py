@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("model", "state", "shedding", "scheduler", "engine", "replay", "benchmarks")
 LONGEST_FILE_LINES = 400
 
-ONLY_IN_A_CHECKOUT = tuple(f"penstock.benchmarks.{name}" for name in ("chaos", "papers", "peers"))
+ONLY_IN_A_CHECKOUT = tuple(f"penstock.benchmarks.{name}" for name in ("papers", "peers"))
 """Packages that no installation has; `test_wheel` looks."""
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.kafka_faults import broker_restarts, zombies
 from penstock.chaos.values import ChaosReport
+from tests.chaos.kafka_faults import broker_restarts, zombies
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.tcp_proxy import END_TXN, Held, TcpProxy, point_at, proxied_listener
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka import publisher
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import RetryableError
+from tests.chaos.tcp_proxy import END_TXN, Held, TcpProxy, point_at, proxied_listener
 from tests.kafka.reading import ids_in
 from tests.kafka.test_sink_exactly_once import Running
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.kafka_attacks import Events, KafkaAttacker, kafka_lives, make_events
-from penstock.benchmarks.chaos.kafka_outputs import committed_rows, oracle_rows, table_rows
 from penstock.chaos.values import ChaosReport
 from penstock.engine.connectors.kafka.admin import delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from tests.benchmarks.oracle import expected
+from tests.chaos.kafka_attacks import Events, KafkaAttacker, kafka_lives, make_events
+from tests.chaos.kafka_outputs import committed_rows, oracle_rows, table_rows
 
 pytestmark = pytest.mark.slow
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock.benchmarks.chaos.kafka_errors import PASSING, TOPIC_GONE, Pair, pairs, request_errors, try_pair
-from penstock.benchmarks.chaos.kafka_mock import TRANSPORT, Api, error_name
 from penstock.engine.connectors.kafka.clients import failure
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import RetryableError, UserError
+from tests.chaos.kafka_errors import PASSING, TOPIC_GONE, Pair, pairs, request_errors, try_pair
+from tests.chaos.kafka_mock import TRANSPORT, Api, error_name
 
 REQUEST_TIMED_OUT, NETWORK_EXCEPTION, INVALID_MSG = 7, 13, 2
 SETTINGS = KafkaSettings("here:9092")

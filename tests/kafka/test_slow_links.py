@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.kafka_links import slow_links
-from penstock.benchmarks.chaos.link_shape import Line, Shape
+from tests.chaos.kafka_links import slow_links
+from tests.chaos.link_shape import Line, Shape
 
 EVENTS, SECONDS = 10_000, 8.0
 

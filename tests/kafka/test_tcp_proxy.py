@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from penstock.benchmarks.chaos.link_shape import Shape
-from penstock.benchmarks.chaos.tcp_proxy import END_TXN, PRODUCE, TcpProxy, point_at, proxied_listener
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.kafka.admin import create_topic, is_ready
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from tests.chaos.link_shape import Shape
+from tests.chaos.tcp_proxy import END_TXN, PRODUCE, TcpProxy, point_at, proxied_listener
 from tests.kafka.reading import read_topic
 
 PATIENCE_S = 30.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.chaos.kafka_timeouts import CHECK_S, FREED_S, TIMEOUT_MS, timed_out_transactions
+from tests.chaos.kafka_timeouts import CHECK_S, FREED_S, TIMEOUT_MS, timed_out_transactions
 
 pytestmark = pytest.mark.slow
 
