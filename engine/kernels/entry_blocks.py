@@ -5,6 +5,8 @@ and above them its level. A block of level v has room for 2**(v - 1) entries, at
 Called by ``operators/ranking/top_blocks.py``.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +27,15 @@ LEVELS = 64
 """The arena's length: its end in entries, then per level the first free block plus one, 0 for none."""
 
 CHANGED_SLOTS, DEFERRED_ROWS, LOST_ROWS, DROPPED_ROWS, COUNTERS = 0, 1, 2, 3, 4
+
+
+class BlockArrays(NamedTuple):
+    """The arrays of one set of blocks; ``counts`` holds how many slots and rows a call has listed."""
+
+    heads: Ints
+    entries: Ints
+    arena: Ints
+    counts: Ints
 
 
 @inlined
@@ -75,14 +86,13 @@ def make_room(slot: int, count: int, limit: int, heads: Ints, entries: Ints, are
 
 
 @jit
-def append_entries(
-    row: int, slots: Ints, words: Ints, ids: Ints, heads: Ints, entries: Ints, arena: Ints, changed: Ints, counts: Ints
-) -> int:
+def append_entries(row: int, slots: Ints, words: Ints, ids: Ints, blocks: BlockArrays, changed: Ints) -> int:
     """Put the rows from ``row`` on behind their slots' entries, of which there may be any number.
 
     Returns:
         Where to go on, once entries grew.
     """
+    heads, entries, arena, counts = blocks
     width = words.shape[0]
     for i in range(row, slots.size):
         slot = slots[i]
@@ -102,8 +112,9 @@ def append_entries(
 
 
 @jit
-def gather_entries(slots: Ints, heads: Ints, entries: Ints, groups: Ints, gathered: Ints) -> None:
+def gather_entries(slots: Ints, blocks: BlockArrays, groups: Ints, gathered: Ints) -> None:
     """Copy the entries of these slots, in order; groups[i] is the position in ``slots`` that entry i belongs to."""
+    heads, entries, _, _ = blocks
     n = 0
     for k in range(slots.size):
         start = heads[slots[k], START]
@@ -115,9 +126,7 @@ def gather_entries(slots: Ints, heads: Ints, entries: Ints, groups: Ints, gather
 
 
 @jit
-def write_entries(
-    k: int, slots: Ints, bounds: Ints, written: Ints, limit: int, heads: Ints, entries: Ints, arena: Ints
-) -> int:
+def write_entries(k: int, slots: Ints, bounds: Ints, written: Ints, limit: int, blocks: BlockArrays) -> int:
     """Replace the entries of the slots from slots[k] on by written[bounds[k] : bounds[k + 1]].
 
     A slot without entries gets a fresh head. Flags `DEFERRED` and `CHANGED` end.
@@ -125,6 +134,7 @@ def write_entries(
     Returns:
         Where to go on, once entries grew.
     """
+    heads, entries, arena, _ = blocks
     for at in range(k, slots.size):
         slot = slots[at]
         count = bounds[at + 1] - bounds[at]

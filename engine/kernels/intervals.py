@@ -4,6 +4,8 @@ Rows of one key form a chain from the newest to the oldest (-1 ends it). A row i
 next older row it has a *jump* over several older ones, and the least start and greatest end of the rows up to there.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +24,14 @@ _SHIFT = np.uint64(32)
 _LINE_BITS, _LINE_MASK = np.uint64(2), np.uint64(3)
 
 
+class Intervals(NamedTuple):
+    """Rows with the word of their key and an interval [low, high] of time each."""
+
+    words: Ints
+    low: Ints
+    high: Ints
+
+
 @jit
 def _place(word: int) -> np.uint64:
     # Four neighbouring numbers stay together, a cache line of the table: keys that are counted up come about in turn.
@@ -30,12 +40,13 @@ def _place(word: int) -> np.uint64:
 
 
 @jit
-def index_intervals(words: Ints, low: Ints, high: Ints, first: int, table: Ints, nodes: Ints) -> None:
+def index_intervals(rows: Intervals, first: int, table: Ints, nodes: Ints) -> None:
     """Put the rows from ``first`` on into the index.
 
     ``table`` is int64[a power of two > rows, 2], zeros at first: a word and the number of its newest row plus one.
     ``nodes`` is int64[>= rows, NODE_WORDS], of which this fills in the new rows'.
     """
+    words, low, high = rows
     mask = np.uint64(table.shape[0] - 1)
     for i in range(first, words.size):
         place = _place(words[i]) & mask
@@ -68,9 +79,7 @@ def index_intervals(words: Ints, low: Ints, high: Ints, first: int, table: Ints,
 
 @jit
 def find_overlaps(
-    words: Ints,
-    low: Ints,
-    high: Ints,
+    asking: Intervals,
     table: Ints,
     nodes: Ints,
     row: int,
@@ -83,6 +92,7 @@ def find_overlaps(
     ``row`` and ``at`` say where to go on: (-1, -1) at first, then what the last call returned. The result is
     (pairs written, row, at); fewer pairs than fit mean that all rows are done.
     """
+    words, low, high = asking
     mask = np.uint64(table.shape[0] - 1)
     filled = 0
     while filled < row_out.size:

@@ -4,6 +4,8 @@
 ``operators/ranking/top_ranks.py``; blocks are the matter of ``entry_blocks``.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +23,7 @@ from penstock.engine.kernels.entry_blocks import (
     STATE,
     TOUCHED,
     TWINS,
+    BlockArrays,
     make_room,
 )
 from penstock.state.kernels.intrinsics import address, inlined, prefetch
@@ -30,6 +33,16 @@ Ints = npt.NDArray[np.int64]
 
 # How many rows ahead the memory of heads, and of the entries these lead to, is asked for.
 _FAR, _NEAR = 16, 8
+
+
+class RankedArrays(NamedTuple):
+    """What `rank_rows` lists: by row and by slot what is an entry now, what is deferred, and what has fallen out."""
+
+    alive: npt.NDArray[np.bool_]
+    changed: Ints
+    deferred: Ints
+    lost: Ints
+    dropped: Ints
 
 
 @inlined
@@ -50,15 +63,8 @@ def rank_rows(
     limit: int,
     complete: bool,
     shown_end: int,
-    heads: Ints,
-    entries: Ints,
-    arena: Ints,
-    alive: npt.NDArray[np.bool_],
-    changed: Ints,
-    deferred: Ints,
-    lost: Ints,
-    dropped: Ints,
-    counts: Ints,
+    blocks: BlockArrays,
+    listed: RankedArrays,
 ) -> int:
     """Put the rows from ``row`` on among the first ``limit`` of their slots; return where to go on, once entries grew.
 
@@ -67,6 +73,8 @@ def rank_rows(
     their slots. An entry that falls out goes to ``dropped`` or, if its id is below ``shown_end``, is chained in
     ``lost``: (id, place of the slot's row lost before plus one).
     """
+    heads, entries, arena, counts = blocks
+    alive, changed, deferred, lost, dropped = listed
     width = words.shape[0]
     heads_at, entries_at = address(heads), address(entries)
     for i in range(row, slots.size):
@@ -132,12 +140,13 @@ def rank_rows(
 
 
 @jit
-def name_entries(changed: Ints, ids: Ints, heads: Ints, entries: Ints, touched: Ints, count: int) -> int:
+def name_entries(changed: Ints, ids: Ints, blocks: BlockArrays, touched: Ints, count: int) -> int:
     """Give the batch's rows among these slots' entries their ids; list the slots in ``touched``, which has ``count``.
 
     Returns:
         How many are in ``touched`` now, each slot once.
     """
+    heads, entries, _, _ = blocks
     width = entries.shape[1] - 1
     for slot in changed:
         start = heads[slot, START]
@@ -157,8 +166,7 @@ def list_changes(
     ranked: bool,
     shown_end: int,
     lost: Ints,
-    heads: Ints,
-    entries: Ints,
+    blocks: BlockArrays,
     changes: Ints,
     weights: npt.NDArray[np.int8],
     bounds: Ints,
@@ -171,6 +179,7 @@ def list_changes(
     Returns:
         Whether equal rows were seen in some slot: a row may then be retracted and inserted with the same rank.
     """
+    heads, entries, _, _ = blocks
     width = entries.shape[1] - 1
     twins = False
     n = 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.core.elements import START_OF_TIME_US
-from penstock.engine.kernels.intervals import NODE_WORDS, find_overlaps, index_intervals, mark_first
+from penstock.engine.kernels.intervals import NODE_WORDS, Intervals, find_overlaps, index_intervals, mark_first
 from penstock.engine.operators.joins.deadlines import Deadlines
 from penstock.state.keys.arrays import read_only, zeros
 from penstock.state.store import Positions, StateStore
@@ -89,12 +89,12 @@ class IntervalRows:
         """
         if not self._count or not words.size:
             return
-        asked = read_only(words), read_only(low), read_only(high)
-        kept = tuple(read_only(column[: self._count]) for column in (self._words, self._low, self._high))
+        asked = Intervals(read_only(words), read_only(low), read_only(high))
+        kept = self._first(self._count)
         if self._scans(words.size):
             size = 1 << max(4, (2 * words.size).bit_length())
             table, nodes = zeros((size, 2), np.int64), np.empty((words.size, NODE_WORDS), np.int64)
-            index_intervals(*asked, 0, table, nodes)
+            index_intervals(asked, 0, table, nodes)
             for numbers, positions in _overlaps(kept, table, nodes, found, rows):
                 yield positions, numbers
         else:
@@ -225,10 +225,12 @@ class IntervalRows:
             nodes = zeros((max(_LEAST_TABLE, 2 * count), NODE_WORDS), np.int64)
             nodes[: self._indexed] = self._nodes[: self._indexed]
             self._nodes = nodes
-        words, low, high = (read_only(column[:count]) for column in (self._words, self._low, self._high))
-        index_intervals(words, low, high, self._indexed, self._table, self._nodes)
+        index_intervals(self._first(count), self._indexed, self._table, self._nodes)
         self._indexed = count
         self._scanned = 0
+
+    def _first(self, count: int) -> Intervals:
+        return Intervals(*(read_only(column[:count]) for column in (self._words, self._low, self._high)))
 
     def _note(self, numbers: Ints) -> None:
         if self._settled is not None and numbers.size:
@@ -240,15 +242,12 @@ class IntervalRows:
             self._settled.remove(self._settled.live())
 
 
-def _overlaps(
-    asking: tuple[Ints, ...], table: Ints, nodes: Ints, rows: Ints, found: Ints
-) -> Iterator[tuple[Ints, Ints]]:
+def _overlaps(asking: Intervals, table: Ints, nodes: Ints, rows: Ints, found: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Yield (row that asks, row of the index) pairs, as many at a time as fit into ``rows`` and ``found``."""
-    words, low, high = asking
     table, nodes = read_only(table), read_only(nodes)
     row = at = -1
     while True:
-        filled, row, at = find_overlaps(words, low, high, table, nodes, row, at, rows, found)
+        filled, row, at = find_overlaps(asking, table, nodes, row, at, rows, found)
         if filled:
             yield rows[:filled], found[:filled]
         if filled < rows.size:

@@ -14,6 +14,7 @@ from penstock.engine.kernels.entry_blocks import (
     COUNTERS,
     HEAD_FIELDS,
     LEVELS,
+    BlockArrays,
     append_entries,
     gather_entries,
     write_entries,
@@ -48,6 +49,11 @@ class EntryBlocks:
         self._changed = np.empty(0, np.int64)
         self._touched = np.empty(1_024, np.int64)
         self._touched_count = 0
+
+    @property
+    def arrays(self) -> BlockArrays:
+        """What kernels take; entries that grow are other arrays."""
+        return BlockArrays(self.heads, self.entries, self.arena, self.counts)
 
     @property
     def touched(self) -> Slots:
@@ -91,18 +97,14 @@ class EntryBlocks:
             touched = np.empty(2 * room, np.int64)
             touched[: self._touched_count] = self.touched
             self._touched = touched
-        self._touched_count = name_entries(
-            changed, read_only(ids), self.heads, self.entries, self._touched, self._touched_count
-        )
+        self._touched_count = name_entries(changed, read_only(ids), self.arrays, self._touched, self._touched_count)
 
     def append(self, slots: Slots, words: Ints, ids: Ints) -> None:
         """Put entries behind those of their slots."""
         changed = self.changed_room(slots.size)
         slots, words, ids = read_only(slots), read_only(words), read_only(ids)
         self.fill(
-            lambda at: append_entries(
-                at, slots, words, ids, self.heads, self.entries, self.arena, changed, self.counts
-            ),
+            lambda at: append_entries(at, slots, words, ids, self.arrays, changed),
             slots.size,
         )
         self.name(ids)
@@ -116,7 +118,7 @@ class EntryBlocks:
         """Return the entries of slots in turn: the position in ``slots`` of each, and its words and id as a row."""
         count = int(self.sizes(slots).sum())
         groups, gathered = np.empty(count, np.int64), np.empty((count, self.entries.shape[1]), np.int64)
-        gather_entries(read_only(slots), self.heads, self.entries, groups, gathered)
+        gather_entries(read_only(slots), self.arrays, groups, gathered)
         return groups, gathered
 
     def write(self, slots: Slots, groups: Ints, written: Ints) -> None:
@@ -127,7 +129,7 @@ class EntryBlocks:
         bounds = read_only(np.searchsorted(groups, np.arange(slots.size + 1)))
         slots, written = read_only(slots), read_only(written)
         self.fill(
-            lambda at: write_entries(at, slots, bounds, written, self.limit, self.heads, self.entries, self.arena),
+            lambda at: write_entries(at, slots, bounds, written, self.limit, self.arrays),
             slots.size,
         )
 

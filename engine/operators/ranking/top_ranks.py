@@ -20,7 +20,7 @@ from penstock.engine.kernels.entry_blocks import (
     STATE,
     TWINS,
 )
-from penstock.engine.kernels.ranking import list_changes, rank_rows
+from penstock.engine.kernels.ranking import RankedArrays, list_changes, rank_rows
 from penstock.engine.operators.changelog import consolidate, with_weights
 from penstock.engine.operators.ranking.top_blocks import EntryBlocks
 from penstock.engine.operators.ranking.top_order import RowOrder, sorted_within
@@ -95,8 +95,7 @@ class RankedRows:
             self._plan.ranked,
             self._shown_end,
             read_only(self._lost),
-            blocks.heads,
-            blocks.entries,
+            blocks.arrays,
             changes,
             weights,
             bounds,
@@ -128,25 +127,10 @@ class RankedRows:
         counts[[DEFERRED_ROWS, DROPPED_ROWS]] = 0
         slots = read_only(slots)
         deferred, dropped = np.empty(slots.size, np.int64), np.empty(slots.size, np.int64)
+        listed = RankedArrays(alive, changed, deferred, self._lost, dropped)
+        limit, complete, shown_end = self._plan.rows, self._order.complete, self._shown_end
         blocks.fill(
-            lambda at: rank_rows(
-                at,
-                slots,
-                words,
-                self._plan.rows,
-                self._order.complete,
-                self._shown_end,
-                blocks.heads,
-                blocks.entries,
-                blocks.arena,
-                alive,
-                changed,
-                deferred,
-                self._lost,
-                dropped,
-                counts,
-            ),
-            slots.size,
+            lambda at: rank_rows(at, slots, words, limit, complete, shown_end, blocks.arrays, listed), slots.size
         )
         return deferred[: counts[DEFERRED_ROWS]], dropped[: counts[DROPPED_ROWS]]
 
