@@ -7,9 +7,6 @@ from penstock.model.expressions import Expr
 from penstock.model.ids import OperatorId, TaskId
 from penstock.model.job_graph import JobGraph, OperatorNode
 
-EXCHANGES = ("forward", "hash", "rebalance", "broadcast")
-"""How rows of an edge find their receiving instance."""
-
 
 @dataclass(frozen=True, slots=True)
 class Edge:

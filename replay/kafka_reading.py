@@ -47,11 +47,6 @@ def kept_in(archives: Archives) -> Kept:
     return {key: ranges for archive in archives.values() for key, ranges in archive.manifest.kept().items()}
 
 
-def ids_in(archives: Archives) -> Mapping[str, str | None]:
-    """Return the ids of the topics that are archived, for `offsets.choose_kept`."""
-    return {topic: archive.manifest.topic_id for topic, archive in archives.items()}
-
-
 def read_rows(
     session: SparkSession,
     source: KafkaSource,

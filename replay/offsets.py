@@ -135,39 +135,6 @@ def choose(
     return Chosen(tuple(ranges), ids)
 
 
-def choose_kept(
-    source: KafkaSource,
-    operator: str,
-    kept: Kept,
-    topic_ids: Mapping[str, str | None],
-    *,
-    start: Where | None = None,
-    stop: Where | None = None,
-) -> Chosen:
-    """Return what of archives to replay, without a question to any cluster: all they have, unless it is said.
-
-    ``start`` and ``stop`` as in `choose`, but no times.
-
-    Raises:
-        OptionError: one of them is nothing of the kind, or a time.
-        UserError: some of it is not kept.
-    """
-    ids = dict(topic_ids)
-    starts = {key: Place(ranges[0][0]) for key, ranges in kept.items()}
-    stops = {key: Place(ranges[-1][1]) for key, ranges in kept.items()}
-    if start is not None and start != EARLIEST:
-        given, more_ids = _places(_START, source, operator, start, None)
-        starts, ids = {**starts, **given}, {**ids, **more_ids}
-    if stop is not None:
-        stops, more_ids = _places(_STOP, source, operator, stop, None)
-        ids |= more_ids
-    ranges = ranges_between({key: starts.get(key, Place(0)) for key in stops}, stops)
-    for item in ranges:
-        for lacking in split(item, kept.get((item.topic, item.partition), ()))[1]:
-            raise UserError(f"{lacking} is not in the archive: archive the topic again, or replay less")
-    return Chosen(tuple(ranges), ids)
-
-
 def check_there(item: OffsetRange, state: TopicState, kept: Sequence[tuple[int, int]] = ()) -> None:
     """Check that every message of a range is kept, or in its topic and committed.
 

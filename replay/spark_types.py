@@ -101,15 +101,6 @@ def sql_type(kind: pa.DataType) -> str:
     return _name_of(carrier(kind))
 
 
-def spark_type(kind: pa.DataType) -> DataType:
-    """Return Spark's type that carries ``kind``.
-
-    Raises:
-        SchemaError: as `carrier`.
-    """
-    return _spark_type(carrier(kind))
-
-
 def spark_schema(schema: pa.Schema) -> StructType:
     """Return Spark's schema that carries the columns of ``schema``; every column may be null.
 

@@ -1,6 +1,6 @@
 """Measures one Nexmark query on one batch engine, held to one thread, in a process of its own.
 
-Called by ``make bench`` through ``run_peer``; also ``python -m penstock.benchmarks.peers.runner``.
+``python -m penstock.benchmarks.peers.runner``, called by ``make bench``.
 """
 
 import argparse
@@ -8,7 +8,6 @@ import importlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-import penstock
-from penstock.model.errors import FatalError, OptionError
+from penstock.model.errors import OptionError
 
 ENGINES = ("duckdb", "polars", "datafusion")
 
@@ -57,42 +55,6 @@ class Peer(Protocol):
         """All rows of a query as Arrow record batches."""
 
 
-def run_peer(
-    engine: str,
-    query: str,
-    directory: str | Path,
-    *,
-    runs: int = 1,
-    core: int | None = None,
-) -> PeerResult:
-    """Measure ``query`` (``"q5"``) on ``engine`` in a fresh process that keeps to one core.
-
-    ``core`` names the core on Linux, by default the last one this process may use; elsewhere only
-    the engines' own thread limits hold. Raises ``OptionError`` for an unknown engine or query and
-    ``FatalError`` with the engine's message when it fails.
-    """
-    _check_engine(engine)
-    command = [sys.executable, "-m", "penstock.benchmarks.peers.runner"]
-    command += ["--engine", engine, "--query", query, "--directory", str(directory)]
-    command += ["--runs", str(runs), "--json"]
-    if core is not None:
-        command += ["--core", str(core)]
-    home = str(Path(penstock.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    done = subprocess.run(
-        command,
-        env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode == 2:
-        raise OptionError(done.stderr.strip().splitlines()[-1])
-    if done.returncode != 0:
-        raise FatalError(f"{engine} failed on {query}: {done.stderr.strip()}")
-    return PeerResult(**json.loads(done.stdout.splitlines()[-1]))
-
-
 def measure(
     engine: str,
     query: str,
@@ -101,7 +63,7 @@ def measure(
     core: int | None = None,
     warm_up: str | Path | None = None,
 ) -> PeerResult:
-    """Measure in this process, which is held to one core from here on; see ``run_peer``.
+    """Measure in this process, which is held to one core from here on.
 
     ``warm_up`` is a small data set to answer the query over first, unmeasured.
     """

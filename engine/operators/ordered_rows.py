@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_text
+from penstock.engine.core.contract import LATE, Emission, RowCounters
+from penstock.engine.core.elements import Batch
 from penstock.engine.kernels.order import mark_ties
 from penstock.engine.operators.row_chunks import RowChunks, Waiting
 from penstock.state.keys.arrays import read_only
@@ -37,6 +39,15 @@ class OrderedRows:
     def add(self, rows: pa.RecordBatch, times_us: Ints) -> None:
         """Let rows wait until their times have been passed."""
         self._waiting.add(rows, times_us)
+
+    def admit(self, batch: Batch, times_us: Ints, passed_us: int, counters: RowCounters) -> Iterator[Emission]:
+        """Let the rows with event time >= ``passed_us`` wait and emit the others as late; count all of them."""
+        rows, times_us, late = split_late(batch.rows, times_us, passed_us)
+        if late is not None:
+            counters.late += late.num_rows
+            yield LATE, batch.with_rows(late)
+        counters.folded += rows.num_rows
+        self.add(rows, times_us)
 
     def release(self, before_us: int, rows_at_once: int) -> Iterator[tuple[pa.RecordBatch, Ints]]:
         """Yield the rows with event time < ``before_us`` and their times, in order of time, and drop them.

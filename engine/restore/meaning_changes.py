@@ -3,7 +3,7 @@
 Pure. `restore.restorer` refuses what differs; what may differ is told to the user.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.state.checkpoints.operator_meaning import AggregateMeaning, OperatorMeaning
@@ -114,10 +114,3 @@ def _names(sources: Collection[str]) -> str:
 
 def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind!r}"
-
-
-def in_words(differences: Mapping[str, Difference]) -> Iterator[str]:
-    """Yield a clause for each operator that has changed."""
-    for name, difference in differences.items():
-        if difference.changes:
-            yield f"{name!r}: {'; '.join(difference.changes)}"

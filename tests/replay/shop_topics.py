@@ -16,10 +16,10 @@ from penstock import col, count, max_, sum_, tumbling
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.replay import validate_command
-from penstock.replay.validation_json import from_json
 from penstock.replay.validation_values import Validation
 from tests.kafka.reading import Message, read_topic
 from tests.replay.conftest import MakeTopic
+from tests.replay.validation_reading import from_json
 
 START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 SCHEMA = {"at": pa.timestamp("us", "UTC"), "shop": str, "price": float, "n": int}

@@ -31,9 +31,9 @@ from penstock.replay import validate_command
 from penstock.replay.compiler import compile_job
 from penstock.replay.frames import ReplayError
 from penstock.replay.suspects import suspects
-from penstock.replay.validation_json import from_json
 from penstock.replay.validation_values import QueryResult, Status
 from tests.replay.both import reading
+from tests.replay.validation_reading import from_json
 
 EVENTS = 200_000
 BROKEN = ("q7", "q8", "q11")

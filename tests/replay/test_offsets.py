@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import Topic
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.kafka_slices import OffsetRange, Place, offset_range
-from penstock.replay.offsets import Chosen, TopicState, check_there, checkpoint_places, choose, choose_kept
+from penstock.replay.offsets import TopicState, check_there, checkpoint_places, choose
 from tests.kafka.test_source import transaction
 from tests.replay.conftest import MakeTopic
 from tests.replay.kafka_rows import committed, produce, source_of
@@ -110,22 +110,6 @@ def test_a_head_that_is_gone_is_not_passed_over(kafka: str, topic: MakeTopic) ->
     assert choose(source, "s", start="earliest", stop=stop).ranges == (offset_range(name, 0, 6, 9),)
     kept = {(name, 0): [(2, 8)]}
     assert choose(source, "s", start="earliest", stop=stop, kept=kept).ranges == (offset_range(name, 0, 2, 9),)
-
-
-def test_an_archive_is_replayed_without_a_cluster() -> None:
-    source, ids = source_of("t", "127.0.0.1:1", schema=Fields), {"t": "id"}
-    kept = {("t", 0): [(3, 9)], ("t", 1): [(0, 4), (6, 8)]}
-    whole = {("t", 0): kept["t", 0], ("t", 1): [(0, 8)]}
-    everything = choose_kept(source, "s", whole, ids)
-    assert everything == Chosen((offset_range("t", 0, 3, 9), offset_range("t", 1, 0, 8)), ids)
-    some = choose_kept(source, "s", kept, ids, start={"t/0": 4}, stop={"t/0": 8, "t/1": 4})
-    assert some.ranges == (offset_range("t", 0, 4, 8), offset_range("t", 1, 0, 4))
-    with pytest.raises(UserError, match="t/1 from offset 4 up to 6 is not in the archive"):
-        choose_kept(source, "s", kept, ids)
-    with pytest.raises(UserError, match="t/2 from offset 0 up to 1 is not in the archive"):
-        choose_kept(source, "s", kept, ids, stop={"t/2": 1})
-    with pytest.raises(OptionError, match="which offsets a time has, only Kafka knows"):
-        choose_kept(source, "s", kept, ids, stop="2026-01-01T00:00:00Z")
 
 
 def test_where_a_source_began_is_where_a_replay_begins(kafka: str, topic: MakeTopic) -> None:

@@ -18,8 +18,8 @@ from penstock.replay import validate_command
 from penstock.replay.replay_command import command as replay
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
-from penstock.replay.validation_json import from_json
 from penstock.replay.validation_values import QueryResult, Status
+from tests.replay.validation_reading import from_json
 
 START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 SCHEMA = {"at": pa.timestamp("us", "UTC"), "shop": str, "price": float, "n": int}

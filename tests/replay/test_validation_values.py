@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import BugError, UserError
-from penstock.replay.validation_json import from_json, to_json
+from penstock.replay.validation_json import to_json
 from penstock.replay.validation_values import (
     Difference,
     Example,
@@ -22,6 +22,7 @@ from penstock.replay.validation_values import (
     bounded_windows,
     json_value,
 )
+from tests.replay.validation_reading import from_json
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 

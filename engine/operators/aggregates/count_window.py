@@ -7,14 +7,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import ROWS
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, Notes, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import time_array
 from penstock.engine.kernels.order import number_rows
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.following import Updating
-from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
@@ -87,12 +87,7 @@ class CountWindowAggregate(Updating):
         times_us = self._input.times_us(batch.rows)
         if times_us is None:
             raise BugError("count windows of event time were given rows without")
-        rows, times_us, late = split_late(batch.rows, times_us, self._passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
-        counters.folded += rows.num_rows
-        self._waiting.add(rows, times_us)
+        yield from self._waiting.admit(batch, times_us, self._passed_us, counters)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Count the rows that the watermark has passed; at the end of time close the incomplete windows."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, Notes, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
@@ -19,7 +19,7 @@ from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, redu
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, Place
 from penstock.engine.operators.isolate import evaluate
-from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.state_words import key_names, key_traits, window_traits
 from penstock.engine.operators.words import Words, function_name, group_text, window_details
 from penstock.model.job_graph import OperatorNode, ReduceSpec
@@ -71,12 +71,7 @@ class Reduce(Updating):
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
         times_us = event_times_us(batch.rows, self._plan.time)
-        rows, times_us, late = split_late(batch.rows, times_us, self._passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
-        counters.folded += rows.num_rows
-        self._waiting.add(rows, times_us)
+        yield from self._waiting.admit(batch, times_us, self._passed_us, counters)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Fold the rows that the watermark has passed, and emit the windows that are over."""

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
-from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.over.frames import Carried, Frames
 from penstock.engine.operators.over.input import OverInput
 from penstock.engine.operators.over.rows import KeptRuns, Runs
@@ -60,12 +60,7 @@ class Over(Operator):
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
-        rows, times_us, late = split_late(batch.rows, self._input.times_us(batch.rows), self._passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
-        counters.folded += rows.num_rows
-        self._waiting.add(rows, times_us)
+        yield from self._waiting.admit(batch, self._input.times_us(batch.rows), self._passed_us, counters)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Put out the rows that the watermark has passed."""

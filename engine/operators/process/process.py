@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
-from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.process.batches import BatchRunner
 from penstock.engine.operators.process.piece import Failure, Piece, Progress, Runner
 from penstock.engine.operators.process.rows import RowRunner, shown_keys
@@ -99,12 +99,7 @@ class Process(Operator):
             return
         assert self._plan.time is not None
         times_us = event_times_us(batch.rows, self._plan.time)
-        rows, times_us, late = split_late(batch.rows, times_us, self._progress.watermark_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
-        counters.folded += rows.num_rows
-        self._waiting.add(rows, times_us)
+        yield from self._waiting.admit(batch, times_us, self._progress.watermark_us, counters)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Process the rows that the watermark has passed, and the timers that it has reached."""

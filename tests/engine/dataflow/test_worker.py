@@ -92,7 +92,7 @@ def test_four_instances_on_one_core_show_their_bottleneck() -> None:
         worker.step()
     now_ns = clock.monotonic_ns()
     spent = [stage.accounting.spent(now_ns) for stage in stages]
-    saturation = [item.saturation for item in spent]
+    saturation = [(item.busy_ns + item.core_wait_ns) / item.wall_ns for item in spent]
     assert saturation.index(max(saturation)) == 2
     assert saturation[2] > 0.9
     # What feeds the bottleneck waits for room, what it feeds waits for input.

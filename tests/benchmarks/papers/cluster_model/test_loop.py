@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
-from penstock.benchmarks.papers.cluster_model.curves import Bursts, Constant, Lines, Sine, Steps
+from penstock.benchmarks.papers.cluster_model.curves import Constant, Lines, Steps
 from penstock.benchmarks.papers.cluster_model.loop import run
 from penstock.model.plan import RescalePlan, ShedPlan, TaskSize, as_dict
 from tests.benchmarks.papers.cluster_model.policies import scripted
 from tests.benchmarks.papers.cluster_model.small import cluster_spec, edge, machine, ran, service, source, state, task
+from tests.benchmarks.papers.cluster_model.waves import Bursts, Sine
 
 
 def busy_cluster():  # type: ignore[no-untyped-def]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.benchmarks.papers.cluster_model.recording import (
+from tests.benchmarks.papers.cluster_model.recording import (
     Figures,
     calibrated,
     loads_of,

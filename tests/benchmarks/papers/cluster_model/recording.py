@@ -7,7 +7,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from penstock.benchmarks.papers.cluster_model.spec import (
     TaskSpec,
 )
 
+RECORDINGS = Path(__file__).with_name("recordings")
 TASKS = ("read", "map", "count")
 BEGIN_S = 2.0
 """What came before is left out: kernels are compiled, inputs fill."""
@@ -43,7 +44,7 @@ class Figures:
 
 def read_recording(name: str = "embedded") -> Mapping[str, Any]:
     """Return a recording that is checked in."""
-    found: Mapping[str, Any] = json.loads((files(__package__) / "recordings" / f"{name}.json").read_text())
+    found: Mapping[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
     return found
 
 

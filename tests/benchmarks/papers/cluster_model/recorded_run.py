@@ -1,7 +1,7 @@
 """Records a real embedded job at three loads, so that the simulated cluster can be held against it.
 
 A source of a given rate, a map that costs much (two instances), and a keyed count share one thread. It is run by hand,
-``python -m penstock.benchmarks.papers.recorded_run [FILE]``; the recording that is checked in was made so.
+``python -m tests.benchmarks.papers.cluster_model.recorded_run [FILE]``; the recording that is checked in was made so.
 """
 
 import json
