@@ -1,7 +1,8 @@
-"""``python -m penstock.benchmarks.state.held``: how long a checkpoint holds an operator whose state has no budget.
+"""``python -m penstock.benchmarks.state.held``: how long a checkpoint holds an operator, without a budget or with one.
 
 Counts for many keys, all of which change between two checkpoints. ``held`` is the time from the barrier until the
-operator's state may be used again, ``stored`` until it lies in the page store.
+first rows behind it are worked off, ``thawed`` until all of the operator's state may be used, ``stored`` until there is
+the copy of the page store.
 """
 
 import argparse
@@ -18,7 +19,10 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.dsl.job import Job
+from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.paging.frozen_buckets import FrozenBuckets
+from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
 
 MB = 1 << 20
@@ -31,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keys", type=int, default=3_000_000)
     parser.add_argument("--checkpoints", type=int, default=5)
     parser.add_argument("--interval", default="2s")
+    parser.add_argument("--budget-mb", type=int, help="memory for state; unbounded without")
     given = parser.parse_args(argv)
     seen: list[dict[str, float]] = []
     with TemporaryDirectory(prefix="penstock-") as folder, watching(seen):
@@ -45,10 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             directory=Path(folder) / "job",
             checkpoint_dir=Path(folder) / "checkpoints",
             checkpoint_interval=given.interval,
+            state_bytes=None if given.budget_mb is None else given.budget_mb * MB,
         )
-    print(f"{'state MB':>9} {'held ms':>9} {'stored ms':>10}")
+    print(f"{'state MB':>9} {'held ms':>9} {'thawed ms':>10} {'stored ms':>10}")
+    # Behind the last ones there were no rows.
+    seen = seen[: given.checkpoints]
     for item in seen:
-        print(f"{item['bytes'] / MB:9.0f} {item['held_ms']:9.0f} {item['stored_ms']:10.0f}")
+        print(f"{item['bytes'] / MB:9.0f} {item['held_ms']:9.0f} {item['thawed_ms']:10.0f} {item['stored_ms']:10.0f}")
     print(f"held at most {max(item['held_ms'] for item in seen):.0f} ms")
     return 0
 
@@ -63,42 +71,51 @@ def _rows(keys: int, checkpoints: int, seen: list[Any]) -> Iterator[pa.RecordBat
 @contextmanager
 def watching(seen: list[dict[str, float]]) -> Iterator[None]:
     """Note every cut that is stored meanwhile in this process."""
-    freeze, thaw, write = BucketStores.freeze, BucketStores.thaw, PagesCut.write
-    began_ns: dict[int, int] = {}
-    thawed_ns: dict[int, int] = {}
+    freeze, encode, feed, write = BucketStores.freeze, FrozenBuckets._encode, PagedOperator._feed, PagesCut.write
+    began_ns = thawed_ns = fed_ns = 0
 
-    def frozen(stores: BucketStores) -> Any:
-        began_ns[id(stores)] = time.monotonic_ns()
-        thawed_ns.pop(id(stores), None)
+    def froze(stores: BucketStores) -> Any:
+        nonlocal began_ns, thawed_ns, fed_ns
+        began_ns = thawed_ns = fed_ns = time.monotonic_ns()
         return freeze(stores)
 
-    def thawing(stores: BucketStores, **options: Any) -> None:
-        thawed_ns.setdefault(id(stores), time.monotonic_ns())
-        thaw(stores, **options)
+    def encoded(frozen: FrozenBuckets, bucket: Bucket) -> None:
+        nonlocal thawed_ns
+        encode(frozen, bucket)
+        thawed_ns = time.monotonic_ns()
+
+    def fed(operator: PagedOperator, *given: Any) -> Any:
+        nonlocal fed_ns
+        yield from feed(operator, *given)
+        if fed_ns == began_ns:
+            fed_ns = time.monotonic_ns()
 
     def written(cut: PagesCut, directory: Path) -> Any:
-        stores = cut._stores
-        held_bytes = stores.held_bytes()
+        held_bytes = cut._stores.held_bytes()
         names = write(cut, directory)
-        began = began_ns[id(stores)]
+        now_ns = time.monotonic_ns()
         seen.append(
             {
                 "bytes": held_bytes,
-                "held_ms": (thawed_ns[id(stores)] - began) / 1e6,
-                "stored_ms": (time.monotonic_ns() - began) / 1e6,
+                "held_ms": ((now_ns if fed_ns == began_ns else fed_ns) - began_ns) / 1e6,
+                "thawed_ms": (thawed_ns - began_ns) / 1e6,
+                "stored_ms": (now_ns - began_ns) / 1e6,
             }
         )
         return names
 
-    replaced = [(BucketStores, "freeze", frozen), (BucketStores, "thaw", thawing), (PagesCut, "write", written)]
+    replaced: list[tuple[type, str, Any, Any]] = [
+        (BucketStores, "freeze", froze, freeze),
+        (FrozenBuckets, "_encode", encoded, encode),
+        (PagedOperator, "_feed", fed, feed),
+        (PagesCut, "write", written, write),
+    ]
     try:
-        for owner, name, function in replaced:
+        for owner, name, function, _ in replaced:
             setattr(owner, name, function)
         yield
     finally:
-        for owner, name, function in zip(
-            (BucketStores, BucketStores, PagesCut), ("freeze", "thaw", "write"), (freeze, thaw, write), strict=True
-        ):
+        for owner, name, _, function in replaced:
             setattr(owner, name, function)
 
 

@@ -11,7 +11,7 @@ from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.core.elements import Barrier
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Worker
-from penstock.engine.paging import bucket_writing, pages_cut
+from penstock.engine.paging import bucket_writing, frozen_buckets
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.paged_operator import PagedOperator
@@ -129,9 +129,9 @@ def watching(watch: Watch) -> Iterator[None]:
         return made
 
     def froze(stores: BucketStores) -> Any:
-        unstored = freeze(stores)
-        watch.frozen(stores.held_bytes(), sum(bucket.bytes for bucket in unstored))
-        return unstored
+        cut = freeze(stores)
+        watch.frozen(stores.held_bytes(), cut.frozen_bytes())
+        return cut
 
     def pushed(instance: Instance, port: int, element: Any) -> Iterator[Any]:
         pushing = push(instance, port, element)
@@ -154,7 +154,7 @@ def watching(watch: Watch) -> Iterator[None]:
 
     def asked(operator: PagedOperator) -> bool:
         there_is = room(operator)
-        watch.room(there_is or not operator._stores.frozen())
+        watch.room(there_is or not operator._stores.writing_out())
         return there_is
 
     def injected(session: CheckpointSession, command: Any) -> None:
@@ -176,7 +176,7 @@ def watching(watch: Watch) -> Iterator[None]:
         watch.row()
 
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (pages_cut, "encode_bucket", encoded),
+        (frozen_buckets, "encode_bucket", encoded),
         (bucket_writing, "encode_bucket", encoded),
         (BucketStores, "freeze", froze),
         (Instance, "_push", pushed),

@@ -3,11 +3,13 @@
 To the rest of the engine it is the instance's state store. `paged_operator` says when buckets are used.
 """
 
+import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +17,12 @@ from numpy.typing import NDArray
 
 from penstock.engine.core.contract import Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US
-from penstock.engine.paging.bucket import PASSED, SWEPT, Bucket, BucketSource, Held
+from penstock.engine.paging.bucket import SWEPT, Bucket, Held
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import part_of, write_bucket
+from penstock.engine.paging.frozen_buckets import FrozenBuckets
 from penstock.engine.paging.options import PagingOptions
-from penstock.engine.paging.ring import Span, lows_of
+from penstock.engine.paging.ring import lows_of
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
@@ -27,6 +30,16 @@ from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreImage
 
 __all__ = ["BucketStores", "PagingOptions", "part_of"]
+
+
+class Room(NamedTuple):
+    """Bytes that are free in memory, and those of buckets that may be let go at once."""
+
+    free_bytes: float
+    evictable_bytes: int
+
+
+UNBOUNDED = Room(math.inf, 0)
 
 
 class BucketStores(StateStore):
@@ -50,7 +63,7 @@ class BucketStores(StateStore):
         self._pages: PageStore | None = None
         self._resident: dict[int, Bucket] = {}
         self._page_memory_bytes = 0
-        self._frozen = self._writing_out = False
+        self._cut: FrozenBuckets | None = None
         self._writing = threading.Lock()
         self._closed = False
         self._closed_bytes = 0
@@ -75,48 +88,69 @@ class BucketStores(StateStore):
         """Whether anything was ever stored."""
         return self._pages is not None
 
-    def begin(self, span: Span, sources: Sequence[BucketSource]) -> None:
-        """Make the buckets of a range, from what a checkpoint has of it."""
-        mine = [(source, both) for source in sources if (both := source.span & span) is not None]
-        small = sum(source.bytes for source, _ in mine) <= self.options.largest_bytes(1) // 2
-        if small and len(distinct := _distinct([_own(source.notes) for source, _ in mine])) <= 1:
-            parts = {id(source.load): part for source, _ in mine if (part := source.load()) is not None}
-            bucket = Bucket(span, dirty=bool(mine))
-            self._hold(bucket, StoreImage(list(parts.values()), span.holds), distinct)
-            self.buckets.append(bucket)
-        else:
-            # Operators that were at different watermarks stay apart until they have caught up with each other.
-            for source, both in sorted(mine, key=lambda item: item[1]):
-                self._fill_gap(span, both.low)
-                bucket = Bucket(both, dirty=True)
-                part = source.load()
-                self._hold(bucket, StoreImage([] if part is None else [part], both.holds), (source.notes,))
-                self.buckets.append(bucket)
-                # None has anything pending yet.
-                for other in self.to_evict(0):
-                    self.evict(other)
-            self._fill_gap(span, span.high)
-        self.buckets.sort(key=lambda bucket: bucket.span)
-
     def direct(self) -> bool:
-        """Return whether every bucket is in memory, so that nothing needs to wait."""
-        return len(self._resident) == len(self.buckets) and not self._frozen
+        """Return whether every bucket may be used at once, so that nothing needs to wait."""
+        return self.is_together() and not self.frozen() and not self.is_full()
+
+    def is_together(self) -> bool:
+        """Return whether every bucket is in memory."""
+        return len(self._resident) == len(self.buckets)
 
     def frozen(self) -> bool:
-        """Return whether a checkpoint is still written: until then nothing may be used, nor stored."""
-        return self._frozen
+        """Return whether a bucket is not encoded yet for the checkpoint that is written; see `may_use`."""
+        cut = self._cut
+        return cut is not None and cut.any_frozen()
 
     def writing_out(self) -> bool:
-        """Return whether what was frozen is still put into the page store.
+        """Return whether a checkpoint is written: there is no copy of the page store yet.
 
-        Until then buckets may be used, but no other may be stored, cut or let go, and no checkpoint may begin.
+        Until then buckets may be used as far as they are encoded and there is room, but none may be stored or cut, only
+        what is stored as it is may be let go, and no other checkpoint may begin.
         """
-        return self._writing_out
+        return self._cut is not None
 
-    def freeze(self) -> list[Bucket]:
-        """Let nobody use a bucket or store one, until `thaw`; return those in memory that are not stored."""
-        self._frozen = True
-        return [bucket for bucket in self.buckets if bucket.held is not None and (bucket.dirty or not bucket.stored)]
+    def is_full(self) -> bool:
+        """Return whether what is in memory must not grow, as a checkpoint is written and nothing can make room."""
+        return self._cut is not None and not self._fits(self.image_bytes())
+
+    def room(self) -> Room:
+        """Return what a checkpoint that is written leaves for buckets that are used meanwhile."""
+        limit = self.options.held_bytes
+        if limit is None or self._cut is None:
+            return UNBOUNDED
+        return Room(limit - self.held_bytes() - self.image_bytes(), sum(bucket.bytes for bucket in self._evictable()))
+
+    def may_use(self, bucket: Bucket, needed_bytes: int, room: Room) -> bool:
+        """Return whether a checkpoint that is written lets a bucket be used; if not, the loop is woken once it may.
+
+        ``needed_bytes`` is what is to be in memory besides if it must be loaded.
+        """
+        cut = self._cut
+        if cut is None:
+            return True
+        if not bucket.is_resident:
+            return room.free_bytes + room.evictable_bytes >= needed_bytes
+        return room.free_bytes >= 0 and cut.may_thaw(bucket, room.free_bytes)
+
+    def use(self, bucket: Bucket) -> bool:
+        """Make a bucket free to be used, and return whether it is: `may_use` has said so."""
+        cut = self._cut
+        return cut is None or cut.thaw(bucket)
+
+    def freeze(self) -> FrozenBuckets:
+        """Begin a checkpoint of what the buckets are now; it ends with `release`."""
+        unstored = [item for item in self.buckets if item.held is not None and (item.dirty or not item.stored)]
+        self._cut = FrozenBuckets(
+            unstored, self._fits, self._context.wake, lambda bucket: self._unchecked.add(bucket.span.low)
+        )
+        return self._cut
+
+    def release(self, cut: FrozenBuckets) -> None:
+        """End a checkpoint: buckets may be used, stored and cut again; from any thread."""
+        cut.release()
+        if self._cut is cut:
+            self._cut = None
+        self._context.wake()
 
     @contextmanager
     def writing(self) -> Iterator[PageStore]:
@@ -130,26 +164,20 @@ class BucketStores(StateStore):
                 raise CheckpointError(f"operator {self._owner!r} was closed before its checkpoint was written.")
             yield self.pages
 
-    def thaw(self, *, writing_out: bool = False) -> None:
-        """Let buckets be used again; from any thread. With ``writing_out`` until it is called once more without."""
-        self._writing_out, self._frozen = writing_out, False
-        self._context.wake()
-
     def load(self, bucket: Bucket) -> None:
         """Bring a bucket into memory."""
         began_ns = self._context.clock.monotonic_ns()
         if bucket.stored:
             image = read_bucket(self.pages, bucket.span.low)
-            self._hold(bucket, StoreImage([] if image.part is None else [image.part]), (image.notes,))
+            self.hold(bucket, StoreImage([] if image.part is None else [image.part]), (image.notes,))
             assert bucket.held is not None
             bucket.stored_changes = bucket.held.store.changes()
         else:
-            self._hold(bucket, StoreImage(), ())
+            self.hold(bucket, StoreImage(), ())
         self._load_ns += self._context.clock.monotonic_ns() - began_ns
 
     def evict(self, bucket: Bucket) -> None:
         """Let a bucket go from memory, storing it if it was used; it has nothing pending."""
-        assert not self._frozen
         if bucket.dirty or not bucket.stored:
             self.store(bucket)
         bucket.paged_due_us, bucket.paged_timer_ns = bucket.due_us(), bucket.timer_ns()
@@ -158,38 +186,38 @@ class BucketStores(StateStore):
 
     def store(self, bucket: Bucket) -> None:
         """Store what a bucket has in memory."""
+        assert self._cut is None
         write_bucket(self.pages, bucket, bucket.notes())
         self._unchecked.add(bucket.span.low)
 
-    def snapshot(self, pages: PageStore, directory: Path, written: Iterable[int]) -> list[str]:
+    def snapshot(self, pages: PageStore, directory: Path) -> list[str]:
         """Make a copy of the page store of which everything that was stored since the last one was read back.
 
-        ``written`` are the buckets that were stored for it, by their first position. Runs beside the worker loop.
+        Runs beside the worker loop.
 
         Raises:
             StateCorruptionError: what was stored is not what lies in the files.
         """
         # A bucket that is stored from here on is for the next copy.
         unchecked, self._unchecked = self._unchecked, set()
-        lows = sorted(unchecked.union(written))
         try:
             names = pages.snapshot(directory)
-            pages.check(directory, [bucket_range(low) for low in lows])
+            pages.check(directory, [bucket_range(low) for low in sorted(unchecked)])
         except BaseException:
-            self._unchecked.update(lows)
+            self._unchecked.update(unchecked)
             raise
         return names
 
     def is_too_large(self, bucket: Bucket) -> bool:
         """Return whether a bucket in memory is to be cut."""
-        if self._writing_out:
+        if self._cut is not None:
             return False
         largest_bytes = max(self.options.largest_bytes(len(self.buckets)), bucket.whole_bytes)
         return bucket.bytes > largest_bytes and bucket.span.high - bucket.span.low > 1
 
     def split(self, bucket: Bucket, added_bytes: int = 0) -> list[Bucket]:
         """Cut a bucket in memory, which has nothing pending, into several, about to grow by so much; return these."""
-        assert bucket.held is not None and not self._frozen
+        assert bucket.held is not None and self._cut is None
         before_bytes = bucket.bytes
         expected_bytes = 2 * before_bytes + added_bytes
         spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self.options.largest_bytes(2)))))
@@ -201,7 +229,7 @@ class BucketStores(StateStore):
         pieces = []
         for span in spans:
             piece = Bucket(span, dirty=True, used=bucket.used)
-            self._hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
+            self.hold(piece, StoreImage([] if part is None else [part], span.holds), (notes,))
             self.buckets.append(piece)
             pieces.append(piece)
             if piece.bytes > before_bytes * 3 // 4:
@@ -217,13 +245,12 @@ class BucketStores(StateStore):
     def to_evict(self, needed_bytes: int) -> Iterator[Bucket]:
         """Yield buckets, the longest unused first, as long as there is not so much room besides them."""
         limit = self.options.held_bytes
-        if limit is None or self._writing_out:
+        if limit is None:
             return
-        used = self.held_bytes()
+        used = self.held_bytes() + self.image_bytes()
         if used + needed_bytes <= limit:
             return
-        resident = sorted(self._resident.values(), key=lambda item: item.used)
-        for bucket in resident[:-1]:
+        for bucket in self._evictable():
             if used + needed_bytes <= limit:
                 return
             used -= bucket.bytes
@@ -299,7 +326,26 @@ class BucketStores(StateStore):
                 for name, batches in part.batches.items():
                     yield from ((name, rows) for rows in batches)
 
-    def _hold(self, bucket: Bucket, image: StoreImage, notes: Sequence[Notes]) -> None:
+    def _evictable(self) -> Sequence[Bucket]:
+        """Return the buckets in memory that may be let go, the longest unused first; the last used one stays."""
+        resident = sorted(self._resident.values(), key=lambda item: item.used)[:-1]
+        cut = self._cut
+        if cut is None:
+            return resident
+        return [item for item in resident if item.stored and not item.dirty and cut.is_stored(item)]
+
+    def image_bytes(self) -> int:
+        """Return the bytes of what is encoded for a checkpoint and not stored yet; from any thread."""
+        cut = self._cut
+        return 0 if cut is None else cut.image_bytes
+
+    def _fits(self, more_bytes: int) -> bool:
+        """Return whether there is room for so much besides the buckets in memory; from any thread."""
+        limit = self.options.held_bytes
+        return limit is None or self.held_bytes() + more_bytes <= limit
+
+    def hold(self, bucket: Bucket, image: StoreImage, notes: Sequence[Notes]) -> None:
+        """Make the operator of a bucket, which goes on from an image and the notes that lay beside it."""
         store = MemoryStore(self._owner, None, image)
         operator = self._make()
         operator.open(replace(self._context, state=store, restored=tuple(notes)))
@@ -315,23 +361,3 @@ class BucketStores(StateStore):
         bucket.operator.close()
         bucket.held = None
         del self._resident[id(bucket)]
-
-    def _fill_gap(self, span: Span, until: int) -> None:
-        """Make an empty bucket from where the last one of this range ends, if it ends before ``until``."""
-        ends = [bucket.span.high for bucket in self.buckets if span.low <= bucket.span.low < span.high]
-        begin = max(ends, default=span.low)
-        if begin < until:
-            self.buckets.append(Bucket(Span(begin, until)))
-
-
-def _own(notes: Notes) -> Notes:
-    """Return the notes without what they say of the whole instance, which does not keep buckets apart."""
-    return {name: value for name, value in notes.items() if name != PASSED}
-
-
-def _distinct(notes: Sequence[Notes]) -> list[Notes]:
-    distinct: list[Notes] = []
-    for item in notes:
-        if item not in distinct:
-            distinct.append(item)
-    return distinct

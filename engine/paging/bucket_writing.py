@@ -33,6 +33,11 @@ class EncodedBucket:
     before: tuple[int, ...]
     appended: bool
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that the image takes."""
+        return 0 if self.image is None else self.image.size
+
     def put(self, pages: PageStore) -> tuple[int, ...]:
         """Store it; return the lengths of all its images."""
         put = append_image if self.appended else write_image

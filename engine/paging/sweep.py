@@ -1,7 +1,7 @@
 """What is left of a sweep: the buckets that have yet to work off what waits for them. Kept by `paged_operator`."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.paging.bucket import Bucket
@@ -27,6 +27,9 @@ class Sweep:
     def __bool__(self) -> bool:
         return bool(self._turns)
 
+    def __iter__(self) -> Iterator[Turn]:
+        return iter(self._turns)
+
     @property
     def first(self) -> Turn:
         """Whose turn it is."""
@@ -39,6 +42,14 @@ class Sweep:
             turns.reverse()
         self._forward = not self._forward
         self._turns.extend(sorted(turns, key=lambda turn: not turn.bucket.is_resident))
+
+    def choose(self, may_begin: Callable[[Turn], bool]) -> bool:
+        """Let the next one that may begin be the first; return whether there is one."""
+        for _ in range(len(self._turns)):
+            if may_begin(self._turns[0]):
+                return True
+            self._turns.rotate(-1)
+        return False
 
     def end_turn(self) -> None:
         """The first has worked its share off."""
