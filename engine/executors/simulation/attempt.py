@@ -1,6 +1,6 @@
 """One attempt of a job on many workers, turned by a seeded scheduler in one thread.
 
-Made by the recovering job in place of `EmbeddedJob`. Each turn one thing happens: a worker steps, an element or an
+A recovering job runs it as it runs an `EmbeddedAttempt`. Each turn one thing happens: a worker steps, an element or an
 acknowledgement arrives, background work proceeds, or the coordinator looks.
 """
 
