@@ -29,7 +29,7 @@ Wanted = Mapping[str, Set[str]]
 """The columns that an operator's outputs must bring, by output; one that nothing reads is missing."""
 
 
-class Placement(Enum):
+class Partitioning(Enum):
     """Which rows of an operator's inputs must come to the same instance.
 
     ``BY_SOME_KEYS``: all rows of a key, but where the input is partitioned by some of the keys already, state may lie
@@ -44,7 +44,7 @@ class Placement(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlanContext:
     """Where an operator stands in a plan.
 
     Input by input: the ``inputs``' schemas, the keys by which rows are ``placed``, and the names of the ``sources``
@@ -75,7 +75,7 @@ class OperatorDescriptor(ABC, Generic[S]):
     spec: type[S]
     verb: str
 
-    placement: Placement = Placement.ANYWHERE
+    partitioning: Partitioning = Partitioning.ANYWHERE
 
     stateful: bool = True
     """Whether a checkpoint keeps something of it, which must be found again by its name."""
@@ -98,7 +98,7 @@ class OperatorDescriptor(ABC, Generic[S]):
     @property
     def keyed(self) -> bool:
         """Whether it has state that lies by the keys of its rows."""
-        return self.placement is not Placement.ANYWHERE
+        return self.partitioning is not Partitioning.ANYWHERE
 
     @abstractmethod
     def outputs(self, spec: S, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
@@ -147,10 +147,10 @@ class OperatorDescriptor(ABC, Generic[S]):
         return None
 
     def unmatched(self, spec: S) -> Set[int]:
-        """Return the inputs whose rows come out without a partner too; others come out in pairs, or by themselves."""
+        """Return the sides of a join whose rows come out even without a partner."""
         return frozenset()
 
-    def meaning(self, spec: S, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: S, context: PlanContext) -> OperatorMeaning:
         """Return what a stateful operator's state stands for, in the words of the pipeline.
 
         Nothing depends on parallelism, or on what functions of the user's do.
@@ -162,14 +162,14 @@ class OperatorDescriptor(ABC, Generic[S]):
         return StateLayout()
 
     def depends_on(self, spec: S) -> str | None:
-        """Return what makes its result another one in every run, as a clause (``takes rows as ...``); None: nothing."""
+        """Return why two runs may differ in its result, as a clause (``takes rows as they come``); None: never."""
         return None
 
 
 class KeyedDescriptor(OperatorDescriptor[K]):
     """An operator of one input with state per key, whose spec is a `KeyedSpec`."""
 
-    placement = Placement.BY_KEY
+    partitioning = Partitioning.BY_KEY
 
     def keys(self, spec: K, port: int) -> KeyExpressions:
         """Return the expressions of the keys."""

@@ -9,7 +9,7 @@ from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_type
-from penstock.engine.operators.descriptor import OperatorDescriptor, Place, Wanted, time_column
+from penstock.engine.operators.descriptor import OperatorDescriptor, PlanContext, Wanted, time_column
 from penstock.engine.operators.ordered_rows import split_late
 from penstock.engine.operators.words import Words
 from penstock.model.durations import format_microseconds
@@ -27,7 +27,7 @@ class EventTimeColumn(Operator):
     """
 
     def __init__(self, spec: TimeSpec, schema: StreamSchema, name: str) -> None:
-        """Take the column; that it is a timestamp is checked by `output_schemas`."""
+        """Take the column; that it is a timestamp is checked by `TimeDescriptor`."""
         self._time = TimeColumn(spec.column)
         self._delay_us = spec.delay_us
 
@@ -118,7 +118,7 @@ class TimeDescriptor(OperatorDescriptor[TimeSpec]):
             return super().needed(spec, inputs, wanted)
         return [wanted.get(MAIN, frozenset()) | {spec.column} | time_column(inputs[0])]
 
-    def meaning(self, spec: TimeSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: TimeSpec, context: PlanContext) -> OperatorMeaning:
         """Return whose watermark it is."""
         return OperatorMeaning(kind=self.verb, traits={"event time": spec.column})
 

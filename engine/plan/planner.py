@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.engine.operators.descriptor import Columns, KeyExpressions, Placement, key_places, plain_columns
+from penstock.engine.operators.descriptor import Columns, KeyExpressions, Partitioning, key_places, plain_columns
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.plan.optimiser import optimise
 from penstock.model.dead_letters import DEAD_LETTER
@@ -78,7 +78,7 @@ def _check_exchanges(node: OperatorNode) -> None:
     chosen = [edge.exchange for edge in node.inputs if edge.exchange is not None]
     if not chosen or not _keys(node, 0):
         return
-    two_sided = descriptor_of(node.spec).placement is Placement.BY_SIDES
+    two_sided = descriptor_of(node.spec).partitioning is Partitioning.BY_SIDES
     if two_sided and chosen.count("broadcast") == 1:
         _check_broadcast(node)
         return
@@ -139,7 +139,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
 
 def meets_everything(node: OperatorNode) -> bool:
     """Whether one side of a join is broadcast, so that rows of the other find their partners wherever they are."""
-    two_sided = descriptor_of(node.spec).placement is Placement.BY_SIDES
+    two_sided = descriptor_of(node.spec).partitioning is Partitioning.BY_SIDES
     return two_sided and any(edge.exchange == "broadcast" for edge in node.inputs)
 
 
@@ -152,7 +152,7 @@ def placed_by(graph: ExecutionGraph, node: OperatorNode) -> tuple[int, ...] | No
 
 
 def _lies_by_some(node: OperatorNode) -> bool:
-    return descriptor_of(node.spec).placement is Placement.BY_SOME_KEYS
+    return descriptor_of(node.spec).partitioning is Partitioning.BY_SOME_KEYS
 
 
 def _keys(node: OperatorNode, port: int) -> KeyExpressions | None:

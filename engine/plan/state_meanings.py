@@ -5,7 +5,7 @@ optimiser does only the conditions that it moves into joins, for they decide whi
 user's do is not part of it, but the state that they declare is.
 """
 
-from penstock.engine.operators.descriptor import Place
+from penstock.engine.operators.descriptor import PlanContext
 from penstock.engine.operators.registry import descriptor_of
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
@@ -21,12 +21,12 @@ def verb_of(node: OperatorNode) -> str:
 def meanings_of(plan: ExecutionGraph) -> dict[str, OperatorMeaning]:
     """Return what the state of each operator of a plan stands for, by name; operators without state are left out."""
     kinds = ((node, descriptor_of(node.spec)) for node in plan.graph.operators.values())
-    return {node.name: kind.meaning(node.spec, _place(plan, node)) for node, kind in kinds if kind.stateful}
+    return {node.name: kind.meaning(node.spec, _context(plan, node)) for node, kind in kinds if kind.stateful}
 
 
-def _place(plan: ExecutionGraph, node: OperatorNode) -> Place:
+def _context(plan: ExecutionGraph, node: OperatorNode) -> PlanContext:
     edges = sorted(plan.incoming(node.id), key=lambda edge: edge.port)
-    return Place(
+    return PlanContext(
         node.name,
         tuple(plan.graph[edge.operator].outputs[edge.output] for edge in node.inputs),
         tuple(edge.keys for edge in edges),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.engine.operators.descriptor import Placement
+from penstock.engine.operators.descriptor import Partitioning
 from penstock.engine.operators.registry import descriptor_of
 from penstock.engine.operators.words import Words, expression_text
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
@@ -30,7 +30,7 @@ def edge_text(graph: ExecutionGraph, edge: Edge) -> str:
     if exchange == "hash":
         exchange = f"hash({', '.join(expression_text(key) for key in edge.keys)})"
     text = exchange if edge.output == MAIN else f"{edge.output}: {exchange}"
-    if descriptor_of(graph.node(edge.consumer).spec).placement is Placement.BY_SIDES:
+    if descriptor_of(graph.node(edge.consumer).spec).partitioning is Partitioning.BY_SIDES:
         text += " (right)" if edge.port else " (left)"
     return text
 

@@ -21,7 +21,6 @@ from penstock.engine.operators.registry import make_operator
 from penstock.model import windows
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec, KeyedSpec, OperatorNode, ReduceSpec
-from penstock.model.keyed_specs import OverSpec, TopSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 from penstock.replay.frames import Context, Frame, ReplayError
 from penstock.replay.operators.prepared import AT, computed, quoted, with_times
@@ -35,13 +34,12 @@ if TYPE_CHECKING:
 _DUE = "$due"
 """Whether a result is one that the stream has put out."""
 
-_NEVER_US = 10**15
+NEVER_US = 10**15
 """An emission interval that no batch outlasts."""
 
 Batches = Iterable[pa.RecordBatch]
 
 Windowed = TypeVar("Windowed", AggregateSpec, ReduceSpec)
-Updating = TypeVar("Updating", OverSpec, TopSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +75,9 @@ def waits_for_windows(windowing: windows.Windowing | None) -> Waits:
 def final(spec: Windowed) -> Windowed:
     """Return the spec of an aggregate whose groups and windows put out nothing before their time."""
     if spec.windowing is None:
-        return replace(spec, emission=windows.Emission("updates", _NEVER_US))
+        return replace(spec, emission=windows.Emission("updates", NEVER_US))
     emission = windows.Emission("final")
     return replace(spec, windowing=replace(spec.windowing, emission=emission, lateness_us=0), emission=emission)
-
-
-def quiet(spec: Updating) -> Updating:
-    """Return the spec of an updating operator that puts out nothing before its input ends."""
-    return replace(spec, interval_us=_NEVER_US)
 
 
 def run_by_key(run: ByKey, node: OperatorNode, frame: Frame, context: Context) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.keyed_specs import OverSpec
@@ -10,7 +11,7 @@ from penstock.replay.frames import Context, Frame, Rows
 from penstock.replay.inexact import InexactColumns, aggregate_inputs, check_exact, sketches
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
-from penstock.replay.operators.grouped import ByKey, Waits, quiet, run_by_key
+from penstock.replay.operators.grouped import NEVER_US, ByKey, Waits, run_by_key
 from penstock.replay.operators.prepared import (
     AT,
     computed,
@@ -35,8 +36,8 @@ class OverForm(SparkForm[OverSpec]):
         """Add aggregates over each row's frame; those of a user's, or where ties stay open, by our operator."""
         frame, fields = inputs[0], node.outputs[MAIN].fields
         if any(call.user is not None for _, call in spec.aggregates) or unordered(frame.schema.fields):
-            follows = bool(spec.order) or frame.schema.changelog
-            return {MAIN: run_by_key(ByKey(quiet(spec), None if follows else Waits()), node, frame, context)}
+            waits = None if spec.order or frame.schema.changelog else Waits()
+            return {MAIN: run_by_key(ByKey(replace(spec, interval_us=NEVER_US), waits), node, frame, context)}
         prepared = prepared_calls(spec.aggregates, frame.schema.fields, node.name)
         keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
         order = [(f"$order{index}", by) for index, by in enumerate(spec.order)]

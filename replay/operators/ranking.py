@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.model.expressions import column_name
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.keyed_specs import FirstSpec, TopSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.frames import Context, Frame, Rows
-from penstock.replay.operators.grouped import ByKey, Waits, quiet, run_by_key
+from penstock.replay.operators.grouped import NEVER_US, ByKey, Waits, run_by_key
 from penstock.replay.operators.prepared import (
     AT,
     computed,
@@ -36,7 +37,7 @@ class TopForm(SparkForm[TopSpec]):
         """Keep the rows whose rank is low enough; where ties stay open, by our operator."""
         frame, fields = inputs[0], node.outputs[MAIN].fields
         if unordered(frame.schema.fields):
-            return {MAIN: run_by_key(ByKey(quiet(spec)), node, frame, context)}
+            return {MAIN: run_by_key(ByKey(replace(spec, interval_us=NEVER_US)), node, frame, context)}
         keys = [(f"$key{index}", key) for index, (_, key) in enumerate(spec.keys)]
         order = [(f"$order{index}", by) for index, by in enumerate(spec.order)]
         rows = computed(frame, [*keys, *((name, by.expression) for name, by in order)], node.name)

@@ -12,8 +12,8 @@ from penstock.engine.operators.descriptor import (
     Columns,
     KeyedDescriptor,
     KeyExpressions,
-    Place,
-    Placement,
+    Partitioning,
+    PlanContext,
     StateLayout,
     Wanted,
     columns_used,
@@ -34,7 +34,7 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
 
     spec = AggregateSpec
     verb = "agg"
-    placement = Placement.BY_SOME_KEYS
+    partitioning = Partitioning.BY_SOME_KEYS
 
     def outputs(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the schema of the results; see `aggregate_output`."""
@@ -72,11 +72,11 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
         """Return the columns of the keys by which rows lie: the result has them by their names."""
         return tuple(spec.keys[at][0] for at in key_places(self.keys(spec, 0), placed[0])) or None
 
-    def meaning(self, spec: AggregateSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: AggregateSpec, context: PlanContext) -> OperatorMeaning:
         """Return by which keys and windows rows are grouped, and what accumulators hold."""
-        schema = place.inputs[0]
-        lie = {"rows lie by": key_words(place.placed[0])}
-        aggregation = plan_aggregate(spec, schema, place.name).aggregation
+        schema = context.inputs[0]
+        lie = {"rows lie by": key_words(context.placed[0])}
+        aggregation = plan_aggregate(spec, schema, context.name).aggregation
         return OperatorMeaning(
             kind=self.verb,
             traits=key_traits(spec.keys, schema) | window_traits(spec.windowing) | lie,

@@ -1,6 +1,6 @@
 """What an aggregate may aggregate and what comes out of it, checked when the pipeline is built.
 
-`engine.plan.schemas` and the aggregate operators call it; the operators compute nothing that is not fixed here.
+The descriptor and the aggregate operators call it; the operators compute nothing that is not fixed here.
 """
 
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
 from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
-from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, Place
+from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.state_words import key_names, key_traits, window_traits
@@ -174,9 +174,9 @@ class ReduceDescriptor(KeyedDescriptor[ReduceSpec]):
         """Return the keys' columns: the result has them by their names."""
         return key_names(spec.keys) or None
 
-    def meaning(self, spec: ReduceSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: ReduceSpec, context: PlanContext) -> OperatorMeaning:
         """Return by which keys and windows rows are folded."""
-        traits = key_traits(spec.keys, place.inputs[0]) | window_traits(spec.windowing)
+        traits = key_traits(spec.keys, context.inputs[0]) | window_traits(spec.windowing)
         return OperatorMeaning(kind=self.verb, traits=traits, keys=key_names(spec.keys))
 
     def words(self, spec: ReduceSpec, node: OperatorNode) -> Words:

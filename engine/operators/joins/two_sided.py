@@ -9,8 +9,8 @@ from penstock.engine.operators.descriptor import (
     Columns,
     KeyExpressions,
     OperatorDescriptor,
-    Place,
-    Placement,
+    Partitioning,
+    PlanContext,
     Wanted,
     columns_used,
     time_column,
@@ -29,7 +29,7 @@ T = TypeVar("T", bound=TwoSided)
 class TwoSidedDescriptor(OperatorDescriptor[T]):
     """A join of two streams; what is kept are rows of both sides that may still meet."""
 
-    placement = Placement.BY_SIDES
+    partitioning = Partitioning.BY_SIDES
 
     def needed(self, spec: T, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return keys, event times, and what is put out of each side; late rows are whole rows."""
@@ -67,9 +67,9 @@ class TwoSidedDescriptor(OperatorDescriptor[T]):
         """Return the sides that ``how`` keeps."""
         return frozenset(side for side in (0, 1) if keeps_unmatched(spec.how, side))
 
-    def meaning(self, spec: T, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: T, context: PlanContext) -> OperatorMeaning:
         """Return which rows of both sides meet."""
-        left, right = place.inputs
+        left, right = context.inputs
         traits = {
             "left key": key_words(spec.left_keys),
             "right key": key_words(spec.right_keys),
@@ -78,7 +78,7 @@ class TwoSidedDescriptor(OperatorDescriptor[T]):
             "how": spec.how,
         }
         keys = tuple(column_name(key) or expression_words(key) for key in spec.left_keys)
-        return OperatorMeaning(kind=self.verb, traits=traits | self.traits(spec), keys=keys, sides=place.sources)
+        return OperatorMeaning(kind=self.verb, traits=traits | self.traits(spec), keys=keys, sides=context.sources)
 
     def traits(self, spec: T) -> dict[str, str]:
         """Return what else decides which rows meet."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.expressions.compiler import infer_type
-from penstock.engine.operators.descriptor import KeyedDescriptor, Place, StateLayout
+from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext, StateLayout
 from penstock.engine.operators.over.input import seen_expressions
 from penstock.engine.operators.over.over import Over
 from penstock.engine.operators.over.schema import over_output, plan_over
@@ -38,15 +38,15 @@ class OverDescriptor(KeyedDescriptor[OverSpec]):
         """Return a fresh operator."""
         return UpdatingOver(spec, inputs[0], name) if _corrected(spec, inputs[0]) else Over(spec, inputs[0], name)
 
-    def meaning(self, spec: OverSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: OverSpec, context: PlanContext) -> OperatorMeaning:
         """Return frame and order, and what is kept of each row."""
-        schema = place.inputs[0]
+        schema = context.inputs[0]
         frame = "all rows so far" if spec.rows is None else f"the last {spec.rows}"
         traits = {"frame": frame, "order": order_words(spec.order) or "event time"}
         return OperatorMeaning(
             kind=self.verb,
             traits=key_traits(spec.keys, schema) | traits,
-            aggregates=_aggregates(spec, schema, place.name),
+            aggregates=_aggregates(spec, schema, context.name),
             values=_frame_values(spec, schema),
             keys=key_names(spec.keys),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from penstock.engine.core.contract import LATE, MAIN
-from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, Place
+from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.process.process import Process
 from penstock.engine.operators.process.schema import process_output
 from penstock.engine.operators.state_words import key_names, key_traits
@@ -35,12 +35,12 @@ class ProcessDescriptor(KeyedDescriptor[ProcessSpec]):
         """Return None: nothing says that the function puts out the keys."""
         return None
 
-    def meaning(self, spec: ProcessSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: ProcessSpec, context: PlanContext) -> OperatorMeaning:
         """Return the order of rows and the declared states."""
         traits = {"order": "event time" if spec.order == "event" else "arrival"}
         return OperatorMeaning(
             kind=self.verb,
-            traits=key_traits(spec.keys, place.inputs[0]) | traits,
+            traits=key_traits(spec.keys, context.inputs[0]) | traits,
             states={name: _state_words(state) for name, state in spec.states.items()},
             keys=key_names(spec.keys),
         )

@@ -14,7 +14,7 @@ from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batc
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.kernels.arrivals import pass_first
-from penstock.engine.operators.descriptor import KeyedDescriptor, Place
+from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
@@ -222,11 +222,11 @@ class FirstDescriptor(KeyedDescriptor[FirstSpec]):
         """Return a fresh operator."""
         return First(spec, inputs[0], name)
 
-    def meaning(self, spec: FirstSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: FirstSpec, context: PlanContext) -> OperatorMeaning:
         """Return of which rows the first is kept, and how long."""
         traits = {"order": "arrival" if spec.by_arrival else "event time", "ttl": duration_words(spec.ttl_us)}
         return OperatorMeaning(
-            kind=self.verb, traits=key_traits(spec.keys, place.inputs[0]) | traits, keys=key_names(spec.keys)
+            kind=self.verb, traits=key_traits(spec.keys, context.inputs[0]) | traits, keys=key_names(spec.keys)
         )
 
     def depends_on(self, spec: FirstSpec) -> str | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.expressions.compiler import compile_projection
-from penstock.engine.operators.descriptor import KeyedDescriptor, Place
+from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ranking.top_counts import CountedRows
@@ -148,7 +148,7 @@ class TopDescriptor(KeyedDescriptor[TopSpec]):
         """Return a fresh operator."""
         return Top(spec, inputs[0], name)
 
-    def meaning(self, spec: TopSpec, place: Place) -> OperatorMeaning:
+    def meaning(self, spec: TopSpec, context: PlanContext) -> OperatorMeaning:
         """Return which rows are kept."""
         traits = {
             "number of rows": str(spec.rows),
@@ -157,7 +157,7 @@ class TopDescriptor(KeyedDescriptor[TopSpec]):
             "ties": "greatest first" if spec.tie_descending else "least first",
         }
         return OperatorMeaning(
-            kind=self.verb, traits=key_traits(spec.keys, place.inputs[0]) | traits, keys=key_names(spec.keys)
+            kind=self.verb, traits=key_traits(spec.keys, context.inputs[0]) | traits, keys=key_names(spec.keys)
         )
 
     def words(self, spec: TopSpec, node: OperatorNode) -> Words:

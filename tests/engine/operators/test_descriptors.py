@@ -11,7 +11,7 @@ from penstock import Stream, col
 from penstock.dsl.job import Job
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.contract import Operator
-from penstock.engine.operators.descriptor import Place, key_places, plain_columns
+from penstock.engine.operators.descriptor import PlanContext, key_places, plain_columns
 from penstock.engine.operators.registry import OPERATORS, descriptor_of, descriptors, make_operator
 from penstock.model.errors import BugError
 from penstock.model.job_graph import MAIN, OperatorNode
@@ -73,8 +73,9 @@ def test_a_descriptor_describes_what_was_asked_for(pipeline: str) -> None:
         assert isinstance(make_operator(node.spec, inputs, node.name), Operator)
         assert descriptor.words(node.spec, node).headline
         assert descriptor.keyed <= (None not in keys)
-        place = Place(node.name, tuple(inputs), tuple(key or () for key in keys), tuple(("one",) for _ in inputs))
-        meaning = descriptor.meaning(node.spec, place)
+        placed, sources = tuple(key or () for key in keys), tuple(("one",) for _ in inputs)
+        context = PlanContext(node.name, tuple(inputs), placed, sources)
+        meaning = descriptor.meaning(node.spec, context)
         assert meaning.kind == descriptor.verb
         tables = descriptor.state_layout(node.spec, meaning, inputs[0], node.name).tables
         assert tables.keys() >= {item.table for item in meaning.aggregates if item.table is not None}
