@@ -4,7 +4,7 @@ Schemas, column pruning, the planner, checkpoints and ``explain`` ask descriptor
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
@@ -75,6 +75,9 @@ class OperatorDescriptor(ABC, Generic[S]):
     spec: type[S]
     verb: str
 
+    operator: Callable[..., Operator]
+    """Makes the operator of the spec, the schema of each input, and the name; unset where `make` is overridden."""
+
     partitioning: Partitioning = Partitioning.ANYWHERE
 
     stateful: bool = True
@@ -108,13 +111,13 @@ class OperatorDescriptor(ABC, Generic[S]):
             PlanError: the spec does not fit its inputs; the message names the operator ``name``.
         """
 
-    @abstractmethod
     def make(self, spec: S, inputs: Sequence[StreamSchema], name: str) -> Operator:
         """Return a fresh operator; what can be checked before rows flow is checked here.
 
         Raises:
             PlanError: the spec does not fit its inputs.
         """
+        return self.operator(spec, *inputs, name)
 
     @abstractmethod
     def words(self, spec: S, node: OperatorNode) -> Words:

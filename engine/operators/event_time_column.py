@@ -86,6 +86,7 @@ class TimeDescriptor(OperatorDescriptor[TimeSpec]):
 
     spec = TimeSpec
     verb = "event_time"
+    operator = EventTimeColumn
 
     def outputs(self, spec: TimeSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the input's schema with its new event time.
@@ -107,10 +108,6 @@ class TimeDescriptor(OperatorDescriptor[TimeSpec]):
         timed = StreamSchema(schema.fields, TimeColumn(spec.column))
         time_type(timed, name)
         return {MAIN: timed, LATE: schema}
-
-    def make(self, spec: TimeSpec, inputs: Sequence[StreamSchema], name: str) -> EventTimeColumn:
-        """Return a fresh operator."""
-        return EventTimeColumn(spec, inputs[0], name)
 
     def needed(self, spec: TimeSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Add both event times; late rows are whole rows."""

@@ -1,6 +1,6 @@
 """The kinds of operators: the one line that a new one needs. Everything else asks its descriptor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -55,16 +55,21 @@ def make_operator(spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str)
 
 @cache
 def descriptors() -> Mapping[type[OperatorSpec], OperatorDescriptor[Any]]:
-    """Return all descriptors by the class of the specs that they describe.
+    """Return all descriptors by the class of the specs that they describe."""
+    return by_spec(OPERATORS)
+
+
+def by_spec(lines: Iterable[str]) -> Mapping[type[OperatorSpec], Any]:
+    """Return the objects that ``module:name`` lines lead to, by the class of specs that each has as its ``spec``.
 
     Raises:
-        BugError: two describe the same.
+        BugError: two are for the same.
     """
-    by_spec: dict[type[OperatorSpec], OperatorDescriptor[Any]] = {}
-    for line in OPERATORS:
+    found: dict[type[OperatorSpec], Any] = {}
+    for line in lines:
         module, _, name = line.partition(":")
-        descriptor: OperatorDescriptor[Any] = getattr(import_module(module), name)
-        if descriptor.spec in by_spec:
-            raise BugError(f"two descriptors in OPERATORS describe {descriptor.spec.__name__}; leave one of them out")
-        by_spec[descriptor.spec] = descriptor
-    return by_spec
+        item = getattr(import_module(module), name)
+        if item.spec in found:
+            raise BugError(f"{line} is another line for {item.spec.__name__}; leave one of them out")
+        found[item.spec] = item
+    return found

@@ -106,6 +106,7 @@ class FilterDescriptor(OperatorDescriptor[FilterSpec]):
 
     spec = FilterSpec
     verb = "filter"
+    operator = Filter
     stateful = False
     needs_time = False
 
@@ -117,10 +118,6 @@ class FilterDescriptor(OperatorDescriptor[FilterSpec]):
         """
         _check_condition(spec.predicate, inputs[0], name)
         return {MAIN: inputs[0]}
-
-    def make(self, spec: FilterSpec, inputs: Sequence[StreamSchema], name: str) -> Filter:
-        """Return a fresh operator."""
-        return Filter(spec, inputs[0], name)
 
     def needed(self, spec: FilterSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Add what the predicate reads."""
@@ -140,6 +137,7 @@ class ProjectDescriptor(OperatorDescriptor[ProjectSpec]):
 
     spec = ProjectSpec
     verb = "select"
+    operator = Project
     stateful = False
     needs_time = False
 
@@ -161,10 +159,6 @@ class ProjectDescriptor(OperatorDescriptor[ProjectSpec]):
             else:
                 fields.append(pa.field(output, infer_type(expression, schema.fields, name)))
         return {MAIN: StreamSchema(pa.schema(fields), time, schema.changelog)}
-
-    def make(self, spec: ProjectSpec, inputs: Sequence[StreamSchema], name: str) -> Project:
-        """Return a fresh operator."""
-        return Project(spec, inputs[0], name)
 
     def needed(self, spec: ProjectSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return what the columns that are wanted are computed from."""
@@ -193,6 +187,7 @@ class SplitDescriptor(OperatorDescriptor[SplitSpec]):
 
     spec = SplitSpec
     verb = "split"
+    operator = Split
     stateful = False
     needs_time = False
     like_outputs = True
@@ -206,10 +201,6 @@ class SplitDescriptor(OperatorDescriptor[SplitSpec]):
         for _, predicate in spec.outputs:
             _check_condition(predicate, inputs[0], name)
         return {MAIN: inputs[0], **{output: inputs[0] for output, _ in spec.outputs}}
-
-    def make(self, spec: SplitSpec, inputs: Sequence[StreamSchema], name: str) -> Split:
-        """Return a fresh operator."""
-        return Split(spec, inputs[0], name)
 
     def needed(self, spec: SplitSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return what any output must bring, and what the predicates read."""

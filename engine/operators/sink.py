@@ -138,6 +138,7 @@ class SinkDescriptor(OperatorDescriptor[SinkSpec]):
 
     spec = SinkSpec
     verb = "sink"
+    operator = SinkOperator
     needs_time = False
     has_dead_letters = False
 
@@ -162,10 +163,6 @@ class SinkDescriptor(OperatorDescriptor[SinkSpec]):
         if added in schema.fields.names:
             raise PlanError(f"sink {name!r} adds a column {added!r} in mode {spec.mode!r}; rename yours")
         return {}
-
-    def make(self, spec: SinkSpec, inputs: Sequence[StreamSchema], name: str) -> SinkOperator:
-        """Return a fresh operator."""
-        return SinkOperator(spec, inputs[0], name)
 
     def keys(self, spec: SinkSpec, port: int) -> KeyExpressions | None:
         """Return the key of an upsert."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
+from penstock.engine.operators.registry import by_spec
 from penstock.model.errors import BugError
 from penstock.model.job_graph import OperatorSpec
 from penstock.replay.spark_form import SparkForm
@@ -52,16 +52,5 @@ def form_of(spec: OperatorSpec) -> SparkForm[Any]:
 
 @cache
 def forms() -> Mapping[type[OperatorSpec], SparkForm[Any]]:
-    """Return all forms by the class of the specs that they are for.
-
-    Raises:
-        BugError: two are for the same.
-    """
-    by_spec: dict[type[OperatorSpec], SparkForm[Any]] = {}
-    for line in FORMS:
-        module, _, name = line.partition(":")
-        form: SparkForm[Any] = getattr(import_module(module), name)
-        if form.spec in by_spec:
-            raise BugError(f"two forms in FORMS are for {form.spec.__name__}; leave one of them out")
-        by_spec[form.spec] = form
-    return by_spec
+    """Return all forms by the class of the specs that they are for."""
+    return by_spec(FORMS)

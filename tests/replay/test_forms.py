@@ -41,9 +41,3 @@ def test_an_operator_without_a_form_is_refused_with_its_reason() -> None:
 def test_a_spec_without_a_line_is_a_bug_with_a_remedy() -> None:
     with pytest.raises(BugError, match="how UnheardOfSpec is replayed; add its form to FORMS, or a NoForm"):
         form_of(UnheardOfSpec())
-
-
-def test_two_forms_for_one_spec_are_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.replay.operators.registry.FORMS", FORMS[:1] * 2)
-    with pytest.raises(BugError, match="two forms in FORMS are for AggregateSpec; leave one of them out"):
-        forms.__wrapped__()

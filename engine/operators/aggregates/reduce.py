@@ -161,14 +161,11 @@ class ReduceDescriptor(KeyedDescriptor[ReduceSpec]):
 
     spec = ReduceSpec
     verb = "reduce"
+    operator = Reduce
 
     def outputs(self, spec: ReduceSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the schema of folded rows; see `reduce_output`."""
         return {MAIN: reduce_output(spec, inputs[0], name), LATE: inputs[0]}
-
-    def make(self, spec: ReduceSpec, inputs: Sequence[StreamSchema], name: str) -> Reduce:
-        """Return a fresh operator."""
-        return Reduce(spec, inputs[0], name)
 
     def partitioned_by(self, spec: ReduceSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
         """Return the keys' columns: the result has them by their names."""

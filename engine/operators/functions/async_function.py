@@ -246,6 +246,7 @@ class AsyncFunctionDescriptor(OperatorDescriptor[AsyncFunctionSpec]):
 
     spec = AsyncFunctionSpec
     verb = "map_async"
+    operator = AsyncFunction
     folded_may_fail = True
 
     def outputs(self, spec: AsyncFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
@@ -260,10 +261,6 @@ class AsyncFunctionDescriptor(OperatorDescriptor[AsyncFunctionSpec]):
                 "call it before the aggregate, or use a final window"
             )
         return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
-
-    def make(self, spec: AsyncFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> AsyncFunction:
-        """Return a fresh operator."""
-        return AsyncFunction(spec, inputs[0], name)
 
     def needed(self, spec: AsyncFunctionSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return the columns that the function names, if it does."""

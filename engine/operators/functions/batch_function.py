@@ -103,6 +103,7 @@ class BatchFunctionDescriptor(OperatorDescriptor[BatchFunctionSpec]):
 
     spec = BatchFunctionSpec
     verb = "map_batches"
+    operator = BatchFunction
     stateful = False
 
     def outputs(self, spec: BatchFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
@@ -117,10 +118,6 @@ class BatchFunctionDescriptor(OperatorDescriptor[BatchFunctionSpec]):
                 "use a final window, or map row by row"
             )
         return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields))}
-
-    def make(self, spec: BatchFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> BatchFunction:
-        """Return a fresh operator."""
-        return BatchFunction(spec, inputs[0], name)
 
     def words(self, spec: BatchFunctionSpec, node: OperatorNode) -> Words:
         """Name the function and what it takes and makes."""

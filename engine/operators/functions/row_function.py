@@ -130,6 +130,7 @@ class RowFunctionDescriptor(OperatorDescriptor[RowFunctionSpec]):
 
     spec = RowFunctionSpec
     verb = "map"
+    operator = RowFunction
     stateful = False
     needs_time = False
 
@@ -138,10 +139,6 @@ class RowFunctionDescriptor(OperatorDescriptor[RowFunctionSpec]):
         if spec.kind == "filter":
             return {MAIN: inputs[0]}
         return {MAIN: StreamSchema(spec.fields, kept_time(inputs[0], spec.fields), inputs[0].changelog)}
-
-    def make(self, spec: RowFunctionSpec, inputs: Sequence[StreamSchema], name: str) -> RowFunction:
-        """Return a fresh operator."""
-        return RowFunction(spec, inputs[0], name)
 
     def needed(self, spec: RowFunctionSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return the columns that the function names, if it does; a filter passes on what is wanted besides."""

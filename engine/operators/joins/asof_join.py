@@ -245,15 +245,12 @@ class AsOfJoinDescriptor(TwoSidedDescriptor[AsOfJoinSpec]):
 
     spec = AsOfJoinSpec
     verb = "asof_join"
+    operator = AsOfJoin
 
     def outputs(self, spec: AsOfJoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the schema of joined rows; see `asof_join_output`."""
         left, right = inputs
         return {MAIN: asof_join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
-
-    def make(self, spec: AsOfJoinSpec, inputs: Sequence[StreamSchema], name: str) -> AsOfJoin:
-        """Return a fresh operator."""
-        return AsOfJoin(spec, inputs[0], inputs[1], name)
 
     def read_beside(self, spec: AsOfJoinSpec, side: int, schema: StreamSchema) -> Set[str]:
         """Return all of the right side: ties between its rows of one time are decided by all their columns."""

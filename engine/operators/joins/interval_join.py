@@ -214,15 +214,12 @@ class IntervalJoinDescriptor(TwoSidedDescriptor[IntervalJoinSpec]):
 
     spec = IntervalJoinSpec
     verb = "interval_join"
+    operator = IntervalJoin
 
     def outputs(self, spec: IntervalJoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the schema of joined rows; see `interval_join_output`."""
         left, right = inputs
         return {MAIN: interval_join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
-
-    def make(self, spec: IntervalJoinSpec, inputs: Sequence[StreamSchema], name: str) -> IntervalJoin:
-        """Return a fresh operator."""
-        return IntervalJoin(spec, inputs[0], inputs[1], name)
 
     def read_beside(self, spec: IntervalJoinSpec, side: int, schema: StreamSchema) -> Set[str]:
         """Add what the bound reads of the left side."""

@@ -196,15 +196,12 @@ class LookupDescriptor(OperatorDescriptor[LookupSpec]):
 
     spec = LookupSpec
     verb = "lookup"
+    operator = Lookup
     stateful = False
 
     def outputs(self, spec: LookupSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the schema of joined rows; see `lookup_output`."""
         return {MAIN: lookup_output(spec, inputs[0], name)}
-
-    def make(self, spec: LookupSpec, inputs: Sequence[StreamSchema], name: str) -> Lookup:
-        """Return a fresh operator."""
-        return Lookup(spec, inputs[0], name)
 
     def needed(self, spec: LookupSpec, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return the keys and what is put out of the stream."""

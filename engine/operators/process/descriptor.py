@@ -21,15 +21,12 @@ class ProcessDescriptor(KeyedDescriptor[ProcessSpec]):
 
     spec = ProcessSpec
     verb = "process"
+    operator = Process
     folded_may_fail = True
 
     def outputs(self, spec: ProcessSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return what the function puts out; see `process_output`."""
         return {MAIN: process_output(spec, inputs[0], name), LATE: inputs[0]}
-
-    def make(self, spec: ProcessSpec, inputs: Sequence[StreamSchema], name: str) -> Process:
-        """Return a fresh operator."""
-        return Process(spec, inputs[0], name)
 
     def partitioned_by(self, spec: ProcessSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
         """Return None: nothing says that the function puts out the keys."""

@@ -213,14 +213,11 @@ class FirstDescriptor(KeyedDescriptor[FirstSpec]):
 
     spec = FirstSpec
     verb = "deduplicate"
+    operator = First
 
     def outputs(self, spec: FirstSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the input's schema; see `first_output`."""
         return {MAIN: first_output(spec, inputs[0], name), LATE: inputs[0]}
-
-    def make(self, spec: FirstSpec, inputs: Sequence[StreamSchema], name: str) -> First:
-        """Return a fresh operator."""
-        return First(spec, inputs[0], name)
 
     def meaning(self, spec: FirstSpec, context: PlanContext) -> OperatorMeaning:
         """Return of which rows the first is kept, and how long."""

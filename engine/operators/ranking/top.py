@@ -139,14 +139,11 @@ class TopDescriptor(KeyedDescriptor[TopSpec]):
 
     spec = TopSpec
     verb = "top"
+    operator = Top
 
     def outputs(self, spec: TopSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
         """Return the changelog of the first rows; see `top_output`."""
         return {MAIN: top_output(spec, inputs[0], name)}
-
-    def make(self, spec: TopSpec, inputs: Sequence[StreamSchema], name: str) -> Top:
-        """Return a fresh operator."""
-        return Top(spec, inputs[0], name)
 
     def meaning(self, spec: TopSpec, context: PlanContext) -> OperatorMeaning:
         """Return which rows are kept."""
