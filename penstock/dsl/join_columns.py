@@ -1,6 +1,7 @@
 """What a join's result is called: keys, the columns of both sides, and the window."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pyarrow as pa
@@ -18,12 +19,19 @@ Columns = Column | Sequence[Column] | None
 Pair = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What the user says of the keys of a join: the same of both sides, ``on``, or one list for each."""
+
+    on: Columns = None
+    left_on: Columns = None
+    right_on: Columns = None
+
+
 def join_spec(
     left: StreamSchema,
     right: StreamSchema,
-    on: Columns,
-    left_on: Columns,
-    right_on: Columns,
+    match: Match,
     windowing: Windowing | None,
     suffix: str,
     how: str = "inner",
@@ -42,7 +50,7 @@ def join_spec(
         raise PlanError(
             f"join(validate={validate!r}) needs an inner join of append-only streams without a window; leave it out"
         )
-    keys = _pair("join", on, left_on, right_on)
+    keys = _pair("join", match)
     output = _output("join", left.fields, right.fields, keys, suffix, how)
     if windowing is not None and not {name for name, _, _ in output} & {"window_start", "window_end"}:
         output += [("window_start", -1, "window_start"), ("window_end", -1, "window_end")]
@@ -52,9 +60,7 @@ def join_spec(
 def interval_join_spec(
     left: StreamSchema,
     right: StreamSchema,
-    on: Columns,
-    left_on: Columns,
-    right_on: Columns,
+    match: Match,
     between: tuple[Duration, Duration | Expr],
     suffix: str,
     how: str,
@@ -72,7 +78,7 @@ def interval_join_spec(
     upper = between[1] if isinstance(between[1], Expr) else _signed("the upper bound of between", between[1])
     if isinstance(upper, int) and upper < lower_us:
         raise OptionError(f"interval_join(between=...) begins after it ends: {between!r}")
-    keys = _pair("interval_join", on, left_on, right_on)
+    keys = _pair("interval_join", match)
     output = _output("interval_join", left.fields, right.fields, keys, suffix, how)
     return IntervalJoinSpec(*keys, tuple(output), lower_us, upper, how)
 
@@ -80,9 +86,7 @@ def interval_join_spec(
 def asof_join_spec(
     left: StreamSchema,
     right: StreamSchema,
-    on: Columns,
-    left_on: Columns,
-    right_on: Columns,
+    match: Match,
     tolerance: Duration | None,
     suffix: str,
     how: str,
@@ -95,7 +99,7 @@ def asof_join_spec(
     """
     check_how(how, ("left", "inner"), "asof_join")
     tolerance_us = None if tolerance is None else to_microseconds(tolerance, "tolerance")
-    keys = _pair("asof_join", on, left_on, right_on)
+    keys = _pair("asof_join", match)
     output = _output("asof_join", left.fields, right.fields, keys, suffix, how)
     return AsOfJoinSpec(*keys, tuple(output), tolerance_us, how)
 
@@ -103,9 +107,7 @@ def asof_join_spec(
 def lookup_spec(
     left: StreamSchema,
     table: LookupTable,
-    on: Columns,
-    left_on: Columns,
-    right_on: Columns,
+    match: Match,
     suffix: str,
     how: str,
 ) -> LookupSpec:
@@ -115,7 +117,7 @@ def lookup_spec(
         PlanError: the keys are not given, not in pairs, or no columns of the table.
     """
     check_how(how, ("inner", "left"), "lookup")
-    keys = _pair("lookup", on, left_on, right_on)
+    keys = _pair("lookup", match)
     names = [column_name(key) for key in keys[1]]
     known = table.schema.names
     for key, name in zip(keys[1], names, strict=True):
@@ -125,7 +127,8 @@ def lookup_spec(
     return LookupSpec(keys[0], table, tuple(str(name) for name in names), tuple(output), how)
 
 
-def _pair(verb: str, on: Columns, left_on: Columns, right_on: Columns) -> Pair:
+def _pair(verb: str, match: Match) -> Pair:
+    on, left_on, right_on = match.on, match.left_on, match.right_on
     if on is not None and (left_on is not None or right_on is not None):
         raise PlanError(f"{verb}() takes on=..., or left_on=... with right_on=..., not both")
     left_keys, right_keys = (_keys(verb, side if on is None else on) for side in (left_on, right_on))

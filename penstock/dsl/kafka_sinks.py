@@ -1,6 +1,7 @@
 """What `Stream.write_kafka` makes of its arguments: a Kafka sink that fits the stream."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
@@ -16,14 +17,21 @@ if TYPE_CHECKING:
 GUARANTEES = get_args(Guarantee)
 
 
+@dataclass(frozen=True, slots=True)
+class MessageColumns:
+    """Which columns become a message's key, headers and timestamp (True: event time, False: the time of writing)."""
+
+    key: tuple[str, ...] = ()
+    headers: str | None = None
+    timestamp: bool | str = True
+
+
 def kafka_sink(
     schema: StreamSchema,
     topic: str,
     kafka: str | Mapping[str, Any],
     format: Mapping[str, Any],
-    key: Sequence[str],
-    headers: str | None,
-    timestamp: bool | str,
+    columns: MessageColumns,
     guarantee: str,
     mode: str,
 ) -> "KafkaSink":
@@ -41,10 +49,10 @@ def kafka_sink(
     if guarantee not in GUARANTEES:
         raise OptionError(f"guarantee must be {' or '.join(GUARANTEES)}, not {guarantee!r}")
     fields = schema.fields
-    check_names(key, fields.names, "key=")
-    if headers is not None:
-        check_names([headers], fields.names, "headers=")
-    layout = MessageLayout(tuple(key), headers, _timestamp(schema, timestamp), upsert=mode == "upsert")
+    check_names(columns.key, fields.names, "key=")
+    if columns.headers is not None:
+        check_names([columns.headers], fields.names, "headers=")
+    layout = MessageLayout(columns.key, columns.headers, _timestamp(schema, columns.timestamp), upsert=mode == "upsert")
     encoding = sink_format(**format, topic=topic)
     return KafkaSink(topic, KafkaSettings(kafka), layout, encoding, exactly_once=guarantee == "exactly_once")
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.dsl.arguments import check_accuracy, check_function, check_priority
 from penstock.dsl.job import Job
-from penstock.dsl.kafka_sinks import kafka_sink
+from penstock.dsl.kafka_sinks import MessageColumns, kafka_sink
 from penstock.engine.connectors.files.sinks import CsvSink, JsonLinesSink, ParquetSink
 from penstock.engine.connectors.local.black_hole import BlackHoleSink
 from penstock.engine.connectors.local.memory_sink import MemorySink
@@ -165,7 +165,8 @@ class Writes(ABC):
             OptionError: a setting, the format or the guarantee is none.
         """
         encoding = {"name": format, "schema": schema, "message": message, "registry": registry}
-        sink = kafka_sink(self._schema, topic, kafka, encoding, _columns(key), headers, timestamp, guarantee, mode)
+        columns = MessageColumns(_columns(key), headers, timestamp)
+        sink = kafka_sink(self._schema, topic, kafka, encoding, columns, guarantee, mode)
         return self.write(sink, mode=mode, key=key if mode == "upsert" else None)
 
     def print(self, *, mode: WriteMode = "append", key: Key = None, file: TextIO | None = None) -> SinkHandle:
