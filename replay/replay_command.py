@@ -1,72 +1,87 @@
-"""``penstock replay``: the exact answer of a pipeline by Spark, written to files."""
+"""``penstock replay``: the exact answer of a pipeline by Spark, written to files.
+
+Heavy imports stand inside the command.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
-from penstock.model.errors import PenstockError, UserError
-from penstock.replay.asked import add_options, load, parse, spark_settings
-from penstock.tables import Column, count_text, print_table
+import typer
+
+from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.arguments import Arguments, File, Master, SparkSettings
+from penstock.model.errors import UserError
+from penstock.replay.request import (
+    Bounds,
+    CheckpointAddress,
+    CheckpointDir,
+    FromArchive,
+    Kept,
+    Start,
+    Stop,
+    load,
+    spark_settings,
+)
 
 if TYPE_CHECKING:
     from penstock.replay.frames import Frame
-
-FORMATS = ("parquet", "json")
-
-
-def command(argv: Sequence[str]) -> int:
-    """Run the command and return its exit code: 0 ok, 1 it failed, 2 usage."""
-    arguments = parse(_parser(), argv)
-    try:
-        written = _replay(arguments)
-    except PenstockError as error:
-        if arguments.debug:
-            raise
-        if arguments.json:
-            print(json.dumps({"status": "failed", "error": str(error), "type": type(error).__name__}))
-        print(f"penstock replay: {error}", file=sys.stderr)
-        return 1
-    if arguments.json:
-        print(json.dumps({"status": "ok", "sinks": written}))
-    else:
-        columns = [Column("sink", figures=False), Column("rows"), Column("files", figures=False)]
-        print_table(columns, [[item["sink"], count_text(item["rows"]), item["files"]] for item in written])
-    return 0
+    from penstock.replay.request import Request
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock replay",
-        usage="%(prog)s FILE [OPTIONS] [-- ARGS...]",
-        description="Compute what a pipeline's sinks should get, exactly, as a batch on Spark, and write it to files. "
-        "Nothing is written to the sinks themselves.",
-    )
-    add_options(parser)
-    parser.add_argument("--out", metavar="DIR", required=True, help="write a directory for each sink here")
-    parser.add_argument("--format", choices=FORMATS, default="parquet", help="of the files (parquet)")
-    return parser
+class Format(StrEnum):
+    """What files are written as."""
+
+    PARQUET = "parquet"
+    JSON = "json"
 
 
-def _replay(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from penstock.replay.session import spark_session
+def command(
+    context: typer.Context,
+    file: File,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Write a directory for each sink here.", show_default=False)],
+    arguments: Arguments = None,
+    format: Annotated[Format, typer.Option(help="What files are written as.")] = Format.PARQUET,
+    checkpoint_dir: CheckpointDir = None,
+    checkpoint: CheckpointAddress = None,
+    start: Start = None,
+    stop: Stop = None,
+    archive: FromArchive = None,
+    kept: Kept = None,
+    master: Master = None,
+    settings: SparkSettings = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compute what a pipeline's sinks should get, exactly, as a batch on Spark, and write it to files.
 
-    settings = spark_settings(arguments)
-    asked = load(arguments)
-    with spark_session(arguments.master, settings=settings, name=f"penstock-replay-{asked.name}") as session:
-        from penstock.replay.compiler import compile_job
-        from penstock.replay.source_reading import SourceReading
+    Nothing is written to the sinks themselves. Topics are read by offsets, up to those of the job's last checkpoint and
+    never to "latest"; files and other bounded sources are read whole.
+    """
+    with answering(debug or context.obj, as_json):
+        from penstock.replay.session import spark_session
 
-        reading = SourceReading(session, start=asked.start, stop=asked.stop, archive=asked.archive, kept=asked.kept)
-        return _write(compile_job(asked.job.graph, reading), arguments.out, arguments.format)
+        spark = spark_settings(settings)
+        request = load(file, arguments or [], Bounds(checkpoint_dir, checkpoint, start, stop, archive, kept))
+        with spark_session(master, settings=spark, name=f"penstock-replay-{request.name}") as session:
+            written = _replay(request, session, out, format)
+        _print(written, as_json=as_json)
 
 
-def _write(frames: Mapping[str, Frame], out: str, format: str) -> list[dict[str, Any]]:
+def _replay(request: Request, session: Any, out: str, format: Format) -> list[dict[str, Any]]:
+    from penstock.replay.compiler import compile_job
+    from penstock.replay.source_reading import SourceReading
+
+    reading = SourceReading(session, start=request.start, stop=request.stop, archive=request.archive, kept=request.kept)
+    return _write(compile_job(request.job.graph, reading), out, format)
+
+
+def _write(frames: Mapping[str, Frame], out: str, format: Format) -> list[dict[str, Any]]:
     from pyspark.sql import Observation, functions
 
     written: list[dict[str, Any]] = []
@@ -74,8 +89,18 @@ def _write(frames: Mapping[str, Frame], out: str, format: str) -> list[dict[str,
         target = f"{out.rstrip('/')}/{quote(sink, safe='')}"
         if "://" not in target and Path(target).exists():
             raise UserError(f"{target} is there already: remove it, or choose another --out")
-        told = Observation()
-        counted = frame.rows.observe(told, functions.count(functions.lit(1)).alias("rows"))
-        counted.write.format(format).save(target)
-        written.append({"sink": sink, "rows": told.get["rows"], "files": target})
+        counted = Observation()
+        rows = frame.rows.observe(counted, functions.count(functions.lit(1)).alias("rows"))
+        rows.write.format(format.value).save(target)
+        written.append({"sink": sink, "rows": counted.get["rows"], "files": target})
     return written
+
+
+def _print(written: list[dict[str, Any]], *, as_json: bool) -> None:
+    from penstock.tables import Column, count_text, print_table
+
+    if as_json:
+        print(json.dumps({"status": "ok", "sinks": written}))
+        return
+    columns = [Column("sink", figures=False), Column("rows"), Column("files", figures=False)]
+    print_table(columns, [[item["sink"], count_text(item["rows"]), item["files"]] for item in written])

@@ -69,7 +69,7 @@ def _lack(text: str) -> PenstockError | None:
     if module:
         return UserError(
             f"Spark's workers have no module {module[1]!r}: let PYSPARK_PYTHON name a Python there that has it, or "
-            f"send a module of yours with --spark spark.submit.pyFiles=FILE; {_SEE}"
+            f"send a module of yours with --spark-setting spark.submit.pyFiles=FILE; {_SEE}"
         )
     if program:
         return UserError(
@@ -86,7 +86,8 @@ def _lack(text: str) -> PenstockError | None:
 def _other(text: str) -> PenstockError:
     if any(sign in text for sign in _GONE):
         return RetryableError(
-            "Spark is gone: out of memory, perhaps, which --spark spark.driver.memory=4g gives it; or it was stopped"
+            "Spark is gone: out of memory, perhaps, which --spark-setting spark.driver.memory=4g gives it; or it was "
+            "stopped"
         )
     raised = _RAISED.findall(text) or _IN_JAVA.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it does not say why"]

@@ -1,138 +1,168 @@
-"""``penstock validate``: holds what a stream has written against an exact recomputation by Spark."""
+"""``penstock validate``: what a stream has written beside an exact recomputation by Spark.
+
+Heavy imports stand inside the command.
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from penstock.model.errors import OptionError, PenstockError
-from penstock.model.job_graph import SinkSpec
-from penstock.replay.asked import Asked, add_options, load, parse, spark_settings
-from penstock.replay.validation_values import Status, Validation
+import typer
+
+from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import Arguments, File, Master, SparkSettings
+from penstock.model.errors import OptionError
+from penstock.replay.request import (
+    Bounds,
+    CheckpointAddress,
+    CheckpointDir,
+    FromArchive,
+    Kept,
+    Start,
+    Stop,
+    load,
+    spark_settings,
+)
 
 if TYPE_CHECKING:
     from penstock.replay.correction import Corrector
+    from penstock.replay.request import Request
+    from penstock.replay.validation_values import Validation
+
+_BOUNDING = {"checkpoint": "--checkpoint", "start": "--from", "stop": "--to", "kept": "--kept"}
+"""The options that make a replay less than the answer to all that the job has read."""
 
 
-def command(argv: Sequence[str]) -> int:
-    """Run the command and return its exit code: 0 the same, 1 something differs or failed, 2 usage."""
-    arguments = parse(_parser(), argv)
-    try:
-        validation = _validate(arguments)
-        _tell(arguments, validation)
-    except PenstockError as error:
-        if arguments.debug:
-            raise
-        if arguments.json:
-            print(json.dumps({"status": "failed", "error": str(error), "type": type(error).__name__}))
-        print(f"penstock validate: {error}", file=sys.stderr)
-        return 1
-    return 0 if validation.status == Status.SAME else 1
+def command(
+    context: typer.Context,
+    file: File,
+    arguments: Arguments = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where validation.json and validation.html go.")] = Path(),
+    sinks: Annotated[
+        list[str] | None,
+        typer.Option("--sink", metavar="NAME", help="Only what this sink got. May come again.", show_default=False),
+    ] = None,
+    correct: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Publish exact rows to this topic where sinks to Kafka differ from them.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint_dir: CheckpointDir = None,
+    checkpoint: CheckpointAddress = None,
+    start: Start = None,
+    stop: Stop = None,
+    archive: FromArchive = None,
+    kept: Kept = None,
+    master: Master = None,
+    settings: SparkSettings = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Recompute on Spark what a pipeline should have written, and hold what it has written against it.
+
+    Missing, extra and different rows are told by sink and window. Exits with 1 if anything differs, or nothing could be
+    compared.
+    """
+    with answering(debug or context.obj, as_json):
+        from penstock.replay.session import spark_session
+        from penstock.replay.validation_values import Status
+
+        spark = spark_settings(settings)
+        bounds = Bounds(checkpoint_dir, checkpoint, start, stop, archive, kept)
+        request = load(file, arguments or [], bounds)
+        chosen = _chosen(request, sinks)
+        corrector = None if correct is None else _corrector(correct, bounds, request, chosen)
+        with spark_session(master, settings=spark, name=f"penstock-validate-{request.name}") as session:
+            validation = _validate(request, session, chosen, corrector, kept)
+        _report(validation, out, as_json=as_json)
+    if validation.status != Status.SAME:
+        raise typer.Exit(FAILED)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock validate",
-        usage="%(prog)s FILE [OPTIONS] [-- ARGS...]",
-        description="Recompute on Spark what a pipeline should have written, and hold what it has written against it. "
-        "Exits with 1 if anything differs, or nothing could be compared.",
-    )
-    add_options(parser)
-    parser.add_argument("--out", metavar="DIR", default=".", help="where validation.json and validation.html go (here)")
-    parser.add_argument(
-        "--sink", metavar="NAME", dest="sinks", action="append", help="only what this sink got; may come again"
-    )
-    parser.add_argument(
-        "--correct", metavar="TOPIC", help="publish exact rows to this topic where sinks to Kafka differ from them"
-    )
-    return parser
-
-
-def _validate(arguments: argparse.Namespace) -> Validation:
+def _validate(
+    request: Request, session: Any, chosen: set[str], corrector: Corrector | None, kept: str | None
+) -> Validation:
     from penstock import __version__
-    from penstock.replay.session import spark_session
+    from penstock.model.job_graph import SinkSpec
+    from penstock.replay.source_reading import SourceReading
+    from penstock.replay.suspects import with_suspects
+    from penstock.replay.validation import validate_sink
+    from penstock.replay.validation_values import Validation
 
-    settings = spark_settings(arguments)
-    asked = load(arguments)
-    wanted = _wanted(asked, arguments.sinks)
-    corrector = None if arguments.correct is None else _corrector(arguments, asked, wanted)
-    with spark_session(arguments.master, settings=settings, name=f"penstock-validate-{asked.name}") as session:
-        from penstock.replay.source_reading import SourceReading
-        from penstock.replay.suspects import with_suspects
-        from penstock.replay.validation import validate_sink
-
-        reading = SourceReading(
-            session,
-            start=asked.start,
-            stop=asked.stop,
-            archive=asked.archive,
-            kept=asked.kept,
-            share=len(wanted) > 1,
-        )
-        graph = asked.job.graph
-        queries = [
-            validate_sink(graph, node, reading, session, corrector)
-            for node in graph.operators.values()
-            if isinstance(node.spec, SinkSpec) and node.name in wanted
-        ]
-        reading.close()
-        return Validation(
-            job=asked.name,
-            created=datetime.now(UTC),
-            penstock=__version__,
-            spark=session.version,
-            sources=reading.ranges,
-            queries=with_suspects(graph, queries),
-            kept=arguments.kept,
-        )
+    reading = SourceReading(
+        session,
+        start=request.start,
+        stop=request.stop,
+        archive=request.archive,
+        kept=request.kept,
+        share=len(chosen) > 1,
+    )
+    graph = request.job.graph
+    queries = [
+        validate_sink(graph, node, reading, session, corrector)
+        for node in graph.operators.values()
+        if isinstance(node.spec, SinkSpec) and node.name in chosen
+    ]
+    reading.close()
+    return Validation(
+        job=request.name,
+        created=datetime.now(UTC),
+        penstock=__version__,
+        spark=session.version,
+        sources=reading.ranges,
+        queries=with_suspects(graph, queries),
+        kept=kept,
+    )
 
 
-def _wanted(asked: Asked, names: Sequence[str] | None) -> set[str]:
-    there = [node.name for node in asked.job.graph.operators.values() if isinstance(node.spec, SinkSpec)]
+def _chosen(request: Request, names: Sequence[str] | None) -> set[str]:
+    from penstock.model.job_graph import SinkSpec
+
+    there = [node.name for node in request.job.graph.operators.values() if isinstance(node.spec, SinkSpec)]
     unknown = [name for name in names or () if name not in there]
     if unknown:
         raise OptionError(f"--sink {unknown[0]!r}: there are {', '.join(map(repr, there))}")
     return set(names or there)
 
 
-def _corrector(arguments: argparse.Namespace, asked: Asked, wanted: set[str]) -> Corrector:
+def _corrector(topic: str, bounds: Bounds, request: Request, chosen: set[str]) -> Corrector:
     """Return what publishes corrections.
 
     Raises:
-        UserError: the replay would not be the exact answer, or no sink can be corrected there.
+        OptionError: the replay would not be the exact answer.
+        UserError: no sink can be corrected there.
     """
     from penstock.engine.checkpoint.reader import Checkpoint
     from penstock.replay.correction import Corrector
 
-    for option in ("start", "stop", "checkpoint", "kept"):
-        if getattr(arguments, option) is not None:
-            flag = {"start": "from", "stop": "to"}.get(option, option)
+    for name, option in _BOUNDING.items():
+        if getattr(bounds, name) is not None:
             raise OptionError(
-                f"--correct needs the answer to all that the job has read up to its last checkpoint: leave out --{flag}"
+                f"--correct needs the answer to all that the job has read up to its last checkpoint: leave out {option}"
             )
-    graph = asked.job.graph
-    checkpoint = asked.stop if isinstance(asked.stop, Checkpoint) else None
-    corrector = Corrector(arguments.correct, graph, asked.name, checkpoint)
-    corrector.check([node for node in graph.operators.values() if node.name in wanted])
+    graph = request.job.graph
+    checkpoint = request.stop if isinstance(request.stop, Checkpoint) else None
+    corrector = Corrector(topic, graph, request.name, checkpoint)
+    corrector.check([node for node in graph.operators.values() if node.name in chosen])
     return corrector
 
 
-def _tell(arguments: argparse.Namespace, validation: Validation) -> None:
+def _report(validation: Validation, out: Path, *, as_json: bool) -> None:
     from penstock.replay.report import write_report
     from penstock.replay.report_table import summary_table
     from penstock.replay.validation_json import to_json
 
-    out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     text = to_json(validation)
     (out / "validation.json").write_text(text + "\n", encoding="utf-8")
     write_report(validation, out / "validation.html")
-    if arguments.json:
+    if as_json:
         print(text)
         return
     summary_table(validation)

@@ -1,131 +1,145 @@
-"""``penstock nexmark``: runs the Nexmark queries and shows how fast they are."""
+"""``penstock nexmark``: runs the Nexmark queries and shows how fast they are.
 
-import argparse
+Heavy imports stand inside the command.
+"""
+
 import json
 import os
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import BatchRows, KafkaSettings
+from penstock.model.errors import OptionError
+
+GENERATOR = "generator"
 DEFAULT_EVENTS = 1_000_000
 FIGURES_WIDTH = 74
 """Characters that all columns but the question take."""
 
 
-def command(argv: Sequence[str]) -> int:
-    """Run the command and return its exit code: 0 ok, 1 a query failed, 2 usage."""
-    arguments = _parser().parse_args(argv)
-    from penstock.benchmarks.nexmark.queries import NAMES
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How queries are run: on which events, and by how many instances of an operator."""
 
-    queries = arguments.queries.split(",") if arguments.queries else list(NAMES)
-    unknown = [name for name in queries if name not in NAMES]
-    if unknown:
-        print(f"penstock nexmark: there is no query {unknown[0]!r}; choose from {','.join(NAMES)}", file=sys.stderr)
-        return 2
-    if arguments.fill is not None:
-        return _fill(arguments)
-    wrong = _wrong_source(arguments.source, arguments.kafka_settings)
-    if wrong:
-        print(f"penstock nexmark: {wrong}", file=sys.stderr)
-        return 2
-    if arguments.source != "generator" and arguments.events is not None:
-        print("penstock nexmark: --events is for the generator; all events of the source are read", file=sys.stderr)
-    requests = [_request(name, arguments) for name in queries]
-    results = _run_all(requests)
-    if arguments.json:
-        return _print_json(results)
-    return _print_table(results, len(requests))
+    source: str = GENERATOR
+    kafka_settings: tuple[str, ...] = ()
+    events: int = DEFAULT_EVENTS
+    parallelism: int = 1
+    batch_rows: int | None = None
+    out: str | None = None
 
+    def check(self) -> None:
+        """Check the source before anything is started.
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock nexmark", description="Run the Nexmark queries and time them.")
-    parser.add_argument("--queries", help="comma-separated, for example q0,q5 (default: all)")
-    parser.add_argument(
-        "--events", type=_positive, help=f"events of all kinds the generator makes (default {DEFAULT_EVENTS:,})"
-    )
-    parser.add_argument("--parallelism", type=_positive, default=1, help="instances of every operator (default 1)")
-    parser.add_argument(
-        "--source",
-        default="generator",
-        help="'generator', a directory with person, auction and bid.parquet, or a topic: kafka://HOST:PORT/TOPIC",
-    )
-    parser.add_argument(
-        "--fill",
-        metavar="TOPIC",
-        help="run no query: create the topic kafka://HOST:PORT/TOPIC and write the generator's events there",
-    )
-    parser.add_argument(
-        "--kafka-setting",
-        metavar="KEY=VALUE",
-        dest="kafka_settings",
-        action="append",
-        default=[],
-        help="a setting of librdkafka for the topic; secrets as env:NAME or file:PATH; may come again",
-    )
-    parser.add_argument("--batch-rows", type=_positive, help="the most rows in a batch (default 131,072)")
-    parser.add_argument("--out", help="write each query's final result to OUT/qN.parquet")
-    parser.add_argument("--json", action="store_true", help="print one JSON line a query")
-    return parser
+        Raises:
+            OptionError: there is no such source, or it takes no settings of Kafka.
+        """
+        from penstock.benchmarks.nexmark.topic import SCHEME, parse_address
+
+        if self.source.startswith(SCHEME):
+            parse_address(self.source, self.kafka_settings).bounded()
+        elif self.kafka_settings:
+            raise OptionError(f"--kafka-setting is for a topic: give --source {SCHEME}HOST:PORT/TOPIC too")
+        elif self.source != GENERATOR and not Path(self.source).is_dir():
+            raise OptionError(
+                f"--source is '{GENERATOR}', a directory with person, auction and bid.parquet, or "
+                f"kafka://HOST:PORT/TOPIC; there is no directory {self.source}"
+            )
 
 
-def _positive(text: str) -> int:
-    value = int(text.replace("_", "").replace(",", ""))
+def _count(text: str) -> int:
+    try:
+        value = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+        raise typer.BadParameter(f"a count of 1 or more, such as 1_000_000, not {text!r}")
     return value
 
 
-def _wrong_source(source: str, settings: Sequence[str]) -> str | None:
-    """Return what is wrong with ``--source`` and ``--kafka-setting``, or None."""
-    from penstock.benchmarks.nexmark.topic import SCHEME, parse_address
-    from penstock.model.errors import PenstockError
+def command(
+    context: typer.Context,
+    queries: Annotated[
+        str | None,
+        typer.Option(metavar="Q,Q..", help="Which queries, such as q0,q5; all by default.", show_default=False),
+    ] = None,
+    events: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=_count,
+            help=f"Events of all kinds that the generator makes; {DEFAULT_EVENTS:,} by default.",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            metavar="SOURCE",
+            help=f"{GENERATOR}, a directory with person, auction and bid.parquet, or kafka://HOST:PORT/TOPIC.",
+        ),
+    ] = GENERATOR,
+    kafka_settings: KafkaSettings = None,
+    fill: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Run no query: create the topic kafka://HOST:PORT/TOPIC and write the generator's events there.",
+            show_default=False,
+        ),
+    ] = None,
+    parallelism: Annotated[int, typer.Option(min=1, metavar="P", help="Instances per operator.")] = 1,
+    batch_rows: BatchRows = None,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Write each query's final result to DIR/qN.parquet.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run the Nexmark queries and time them.
 
-    if source.startswith(SCHEME):
-        try:
-            parse_address(source, settings).bounded()
-        except PenstockError as error:
-            return str(error)
-    elif settings:
-        return f"--kafka-setting is for a topic: give --source {SCHEME}HOST:PORT/TOPIC too"
-    elif source != "generator" and not Path(source).is_dir():
-        return (
-            "--source is 'generator', a directory with person, auction and bid.parquet, or kafka://HOST:PORT/TOPIC; "
-            f"there is no directory {source}"
-        )
-    return None
+    From a topic, messages of the reference are read up to the ends it has at the start. With --json a query is a line.
+    """
+    failed = 0
+    with answering(debug or context.obj, as_json):
+        from penstock.benchmarks.nexmark.queries import NAMES
+
+        names = queries.split(",") if queries else list(NAMES)
+        unknown = [name for name in names if name not in NAMES]
+        if unknown:
+            raise OptionError(f"there is no query {unknown[0]!r}; choose from {','.join(NAMES)}")
+        count = events or DEFAULT_EVENTS
+        if fill is not None:
+            _fill(fill, count, kafka_settings or ())
+            return
+        measurement = Measurement(source, tuple(kafka_settings or ()), count, parallelism, batch_rows, out)
+        measurement.check()
+        if source != GENERATOR and events is not None:
+            print("note: --events is for the generator; all events of the source are read", file=sys.stderr)
+        results = _run_all([{"query": name, **asdict(measurement)} for name in names])
+        failed = _print_json(results) if as_json else _print_table(results, len(names))
+    if failed:
+        raise typer.Exit(FAILED)
 
 
-def _fill(arguments: argparse.Namespace) -> int:
+def _fill(address: str, events: int, settings: Sequence[str]) -> None:
     """Write the generator's events into a topic."""
     from penstock.benchmarks.nexmark.topic import PARTITIONS, fill, parse_address
     from penstock.engine.connectors.nexmark.config import NexmarkConfig
-    from penstock.model.errors import OptionError, PenstockError
 
-    try:
-        topic = parse_address(arguments.fill, arguments.kafka_settings)
-        events = arguments.events or DEFAULT_EVENTS
-        fill(topic, NexmarkConfig(events=events))
-    except PenstockError as error:
-        print(f"penstock nexmark: {error}", file=sys.stderr)
-        return 2 if isinstance(error, OptionError) else 1
+    topic = parse_address(address, settings)
+    fill(topic, NexmarkConfig(events=events))
     print(f"{events:,} events are in {PARTITIONS} partitions of {topic.address}")
-    return 0
-
-
-def _request(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "query": name,
-        "source": arguments.source,
-        "kafka_settings": arguments.kafka_settings,
-        "events": arguments.events or DEFAULT_EVENTS,
-        "parallelism": arguments.parallelism,
-        "batch_rows": arguments.batch_rows,
-        "out": arguments.out,
-    }
 
 
 def _run_all(requests: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any] | None, str]]:
@@ -165,17 +179,19 @@ def _start(request: dict[str, Any]) -> "subprocess.Popen[str]":
 
 
 def _print_json(results: Iterator[tuple[dict[str, Any] | None, str]]) -> int:
-    failed = False
+    """Print a line a query, and return how many failed."""
+    failed = 0
     for result, error in results:
         if result is None:
-            failed = True
+            failed += 1
             print(error, file=sys.stderr)
         else:
             print(json.dumps(result), flush=True)
-    return 1 if failed else 0
+    return failed
 
 
 def _print_table(results: Iterator[tuple[dict[str, Any] | None, str]], total: int) -> int:
+    """Print a table of all queries, and return how many failed."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -196,7 +212,7 @@ def _print_table(results: Iterator[tuple[dict[str, Any] | None, str]], total: in
         console.print(_table(measured, console.width))
     for error in errors:
         print(error, file=sys.stderr)
-    return 1 if errors else 0
+    return len(errors)
 
 
 def _table(measured: Sequence[dict[str, Any]], width: int) -> Any:

@@ -1,59 +1,81 @@
-"""``penstock papers``: reproduces a paper's evaluation by simulation and shows it beside the paper's figures."""
+"""``penstock papers``: reproduces a paper's evaluation by simulation and shows it beside the paper's figures.
 
-import argparse
+Heavy imports stand inside the command.
+"""
+
+from __future__ import annotations
+
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from penstock.benchmarks.papers.cluster_model.action_logs import write_log
-from penstock.benchmarks.papers.evaluation import DRAWS, Evaluation, Progress, Result, Row, Spread
+import typer
+
+from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import Seed
 from penstock.model.errors import UserError
 from penstock.model.installing import install_extra
 
-NAMES = ("dissp", "economics", "flink_er", "justin", "sage")
-"""The evaluations: one folder each."""
+if TYPE_CHECKING:
+    from penstock.benchmarks.papers.evaluation import Evaluation, Progress, Result, Row, Spread
+
+DRAWS = 200
+"""Seeded draws of the parameters that a headline row rests on."""
 
 
-def command(argv: Sequence[str]) -> int:
-    """Run the command and return its exit code: 0 all is met, 1 a figure is not, 2 usage."""
-    arguments = _parser().parse_args(argv)
-    found: Evaluation = import_module(f"penstock.benchmarks.papers.{arguments.name}").EVALUATION
-    with _progress(shown=not arguments.json) as told:
-        result = found.run(arguments.seed, arguments.draws, told)
-    if arguments.out is not None:
-        _write(result, arguments.out)
-    if arguments.json:
-        for row in result.rows:
-            print(json.dumps(row.as_dict()))
-    else:
-        _show(found, result, arguments.out)
-    return 1 if any(row.met is False for row in result.rows) else 0
+class Paper(StrEnum):
+    """The evaluations: one folder each."""
+
+    DISSP = "dissp"
+    ECONOMICS = "economics"
+    FLINK_ER = "flink_er"
+    JUSTIN = "justin"
+    SAGE = "sage"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock papers",
-        description="Reproduce a paper's evaluation by simulation, beside the paper's figures. "
-        "Exits with 1 if a figure is not met.",
-    )
-    parser.add_argument("name", metavar="NAME", choices=NAMES, help=f"the evaluation: {', '.join(NAMES)}")
-    parser.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
-    parser.add_argument(
-        "--draws", type=_positive, default=DRAWS, help=f"draws of the parameters, +-30%% (default {DRAWS})"
-    )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="write rows, charts and action logs there")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON lines")
-    return parser
+NAMES = tuple(paper.value for paper in Paper)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, not {text!r}")
-    return int(text)
+def command(
+    context: typer.Context,
+    name: Annotated[Paper, typer.Argument(metavar="NAME", help=f"The evaluation: {', '.join(NAMES)}.")],
+    seed: Seed = 0,
+    draws: Annotated[int, typer.Option(min=1, metavar="N", help="Draws of the parameters, +-30%.")] = DRAWS,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write rows, charts and action logs there; charts need the extra bench.",
+            file_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Reproduce a paper's evaluation by simulation, beside the paper's figures.
+
+    Exits with 1 if a figure is not met. With --json a row is a line.
+    """
+    with answering(debug or context.obj, as_json):
+        evaluation: Evaluation = import_module(f"penstock.benchmarks.papers.{name.value}").EVALUATION
+        with _progress(shown=not as_json) as progress:
+            result = evaluation.run(seed, draws, progress)
+        if out is not None:
+            _write(result, out)
+        if as_json:
+            for row in result.rows:
+                print(json.dumps(row.as_dict()))
+        else:
+            _show(evaluation, result, out)
+    if any(row.met is False for row in result.rows):
+        raise typer.Exit(FAILED)
 
 
 @contextmanager
@@ -113,6 +135,8 @@ def figure_text(value: float) -> str:
 
 
 def _write(result: Result, out: Path) -> None:
+    from penstock.benchmarks.papers.cluster_model.action_logs import write_log
+
     out.mkdir(parents=True, exist_ok=True)
     with (out / "rows.jsonl").open("w") as lines:
         lines.writelines(json.dumps(row.as_dict()) + "\n" for row in result.rows)

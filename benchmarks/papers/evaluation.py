@@ -11,9 +11,6 @@ import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.action_logs import Logged
 
-DRAWS = 200
-"""Seeded draws of the parameters that a headline row rests on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Spread:

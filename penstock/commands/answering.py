@@ -1,4 +1,7 @@
-"""How commands answer: their exit codes, and exceptions as a message. Imports nothing heavy."""
+"""How commands answer: their exit codes, and exceptions as a message. Imports nothing heavy.
+
+Exit codes: 0 all well, 1 it failed, 2 wrong usage, 3 the environment is not fit, 141 nobody reads the output any more.
+"""
 
 import json
 import sys
@@ -9,12 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from penstock.model.closed_output import silence
-from penstock.model.errors import PIPE_CLOSED, OutputClosedError
+from penstock.model.errors import PIPE_CLOSED, OptionError, OutputClosedError, UserError
 
-FAILED, UNFIT = 1, 3
+FAILED, USAGE, UNFIT = 1, 2, 3
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show full tracebacks.", show_default=False)]
+
+
+class NotInstalledError(UserError):
+    """A part of Penstock, or of a package that adds a command, is not installed."""
 
 
 @contextmanager
@@ -34,10 +41,24 @@ def answering(debug: Any, as_json: bool = False) -> Iterator[None]:
         if debug:
             raise
         from penstock.commands.failures import describe_failure
-        from penstock.doctor.requirements import missing_library
 
         sys.stdout.flush()
         if as_json:
             typer.echo(json.dumps({"status": "failed", "error": str(error), "type": type(error).__name__}))
         typer.secho(describe_failure(error), err=True)
-        raise typer.Exit(UNFIT if missing_library(error) else FAILED) from None
+        raise typer.Exit(exit_code(error)) from None
+
+
+def exit_code(error: Exception) -> int:
+    """Return what a command that ended with this exception exits with.
+
+    An impossible option is wrong usage if the command line has it, and a failure of the job if the user's file has it.
+    """
+    from penstock.commands.failures import user_frames
+    from penstock.doctor.requirements import missing_library
+
+    if isinstance(error, NotInstalledError) or missing_library(error):
+        return UNFIT
+    if isinstance(error, OptionError) and not any(user_frames(error.__traceback__)):
+        return USAGE
+    return FAILED

@@ -5,23 +5,34 @@ import sys
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import pairs
 
 if TYPE_CHECKING:
     from penstock.engine.control.log_replay import Redecided
 
 
+def _policies() -> list[str]:
+    from penstock.engine.control.policies import POLICIES
+
+    return sorted(POLICIES)
+
+
 def decide(
     context: typer.Context,
-    snapshots: Annotated[Path, typer.Argument(metavar="SNAPSHOTS", help="An action log.", exists=True, dir_okay=False)],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="An action log.", exists=True, dir_okay=False)],
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy", metavar="NAME", help="Who decides; if the log is of one policy, that one.", show_default=False
+            "--policy",
+            metavar="NAME",
+            help="Who decides; if the log is of one policy, that one.",
+            autocompletion=_policies,
+            show_default=False,
         ),
     ] = None,
     changes: Annotated[
@@ -29,7 +40,7 @@ def decide(
         typer.Option(
             "--set",
             metavar="PARAMETER=VALUE",
-            help="A parameter that is not as recorded; may come again.",
+            help="A parameter that is not as recorded. May come again.",
             show_default=False,
         ),
     ] = None,
@@ -45,24 +56,12 @@ def decide(
     with answering(debug or context.obj, as_json):
         from penstock.engine.control.log_replay import redecide, the_policy
 
-        changed = _changes(changes or [])
-        taken = list(redecide(snapshots, policy or the_policy(snapshots), changed))
+        changed = pairs("--set", changes, "period_s=10")
+        taken = list(redecide(log, policy or the_policy(log), changed))
         differ = sum(item.same is False for item in taken)
         _tell(taken, differ, as_json=as_json)
     if differ and not changed:
         raise typer.Exit(FAILED)
-
-
-def _changes(given: Sequence[str]) -> dict[str, Any]:
-    from penstock.model.errors import OptionError
-
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise OptionError(f"--set is PARAMETER=VALUE, such as period_s=10, not {text!r}")
-        found[name] = value
-    return found
 
 
 def _tell(taken: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:

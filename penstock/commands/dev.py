@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.commands.answering import Debug, answering
+from penstock.commands.group import command_group
 
 if TYPE_CHECKING:
     from penstock.dev.kafka_broker import LocalBroker
     from penstock.dev.topics import WantedTopic
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run what a pipeline needs beside it, on this machine.",
-)
+app = command_group(help="Run what a pipeline needs beside it, on this machine.")
 
 
 @app.callback()
@@ -46,7 +43,7 @@ def kafka(
     ] = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME:PARTITIONS", help="Create this topic. May come again.", show_default=False),
+        typer.Option(metavar="TOPIC:PARTITIONS", help="Create this topic. May come again.", show_default=False),
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -5,27 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.arguments import Kafka, KafkaSettings, Limit, pairs
+from penstock.commands.group import command_group
 
 if TYPE_CHECKING:
-    from penstock.engine.connectors.kafka.settings import KafkaSettings
+    from penstock.engine.connectors.kafka.settings import KafkaSettings as ClientSettings
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Look at the dead letters in a Kafka topic, and write them back.",
-)
+app = command_group(help="Look at the dead letters in a Kafka topic, and write them back.")
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of dead letters.")]
-Kafka = Annotated[str, typer.Option("--kafka", metavar="HOST:PORT", help="The cluster.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--setting",
-        metavar="KEY=VALUE",
-        help="A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.",
-        show_default=False,
-    ),
-]
 Where = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,8 +31,8 @@ def show(
     context: typer.Context,
     topic: Topic,
     kafka: Kafka,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most letters to print.")] = 20,
-    settings: Settings = None,
+    limit: Limit = 20,
+    settings: KafkaSettings = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -62,11 +50,9 @@ def replay(
     context: typer.Context,
     topic: Topic,
     kafka: Kafka,
-    to: Annotated[
+    into: Annotated[
         str | None,
-        typer.Option(
-            "--to", metavar="TOPIC", help="Where to; by default each to where it came from.", show_default=False
-        ),
+        typer.Option(metavar="TOPIC", help="Where to; by default each to where it came from.", show_default=False),
     ] = None,
     where: Where = None,
     group: Annotated[
@@ -74,8 +60,8 @@ def replay(
         typer.Option("--group", metavar="GROUP", help="The consumer group that remembers.", show_default=False),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also letters that were replayed before.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask first.")] = False,
-    settings: Settings = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    settings: KafkaSettings = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -90,9 +76,9 @@ def replay(
 
         from penstock.engine.connectors.kafka.letter_replay import Replay
 
-        conditions = dict(map(_condition, where or []))
-        with Replay(_settings(kafka, settings), topic, to, conditions, group=group, again=again) as waiting:
-            place = repr(to) if to is not None else "where they came from"
+        conditions = pairs("--where", where, "stage=decode")
+        with Replay(_settings(kafka, settings), topic, into, conditions, group=group, again=again) as waiting:
+            place = repr(into) if into is not None else "where they came from"
             if waiting.waiting and not yes:
                 matching = " that match" if conditions else ""
                 question = f"write the letters{matching} of {waiting.waiting:,} in {topic!r} to {place}?"
@@ -100,24 +86,15 @@ def replay(
                     raise typer.Exit(1)
             done = waiting.run()
         if as_json:
-            typer.echo(json.dumps({"topic": topic, "to": to, "group": waiting.group, **asdict(done)}))
+            typer.echo(json.dumps({"topic": topic, "to": into, "group": waiting.group, **asdict(done)}))
             return
         left = f", {done.left_out:,} did not match" if done.left_out else ""
-        homeless = f", {done.homeless:,} came from no topic: say where with --to" if done.homeless else ""
+        homeless = f", {done.homeless:,} came from no topic: say where with --into" if done.homeless else ""
         typer.echo(f"replayed {done.written:,} dead letters of {topic!r} to {place}{left}{homeless}")
 
 
-def _settings(kafka: str, settings: list[str] | None) -> "KafkaSettings":
+def _settings(kafka: str, settings: list[str] | None) -> "ClientSettings":
     from penstock.doctor.kafka import parse_setting
-    from penstock.engine.connectors.kafka.settings import KafkaSettings
+    from penstock.engine.connectors.kafka.settings import KafkaSettings as ClientSettings
 
-    return KafkaSettings({"log_level": 0, "bootstrap.servers": kafka, **dict(map(parse_setting, settings or []))})
-
-
-def _condition(text: str) -> tuple[str, str]:
-    from penstock.model.errors import OptionError
-
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise OptionError(f"--where is FIELD=VALUE, such as stage=decode, not {text!r}")
-    return name, value
+    return ClientSettings({"log_level": 0, "bootstrap.servers": kafka, **dict(map(parse_setting, settings or []))})

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.commands.answering import UNFIT, Debug, Json, answering
+from penstock.commands.arguments import KafkaSettings
 
 
 def doctor(
@@ -18,15 +19,7 @@ def doctor(
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC", help="A topic to look for there. May come again.", show_default=False),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kafka-setting",
-            metavar="KEY=VALUE",
-            help="A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.",
-            show_default=False,
-        ),
-    ] = None,
+    settings: KafkaSettings = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 
+import penstock
 from penstock.model.errors import PenstockError, UserError
 
-_USER_PACKAGES = ("penstock.benchmarks", "penstock.examples", "penstock.replay")
-_NOT_USERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
+_NOT_USERS = (str(Path(penstock.__file__).parent), sysconfig.get_path("stdlib"), "<")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -49,8 +49,6 @@ def user_frames(trace: TracebackType | None) -> Iterator[traceback.FrameSummary]
 
 
 def _is_users(frame: FrameType) -> bool:
-    if str(frame.f_globals.get("__name__", "")).startswith(_USER_PACKAGES):
-        return True
     file = frame.f_code.co_filename
     return not file.startswith(_NOT_USERS) and not any(folder in Path(file).parts for folder in _INSTALLED)
 

@@ -20,6 +20,7 @@ from penstock.model.dead_letter_limit import dead_letter_limit
 from penstock.model.durations import to_microseconds
 from penstock.model.job_graph import SinkSpec
 from penstock.runs.interrupts import interrupts
+from penstock.runs.metrics_token import check_reference
 from penstock.runs.progress import showing, watched
 from penstock.runs.run_options import RunOptions, letter_target, restore_from
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
@@ -33,7 +34,8 @@ class Overrides:
     """Options of the command line; they win over those in the file. None leaves the file's.
 
     ``sinks_into`` is for experiments on a pipeline: everything it writes goes below this directory, and it takes no
-    checkpoints unless ``checkpoint_dir`` says where.
+    checkpoints unless ``checkpoint_dir`` says where. ``generated_names``: the program does not change between its runs,
+    so that the positions of operators serve where they have no names.
     """
 
     name: str | None = None
@@ -57,6 +59,23 @@ class Overrides:
     at_end: str | None = None
     take_over: bool = False
     emit_interval: str | None = None
+    generated_names: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no file can make possible.
+
+        Raises:
+            OptionError: one has an impossible value.
+        """
+        for option in ("emit_interval", "checkpoint_interval", "start_timeout"):
+            if (duration := getattr(self, option)) is not None:
+                to_microseconds(duration, f"--{option.replace('_', '-')}")
+        if self.max_dead_letters is not None:
+            dead_letter_limit(self.max_dead_letters)
+        if self.metrics_token is not None:
+            check_reference(self.metrics_token)
+        letter_target(self.dead_letters)
+        check_at_end(self.at_end)
 
     def apply(self, options: RunOptions) -> RunOptions:
         """Return the options to run with.
@@ -119,6 +138,7 @@ class Overrides:
             at_end=check_at_end(self.at_end) or options.at_end,
             max_dead_letters=limit,
             take_over=self.take_over or options.take_over,
+            generated_names=self.generated_names,
         )
 
 

@@ -1,28 +1,18 @@
 """The command line of ``penstock simulate``. Heavy imports stand inside the command."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import Arguments, File
 
 
 def simulate(
     context: typer.Context,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="PIPELINE", help="A Python file that builds a pipeline.", exists=True, dir_okay=False),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS", help="Arguments for the file itself; put -- before options.", show_default=False
-        ),
-    ] = None,
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="A..B", help="Which runs; one number for one.")] = (
-        "1..200"
-    ),
+    file: File,
+    arguments: Arguments = None,
+    seeds: Annotated[str, typer.Option(metavar="A..B", help="Which runs; one number for one.")] = "1..200",
     faults: Annotated[
         str | None,
         typer.Option(metavar="F,F..", help="Of crash, delay, cut, disk; or none. Default: all.", show_default=False),
@@ -33,7 +23,7 @@ def simulate(
         int | None,
         typer.Option(
             min=1,
-            metavar="SIZE",
+            metavar="BYTES",
             help="Byte budget of keyed state per operator instance; the rest is in pages.",
             show_default=False,
         ),

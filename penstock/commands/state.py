@@ -6,12 +6,10 @@ from typing import Annotated
 import typer
 
 from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.arguments import Limit
+from penstock.commands.group import command_group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Look into a checkpoint or a savepoint: what operators hold, where sources are.",
-)
+app = command_group(help="Look into a checkpoint or a savepoint: what operators hold, where sources are.")
 
 Where = Annotated[
     str,
@@ -21,7 +19,6 @@ Where = Annotated[
     ),
 ]
 Internal = Annotated[bool, typer.Option("--internal", help="Show columns of the store too; their names begin with $.")]
-Rows = Annotated[int, typer.Option("-n", "--rows", min=1, metavar="N", help="Most rows to print.")]
 ArrowFile = Annotated[
     Path | None,
     typer.Option(
@@ -56,7 +53,7 @@ def show(
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="One of its tables; all by default.", show_default=False)
     ] = None,
-    rows: Rows = 20,
+    limit: Limit = 20,
     internal: Internal = False,
     arrow: ArrowFile = None,
     parquet: ParquetFile = None,
@@ -72,7 +69,7 @@ def show(
         if write_rows(tables, arrow, parquet):
             return
         for name, found in tables.items():
-            print_rows(found, rows, title=f"{operator}.{name}", as_json=as_json)
+            print_rows(found, limit, title=f"{operator}.{name}", as_json=as_json)
 
 
 @app.command()
@@ -80,7 +77,7 @@ def query(
     context: typer.Context,
     where: Where,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query; tables are operator.table, in double quotes.")],
-    rows: Rows = 20,
+    limit: Limit = 20,
     internal: Internal = False,
     arrow: ArrowFile = None,
     parquet: ParquetFile = None,
@@ -95,4 +92,4 @@ def query(
 
         found = run_query(read_checkpoint(where), sql, internal=internal)
         if not write_rows({"result": found}, arrow, parquet):
-            print_rows(found, rows, as_json=as_json)
+            print_rows(found, limit, as_json=as_json)

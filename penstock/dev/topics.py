@@ -62,7 +62,7 @@ def _parse(text: str) -> WantedTopic:
         return WantedTopic(check_name(name))
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_PARTITIONS):
         raise OptionError(
-            f"--topic {text}: write NAME or NAME:PARTITIONS, with 1 to {MOST_PARTITIONS} of them, as in orders:3"
+            f"--topic {text}: write TOPIC or TOPIC:PARTITIONS, with 1 to {MOST_PARTITIONS} of them, as in orders:3"
         )
     return WantedTopic(check_name(name), int(number))
 

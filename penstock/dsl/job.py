@@ -232,7 +232,8 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         plan = _job_plan(options, job.plan(options.parallelism))
         leases = make_leases(plan.name, plan.graph, SystemClock(), None, "", take_over=options.take_over)
         return EmbeddedJob(plan, _embedded_options(options), leases=leases)
-    check_named(job.graph)
+    if not options.generated_names:
+        check_named(job.graph)
     recovery = RecoveryOptions(
         options.checkpoints,
         options.restarts,

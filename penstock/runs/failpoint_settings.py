@@ -101,7 +101,7 @@ def _parse(text: str) -> Setting:
     nth, _, action = rest.partition(":")
     if name not in MEANINGS:
         close = get_close_matches(name, MEANINGS, 1)
-        hint = f"did you mean {close[0]}?" if close else "see penstock chaos --list-failpoints"
+        hint = f"did you mean {close[0]}?" if close else "see penstock failpoints"
         raise OptionError(f"{VARIABLE} names the failpoint {name!r}, which there is not; {hint}")
     if not nth.isdecimal() or int(nth) < 1 or action not in ("", *ACTIONS):
         raise OptionError(f"{VARIABLE} is NAME:NTH or NAME:NTH:ACTION ({', '.join(ACTIONS)}), not {text!r}")

@@ -34,7 +34,8 @@ class RunOptions:
     (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
     ``dead_letters`` is where they go instead of the directory, ``max_dead_letters`` how many bad records of an operator
     are borne. ``take_over`` ends another run that has the checkpoints or an output. ``at_end``: what becomes of open
-    windows when all inputs have ended (None: kept if there are checkpoints and a source may grow).
+    windows when all inputs have ended (None: kept if there are checkpoints and a source may grow). ``generated_names``:
+    state is found again by the positions of operators where they have no names, as the program does not change.
     """
 
     name: str
@@ -52,6 +53,7 @@ class RunOptions:
     at_end: AtEnd | None = None
     max_dead_letters: DeadLetterLimit = DEFAULT_LIMIT
     take_over: bool = False
+    generated_names: bool = False
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)

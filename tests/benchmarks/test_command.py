@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.benchmarks.nexmark.chart import draw
-from penstock.benchmarks.nexmark.command import command
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from tests.benchmarks.oracle import assert_same_rows, expected
+from tests.command_line import penstock
 
 FIELDS = ["query", "events", "seconds", "events_per_s", "rows", "peak_rss_mb", "parallelism"]
 
@@ -20,7 +20,7 @@ def test_one_json_line_a_query_and_the_results_as_files(tmp_path: Path, capfd: p
     data, out = tmp_path / "data", tmp_path / "out"
     write_dataset(data, NexmarkConfig(events=20_000))
     options = ["--source", str(data), "--out", str(out), "--parallelism", "2", "--batch-rows", "3000", "--json"]
-    assert command(["--queries", "q3,q17", *options]) == 0
+    assert penstock("nexmark", "--queries", "q3,q17", *options) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [list(line) for line in lines] == [FIELDS, FIELDS]
     for line in lines:
@@ -31,22 +31,22 @@ def test_one_json_line_a_query_and_the_results_as_files(tmp_path: Path, capfd: p
 
 
 def test_the_table_names_every_query(capfd: pytest.CaptureFixture[str]) -> None:
-    assert command(["--queries", "q0,q22", "--events", "5_000"]) == 0
+    assert penstock("nexmark", "--queries", "q0,q22", "--events", "5_000") == 0
     printed = capfd.readouterr().out
     assert "q0" in printed
     assert "q22" in printed
 
 
 def test_wrong_words_are_usage_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert command(["--queries", "q0,q99"]) == 2
+    assert penstock("nexmark", "--queries", "q0,q99") == 2
     assert "no query 'q99'" in capfd.readouterr().err
-    assert command(["--source", str(tmp_path / "nowhere")]) == 2
+    assert penstock("nexmark", "--source", str(tmp_path / "nowhere")) == 2
     assert "there is no directory" in capfd.readouterr().err
 
 
 def test_a_failing_query_is_told_and_fails_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pq.write_table(pa.table({"auction": [1]}), tmp_path / "bid.parquet")
-    assert command(["--queries", "q0", "--source", str(tmp_path), "--json"]) == 1
+    assert penstock("nexmark", "--queries", "q0", "--source", str(tmp_path), "--json") == 1
     said = capfd.readouterr()
     assert said.out == ""
     assert "q0 failed" in said.err

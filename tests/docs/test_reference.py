@@ -9,15 +9,13 @@ import zlib
 from pathlib import Path
 
 import pytest
-import typer
 
 import penstock
 from penstock import testing
-from penstock.benchmarks.nexmark.command import command as nexmark
-from penstock.commands import cli
 from penstock.dsl.keyed_stream import KeyedStream, OverStream, WindowedStream
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.model import errors
+from tests.command_line import commands, shown
 from tests.docs.pages import ROOT
 
 CLASSES = {
@@ -33,14 +31,7 @@ CLASSES = {
 pytestmark = pytest.mark.xdist_group("reference")
 
 COMMAND_LINE = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
-COMMANDS = {
-    " ".join(path): command
-    for name, entry in typer.main.get_command(cli.app).commands.items()
-    for path, command in (
-        [((name, inner), found) for inner, found in getattr(entry, "commands", {}).items()] or [((name,), entry)]
-    )
-}
-"""Every command, those of a group by both names."""
+COMMANDS = commands()
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +70,25 @@ def inherited_data(path: str) -> set[str]:
 def test_the_command_line_page_says_what_help_says(name: str) -> None:
     command, section = COMMANDS[name], section_of(name)
     assert command.help.split("\n\n")[0].replace("\n", " ") in section
-    shown = [item for item in command.params if not getattr(item, "hidden", False)]
-    for item in shown:
-        if item.name != "help":
-            said = item.opts[-1] if item.param_type_name == "option" else item.metavar
-            assert re.search(rf"\| `{said}\b.*\| {re.escape(item.help)} \|", section), said
-    assert options(section) == {option for item in shown for option in item.opts if option.startswith("--")}
+    for item in shown(command):
+        said = item.opts[0] if item.param_type_name == "option" else item.metavar
+        assert re.search(rf"\| `{said}\b.*\| {re.escape(item.help)} \|", section), said
+    named = {option for item in shown(command) for option in item.opts if option.startswith("--")}
+    assert options(tables_of(section)) == named
 
 
-def test_the_command_line_page_has_the_options_of_nexmark(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        nexmark(["--help"])
-    assert options(section_of("nexmark")) == options(capsys.readouterr().out) - {"--help"}
+def test_the_command_line_page_has_every_command_and_no_other() -> None:
+    assert set(re.findall(r"^## penstock (.*)$", COMMAND_LINE, re.MULTILINE)) == set(COMMANDS)
 
 
 def section_of(command: str) -> str:
     """Return what the page says of a command."""
     return re.split(r"^## ", COMMAND_LINE.split(f"\n## penstock {command}\n")[1], flags=re.MULTILINE)[0]
+
+
+def tables_of(section: str) -> str:
+    """Return the first column of the tables of a section, without the words of the others."""
+    return "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
 
 
 def options(text: str) -> set[str]:

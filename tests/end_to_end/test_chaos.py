@@ -13,6 +13,7 @@ import pytest
 from penstock.chaos.trials import Chaos
 from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
+from penstock.model.errors import UserError
 from tests.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
 from tests.chaos.fork_server import ForkServer
 from tests.chaos.full_disk import full_disk
@@ -114,6 +115,38 @@ def test_a_pipeline_may_print(tmp_path: Path, server: ForkServer) -> None:
     file.write_text(TALKING)
     options = ChaosOptions(kills=2, checkpoint_interval="10ms")
     check(Chaos(file, capture(file)[0], options, tmp_path / "runs", server.start).run(), 2)
+
+
+UNNAMED = """
+import penstock as ps
+
+job = ps.Job()
+rows = ps.read_memory([{"k": number % 7} for number in range(20_000)], job=job)
+rows.key_by("k").agg(n=ps.count()).write_json("out", mode="upsert", key="k")
+job.run("unnamed", batch_rows=200)
+"""
+
+
+def test_operators_need_no_names(tmp_path: Path, server: ForkServer) -> None:
+    """The program is the same in every life: state is found again by the positions of operators."""
+    file = tmp_path / "unnamed.py"
+    file.write_text(UNNAMED)
+    options = ChaosOptions(kills=2, checkpoint_interval="10ms")
+    report = Chaos(file, capture(file)[0], options, tmp_path / "runs", server.start).run()
+    check(report, 2)
+    assert report.after_checkpoint
+
+
+def test_a_program_that_changes_from_run_to_run_is_refused(tmp_path: Path, server: ForkServer) -> None:
+    file = tmp_path / "changing.py"
+    file.write_text(UNNAMED)
+    job = capture(file)[0]
+    file.write_text(UNNAMED.replace("rows.key_by", "rows.write_black_hole()\nrows.key_by"))
+    changed = capture(file)[0]
+    file.write_text(UNNAMED)
+    assert len(changed.graph.operators) == len(job.graph.operators) + 1
+    with pytest.raises(UserError, match=r"one had no sink 'sink-2'"):
+        Chaos(file, changed, ChaosOptions(kills=1), tmp_path / "runs", server.start).run()
 
 
 def test_the_command_tells_what_it_did(tmp_path: Path) -> None:

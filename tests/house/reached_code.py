@@ -39,6 +39,10 @@ def definitions(module: str) -> Mapping[str, frozenset[str]]:
             imported |= {item.asname or item.name: f"{node.module}.{item.name}" for item in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             own[node.name] = node
+            inside = (item for item in ast.walk(node) if isinstance(item, ast.ImportFrom) and item.module is not None)
+            imported |= {
+                name.asname or name.name: f"{item.module}.{name.name}" for item in inside for name in item.names
+            }
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             own |= {target.id: node for target in targets if isinstance(target, ast.Name)}

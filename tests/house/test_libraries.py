@@ -25,7 +25,7 @@ ALLOWED = {
     "datasketches": ("engine/accumulators/",),
     "psutil": ("penstock/", "engine/", "benchmarks/"),
     "rich": ("penstock/", "benchmarks/"),
-    "typer": ("penstock/",),
+    "typer": ("penstock/", "replay/", "benchmarks/nexmark/command.py", "benchmarks/papers/command.py"),
     "msgspec": (
         "state/tables/image.py", "state/checkpoints/", "state/leases/run_records.py", "engine/connectors/",
         "engine/restore/source_positions.py", "engine/dataflow/source_head.py", "engine/paging/part_files.py",

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.benchmarks.nexmark.command import command
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.messages import TIMES
@@ -25,6 +24,7 @@ from penstock.model.config import LoopOptions
 from penstock.model.job_graph import SourceSpec
 from penstock.runs.run_options import RunOptions
 from tests.benchmarks.oracle import QUERIES, assert_same_rows, expected
+from tests.command_line import penstock
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import read_topic
 
@@ -103,8 +103,8 @@ def test_the_command_fills_a_topic_and_reads_it(
     kafka: str, topic: MakeTopic, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     address = f"kafka://{kafka}/{topic()}-filled"
-    assert command(["--fill", address, "--events", "7_003"]) == 0
-    assert command(["--fill", address]) == 1
+    assert penstock("nexmark", "--fill", address, "--events", "7_003") == 0
+    assert penstock("nexmark", "--fill", address) == 1
     assert "already" in capfd.readouterr().err
     messages = read_topic(kafka, address.rpartition("/")[2])
     partitions = [message.partition for message in messages]
@@ -117,7 +117,7 @@ def test_the_command_fills_a_topic_and_reads_it(
              (json.loads(message.value or b"") for message in messages if message.partition == 3)]  # fmt: skip
     assert times == sorted(times)
     options = ["--source", address, "--out", str(tmp_path / "out"), "--json"]
-    assert command(["--queries", "q3,q17", *options]) == 0
+    assert penstock("nexmark", "--queries", "q3,q17", *options) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["events"] for line in lines] == [7_003, 7_003]
     write_dataset(tmp_path / "data", NexmarkConfig(7_003))
@@ -128,6 +128,6 @@ def test_the_command_fills_a_topic_and_reads_it(
 
 
 def test_wrong_addresses_are_usage_errors(capfd: pytest.CaptureFixture[str]) -> None:
-    assert command(["--source", "kafka://nowhere"]) == 2
+    assert penstock("nexmark", "--source", "kafka://nowhere") == 2
     assert "kafka://127.0.0.1:9092/events" in capfd.readouterr().err
-    assert command(["--fill", "bids"]) == 2
+    assert penstock("nexmark", "--fill", "bids") == 2

@@ -15,10 +15,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from penstock.benchmarks.nexmark.command import command
 from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from tests.benchmarks.oracle import assert_same_rows, expected
+from tests.command_line import penstock
 from tests.kafka.secured_broker import PASSWORD, USER, SecuredBroker
 from tests.kafka.test_security import grant
 
@@ -53,11 +53,11 @@ def test_a_topic_behind_a_login_is_filled_and_read(
 ) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     given = options(secured)
-    assert command(["--fill", address, "--events", str(EVENTS), *given]) == 0
-    assert command(["--fill", address, *given]) == 1
+    assert penstock("nexmark", "--fill", address, "--events", str(EVENTS), *given) == 0
+    assert penstock("nexmark", "--fill", address, *given) == 1
     assert "already" in capfd.readouterr().err
     read = ["--queries", "q0", "--source", address, "--out", str(tmp_path / "out"), "--json", *given]
-    assert command(read) == 0
+    assert penstock("nexmark", *read) == 0
     said = capfd.readouterr()
     assert json.loads(said.out)["events"] == EVENTS and PASSWORD not in said.out + said.err
     write_dataset(tmp_path / "data", NexmarkConfig(EVENTS))
@@ -75,6 +75,6 @@ def test_what_is_wrong_is_said_in_a_sentence(
         (["--kafka-setting", "linger.ms=5"], 2, "--kafka-setting is for a topic"),
         (["--fill", f"{address}-other", *given], 1, "have CREATE, DESCRIBE, WRITE and READ on it allowed by ACLs"),
     ):
-        assert command(["--queries", "q0", *arguments]) == code
+        assert penstock("nexmark", "--queries", "q0", *arguments) == code
         said = capfd.readouterr().err
         assert sentence in said and "Traceback" not in said and "hunter2" not in said

@@ -216,7 +216,7 @@ def test_nothing_that_a_run_leaves_behind_has_the_secret(
     assert "SASL" in said
     said += run("explain", "program.py", "--svg", "plan.svg") + run("explain", "program.py", "--json")
     said += run("state", "ls", "checkpoints")
-    given = [text for key, value in chatty.items() for text in ("--setting", f"{key}={value}")]
+    given = [text for key, value in chatty.items() for text in ("--kafka-setting", f"{key}={value}")]
     said += run("dlq", "show", dead, "--kafka", settings["bootstrap.servers"], *given)
     for secret in (PASSWORD, json.dumps(PASSWORD)[1:-1]):
         assert secret not in said

@@ -10,9 +10,21 @@ from pathlib import Path
 import pytest
 
 import penstock
+from tests.command_line import commands
 
 ROOT = Path(penstock.__file__).parent.parent
-HEAVY = ("numba", "pyarrow", "numpy", "sqlglot", "duckdb", "polars", "pandas", "penstock.engine", "rich")
+HEAVY = (
+    "numba",
+    "pyarrow",
+    "numpy",
+    "sqlglot",
+    "duckdb",
+    "polars",
+    "pandas",
+    "penstock.engine",
+    "confluent_kafka",
+    "pyspark",
+)
 PROBE = """
 import sys
 sys.argv[:] = ["penstock", *sys.argv[1:]]
@@ -25,12 +37,16 @@ print("modules", *sys.modules)
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["doctor", "--help"]])
-def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
-    out = _python("-c", PROBE, *arguments)
-    assert "exit 0" in out
-    loaded = set(out.splitlines()[-1].split()[1:])
-    assert not [name for name in HEAVY if name in loaded]
+@pytest.mark.parametrize("name", ["", *commands()])
+def test_help_imports_nothing_heavy(name: str) -> None:
+    """It is drawn with rich; what is added by entry points is imported only for its own help."""
+    loaded = _loaded(*name.split(), "--help")
+    assert not [heavy for heavy in HEAVY if heavy in loaded]
+    assert name or not [module for module in loaded if module.startswith(("penstock.replay", "penstock.benchmarks"))]
+
+
+def test_the_version_imports_nothing_heavy() -> None:
+    assert not [heavy for heavy in (*HEAVY, "rich") if heavy in _loaded("--version")]
 
 
 def test_importing_penstock_is_fast_and_light() -> None:
@@ -39,7 +55,7 @@ def test_importing_penstock_is_fast_and_light() -> None:
         "print(time.perf_counter() - start, *sys.modules)"
     )
     runs = [_python("-c", probe).split() for _ in range(3)]
-    assert not [name for name in HEAVY if name in runs[0][1:]]
+    assert not [name for name in (*HEAVY, "rich") if name in runs[0][1:]]
     assert min(float(run[0]) for run in runs) < 0.05
 
 
@@ -78,6 +94,13 @@ def test_version_is_the_package_s() -> None:
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     assert config["metadata"]["version"] in (penstock.__version__, "attr: penstock.__version__")
+
+
+def _loaded(*arguments: str) -> set[str]:
+    """Run ``penstock`` and return the modules that it has imported."""
+    out = _python("-c", PROBE, *arguments)
+    assert "exit 0" in out
+    return set(out.splitlines()[-1].split()[1:])
 
 
 def _python(*arguments: str) -> str:

@@ -15,8 +15,8 @@ import penstock as ps
 from penstock import col, count, max_, sum_, tumbling
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.replay import validate_command
 from penstock.replay.validation_values import Validation
+from tests.command_line import penstock
 from tests.kafka.reading import Message, read_topic
 from tests.replay.conftest import MakeTopic
 from tests.replay.validation_reading import from_json
@@ -91,7 +91,7 @@ class Shop:
     def validate(self, *options: str) -> tuple[int, Validation]:
         """Run the command; return its exit code and what it found."""
         asked = [str(self.folder / "shops.py"), "--out", str(self.folder), *options]
-        code = validate_command.command([*asked, "--", str(self.folder / "checkpoints"), self.kafka, self.sales])
+        code = penstock("validate", *asked, "--", str(self.folder / "checkpoints"), self.kafka, self.sales)
         return code, from_json((self.folder / "validation.json").read_text(), "validation.json")
 
 

@@ -17,20 +17,19 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import Topic
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive import archive_topic, new_ranges
-from penstock.replay.archive_command import command
 from penstock.replay.archive_files import MANIFEST, ArchiveFiles
 from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, Manifest, empty, parse
 from penstock.replay.kafka_batches import LETTERS
 from penstock.replay.kafka_reading import archives_of, kept_in, read_letters, read_rows
 from penstock.replay.kafka_slices import offset_range
 from penstock.replay.offsets import TopicState, choose
+from tests.command_line import penstock
 from tests.kafka.test_source import transaction
 from tests.replay.conftest import QUICK, MakeTopic
 from tests.replay.kafka_rows import METADATA, await_ends, committed, in_order, produce, rows_of, source_of, stream_rows
 
 Fields = {"id": int, "name": str}
 HEADERS: list[tuple[str, bytes | None]] = [("h", b"1"), ("h", None)]
-KILLED = "import sys; from penstock.replay.archive_command import command; sys.exit(command(sys.argv[1:]))"
 
 
 def files_of(*numbers: tuple[int, int]) -> tuple[ArchivedFile, ...]:
@@ -189,9 +188,9 @@ def test_a_run_that_is_killed_is_done_again(spark: SparkSession, kafka: str, top
     for partition in range(2):
         produce(kafka, name, range(partition * 1_000, partition * 1_000 + 1_000), partition)
     arguments = [name, "--kafka", kafka, "--out", str(folder)]
-    alone = ["--master", "local[1]", "--spark", "spark.driver.memory=512m"]
-    alone += ["--spark", f"spark.driver.defaultJavaOptions={QUICK}"]
-    with subprocess.Popen([sys.executable, "-c", KILLED, *arguments, *alone]) as run:
+    alone = ["--master", "local[1]", "--spark-setting", "spark.driver.memory=512m"]
+    alone += ["--spark-setting", f"spark.driver.defaultJavaOptions={QUICK}"]
+    with subprocess.Popen([sys.executable, "-m", "penstock", "archive", *arguments, *alone]) as run:
         until = time.monotonic() + 120
         while not list((folder / name).glob("run-*")) and run.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
@@ -203,7 +202,7 @@ def test_a_run_that_is_killed_is_done_again(spark: SparkSession, kafka: str, top
 
 def archived_ids(spark: SparkSession, kafka: str, name: str, folder: Path, arguments: Sequence[str]) -> list[int]:
     """Run the command beside the session of the tests, and return what is archived."""
-    assert command(arguments) == 0
+    assert penstock("archive", *arguments) == 0
     source = source_of(name, kafka, schema=Fields)
     archives = archives_of(source, str(folder), [name])
     for partition in range(2):
@@ -215,13 +214,14 @@ def archived_ids(spark: SparkSession, kafka: str, name: str, folder: Path, argum
 def test_the_command_says_what_is_wrong(
     spark: SparkSession, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(["no-such-topic", "--kafka", kafka, "--out", str(tmp_path), "--json"]) == 1
+    assert penstock("archive", "no-such-topic", "--kafka", kafka, "--out", str(tmp_path), "--json") == 1
     told = capsys.readouterr()
     assert '"status": "failed"' in told.out and "has no topic 'no-such-topic'" in told.err
-    uncommitted = ["--setting", "isolation.level=read_uncommitted"]
-    assert command(["t", "--kafka", kafka, "--out", str(tmp_path), *uncommitted]) == 1
+    uncommitted = ["--kafka-setting", "isolation.level=read_uncommitted"]
+    there = ("archive", "t", "--kafka", kafka, "--out", str(tmp_path))
+    assert penstock(*there, *uncommitted) == 1
     assert "an archive holds what is committed" in capsys.readouterr().err
-    assert command(["t", "--kafka", kafka, "--out", str(tmp_path), "--spark", "nothing"]) == 1
-    assert "--spark is KEY=VALUE" in capsys.readouterr().err
-    assert command(["t", "--kafka", kafka, "--out", str(tmp_path), "--spark", "spark.driver.memory=2g"]) == 1
+    assert penstock(*there, "--spark-setting", "nothing") == 2
+    assert "--spark-setting takes a name and a value, such as spark.driver.memory=4g" in capsys.readouterr().err
+    assert penstock(*there, "--spark-setting", "spark.driver.memory=2g") == 2
     assert "spark.driver.memory cannot be set in a Spark that runs already" in capsys.readouterr().err

@@ -143,7 +143,7 @@ def test_a_pipeline_is_validated_and_replayed_by_a_server(
     assert ran.returncode == 0, ran.stderr
     await_server(server)
 
-    there = ("--master", server, "--spark", f"spark.submit.pyFiles={tmp_path / 'beside.py'}", "--json")
+    there = ("--master", server, "--spark-setting", f"spark.submit.pyFiles={tmp_path / 'beside.py'}", "--json")
     validated = ask(
         "validate", tmp_path / "shops.py", *there, "--sink", "windows", "--out", tmp_path / "report", *arguments
     )

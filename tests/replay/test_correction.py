@@ -13,10 +13,10 @@ import penstock as ps
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec
-from penstock.replay import validate_command
 from penstock.replay.correction import Corrector
 from penstock.replay.report import page
 from penstock.replay.validation_values import Validation
+from tests.command_line import penstock
 from tests.kafka.reading import read_topic
 from tests.replay.conftest import MakeTopic
 from tests.replay.shop_topics import SINKS, START, Shop, exact, header, shop, shops, standing
@@ -163,5 +163,5 @@ def test_what_cannot_be_corrected_is_refused_before_spark_starts(
     Corrector(other, job.graph, "shops", None).check(list(sinks.values()))
     Corrector(shop.topics["totals"], job.graph, "shops", None).check([sinks["totals"], sinks["minutes"]])
     asked = [str(shop.folder / "shops.py"), "--to", json.dumps({f"{shop.sales}/0": 5}), "--correct", other]
-    assert validate_command.command([*asked, "--", str(shop.folder / "none"), shop.kafka, shop.sales]) == 1
+    assert penstock("validate", *asked, "--", str(shop.folder / "none"), shop.kafka, shop.sales) == 2
     assert "leave out --to" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import col
-from penstock.replay import archive_command, validate_command
+from tests.command_line import penstock
 from tests.replay.conftest import MakeTopic
 from tests.replay.kafka_rows import produce
 
@@ -48,7 +48,7 @@ def test_what_retention_took_is_validated_from_the_archive(
     produce(kafka, name, range(300), 0)
     produce(kafka, name, range(1_000, 1_200), 1)
     go_on(kafka, name, tmp_path, 500)
-    assert archive_command.command([name, "--kafka", kafka, "--out", archives]) == 0
+    assert penstock("archive", name, "--kafka", kafka, "--out", archives) == 0
     produce(kafka, name, range(300, 400), 0)
     produce(kafka, name, range(1_200, 1_250), 1)
     go_on(kafka, name, tmp_path, 650)
@@ -64,9 +64,9 @@ def test_what_retention_took_is_validated_from_the_archive(
     asked = [str(file), "--out", str(tmp_path / "out"), "--json"]
     arguments = ["--", kafka, name, str(tmp_path)]
     capsys.readouterr()
-    assert validate_command.command([*asked, *arguments]) == 1
+    assert penstock("validate", *asked, *arguments) == 1
     assert f"offsets 0 to 249 of partition '{name}/0' are no longer there" in capsys.readouterr().err
-    assert validate_command.command([*asked, "--from-archive", archives, *arguments]) == 0
+    assert penstock("validate", *asked, "--from-archive", archives, *arguments) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(query["status"], query["rows_exact"]) for query in told["queries"]] == [("same", 650), ("same", 7)]
     assert [source["to"] for source in told["sources"]] == [{"0": 400, "1": 250}]

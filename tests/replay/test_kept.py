@@ -20,11 +20,11 @@ from penstock.replay.kafka_slices import OffsetRange, Place, cut
 from penstock.replay.kept_log import KeptLog, read_kept_log
 from penstock.replay.kept_rows import keep_only, keeping
 from penstock.replay.offsets import Chosen
-from penstock.replay.replay_command import command as replay
 from penstock.replay.report import page
 from penstock.replay.report_words import context
 from penstock.replay.validation_json import to_json
 from penstock.replay.validation_values import Status
+from tests.command_line import penstock
 from tests.replay.shop_topics import PARTITIONS, SALES, Shop, sale, shop
 
 __all__ = ["shop"]
@@ -183,11 +183,11 @@ def test_a_stream_that_drops_at_its_source_is_the_same_as_a_replay_of_what_it_ke
     out = shop.folder / "exact"
     asked = [str(shop.folder / "shops.py"), "--kept", str(log), "--json", "--out", str(out)]
     capsys.readouterr()
-    assert replay([*asked, "--", str(shop.folder / "checkpoints"), shop.kafka, shop.sales]) == 0
+    assert penstock("replay", *asked, "--", str(shop.folder / "checkpoints"), shop.kafka, shop.sales) == 0
     counts = {item["sink"]: item["rows"] for item in json.loads(capsys.readouterr().out)["sinks"]}
     kept = [number for number in range(SALES) if number // PARTITIONS // BLOCK % 10 != 3]
     assert counts["dear"] == sum(sale(number)["price"] > 9 for number in kept)
 
     log.write_text(json.dumps({"version": 1, "topics": ["another"]}))
-    assert replay([*asked, "--", str(shop.folder / "checkpoints"), shop.kafka, shop.sales]) == 1
+    assert penstock("replay", *asked, "--", str(shop.folder / "checkpoints"), shop.kafka, shop.sales) == 1
     assert "is about topic 'another', which no source reads" in capsys.readouterr().err

@@ -27,11 +27,11 @@ from penstock.engine.connectors.kafka.admin import delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
-from penstock.replay import validate_command
 from penstock.replay.compiler import compile_job
 from penstock.replay.frames import ReplayError
 from penstock.replay.suspects import suspects
 from penstock.replay.validation_values import QueryResult, Status
+from tests.command_line import penstock
 from tests.replay.both import reading
 from tests.replay.validation_reading import from_json
 
@@ -100,7 +100,7 @@ def test_a_broken_operator_is_named_with_its_windows(
     monkeypatch.undo()
     file, address = nexmark_job.__file__, f"kafka://{events.bootstrap}/{events.topic}"
     arguments = [file, "--out", str(tmp_path), "--", address, str(tmp_path), ",".join(BROKEN)]
-    assert validate_command.command(arguments) == 1
+    assert penstock("validate", *arguments) == 1
     assert "differs" in capsys.readouterr().err
     told = from_json((tmp_path / "validation.json").read_text(), "validation.json")
     found: Mapping[str, QueryResult] = {query.query: query for query in told.queries}

@@ -14,11 +14,10 @@ import penstock as ps
 from penstock import col, count, max_, mean, sum_, tumbling
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
 from penstock.model.job_graph import OperatorNode, SinkSpec
-from penstock.replay import validate_command
-from penstock.replay.replay_command import command as replay
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
 from penstock.replay.validation_values import QueryResult, Status
+from tests.command_line import penstock as run_command
 from tests.replay.validation_reading import from_json
 
 START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
@@ -124,18 +123,18 @@ def test_the_commands(written: tuple[Path, ps.Job], tmp_path: Path, spark: Any, 
     file = tmp_path / "shops.py"
     file.write_text(PROGRAM)
     out = tmp_path / "report"
-    assert validate_command.command([str(file), "--out", str(out), "--sink", "windows", "--", str(folder)]) == 0
+    assert run_command("validate", str(file), "--out", str(out), "--sink", "windows", "--", str(folder)) == 0
     assert "same" in capsys.readouterr().out
     validation = from_json((out / "validation.json").read_text(), "validation.json")
     assert validation.status == Status.SAME
     assert [query.query for query in validation.queries] == ["windows"]
     assert "<html" in (out / "validation.html").read_text()
-    assert replay([str(file), "--json", "--out", str(tmp_path / "exact"), "--", str(folder)]) == 0
+    assert run_command("replay", str(file), "--json", "--out", str(tmp_path / "exact"), "--", str(folder)) == 0
     told = json.loads(capsys.readouterr().out)
     rows = {item["sink"]: item["rows"] for item in told["sinks"]}
     assert rows["windows"] == validation.queries[0].rows_exact
     assert pq.read_table(tmp_path / "exact" / "windows").num_rows == rows["windows"]
-    assert replay([str(file), "--out", str(tmp_path / "exact"), "--", str(folder)]) == 1
+    assert run_command("replay", str(file), "--out", str(tmp_path / "exact"), "--", str(folder)) == 1
     assert "is there already" in capsys.readouterr().err
-    assert validate_command.command([str(file), "--sink", "none", "--", str(folder)]) == 1
+    assert run_command("validate", str(file), "--sink", "none", "--", str(folder)) == 2
     assert "there are" in capsys.readouterr().err

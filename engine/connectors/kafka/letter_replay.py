@@ -121,7 +121,7 @@ class Replay:
         messenger = self._messengers.get(to)
         if messenger is None:
             if to == self._reader.topic:
-                raise UserError(f"a letter of {to!r} came from {to!r} itself; say where it goes with --to")
+                raise UserError(f"a letter of {to!r} came from {to!r} itself; say where it goes with --into")
             check_topic(self._settings, CLIENT_ID, to)
             messenger = self._messengers[to] = Messenger(self._settings, to, CLIENT_ID)
         known = [letter.provenance.timestamp_ms for letter in letters]

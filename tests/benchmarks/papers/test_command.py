@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.benchmarks.papers.command import command
 from penstock.commands.cli import app
+from tests.command_line import penstock
 
 
 def test_an_evaluation_writes_rows_charts_and_logs_that_decide_the_same_again(
@@ -16,7 +16,7 @@ def test_an_evaluation_writes_rows_charts_and_logs_that_decide_the_same_again(
 ) -> None:
     run = CliRunner().invoke
     for _ in range(2):
-        code = command(["flink_er", "--draws", "1", "--out", str(tmp_path)])
+        code = penstock("papers", "flink_er", "--draws", "1", "--out", str(tmp_path))
         assert "2 charts; try: penstock decide" in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     with (tmp_path / "rows.csv").open(newline="") as table:

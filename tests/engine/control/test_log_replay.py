@@ -99,11 +99,11 @@ def test_without_a_name_the_policy_of_the_log_decides(log: Path, threshold: str,
     with ActionLog(log) as written:
         written.policy("ds2", {})
     several = run(app, ["decide", str(log)])
-    assert several.exit_code == 1 and "decisions of ds2, " + threshold in several.output
+    assert several.exit_code == 2 and "decisions of ds2, " + threshold in several.output
     with ActionLog(tmp_path / "none.jsonl"):
         pass
     nobody = run(app, ["decide", str(tmp_path / "none.jsonl")])
-    assert nobody.exit_code == 1 and "no policy" in nobody.output and "sage" in nobody.output
+    assert nobody.exit_code == 2 and "no policy" in nobody.output and "sage" in nobody.output
 
 
 @pytest.mark.parametrize("name", [*POLICIES])

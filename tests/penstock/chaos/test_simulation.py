@@ -1,6 +1,7 @@
 """``penstock simulate``: seeds and faults as text, reports for people and for programs, exit codes."""
 
 import json
+import re
 
 import pytest
 
@@ -53,6 +54,20 @@ def test_little_memory_lets_keyed_operators_page(tmp_path, capsys, monkeypatch):
     assert ended.value.code == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["status"], report["seeds"]) == ("same", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.py"]
+
+
+def test_operators_need_no_names(tmp_path, capsys, monkeypatch):
+    """The program does not change between two runs, so that positions serve, also where the job takes checkpoints."""
+    monkeypatch.chdir(tmp_path)
+    unnamed = re.sub(r'\.name\("\w+"\)', "", PIPELINE).replace('run("small"', 'run("small", checkpoint_dir="kept"')
+    assert ".name(" not in unnamed
+    (tmp_path / "pipeline.py").write_text(unnamed)
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "pipeline.py", "--seeds", "1..3", "--json"])
+    assert ended.value.code == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["status"], report["seeds"]) == ("same", 3)
     assert [path.name for path in tmp_path.iterdir()] == ["pipeline.py"]
 
 

@@ -273,24 +273,6 @@ def test_doctor(command: Command) -> None:
     assert "Python" in command("doctor").out
 
 
-def test_commands_of_other_packages(tmp_path: Path) -> None:
-    info = tmp_path / "greeter-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[penstock.commands]\ngreet = greeter.command:greet\n")
-    package = tmp_path / "greeter"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "command.py").write_text(
-        '"""Greets everybody. At length.\n"""\n\ndef greet(arguments):\n    print(arguments)\n    return 5\n'
-    )
-    for before in ([], ["--debug"]):
-        done = _python("-m", "penstock", *before, "greet", "--loud", "you", "--", "--help", path=tmp_path)
-        assert (done.returncode, done.stdout) == (5, "['--loud', 'you', '--', '--help']\n")
-    listed = _python("-m", "penstock", "--help", path=tmp_path).stdout
-    assert "greet" in listed and "Greets everybody." in listed
-
-
 ENDLESS = """
     import itertools
     import penstock as ps
@@ -367,3 +349,24 @@ def test_json_has_stdout_for_itself(command: Command) -> None:
     )
     assert [json.loads(line)["status"] for line in done.out.splitlines()] == ["done"]
     assert "k=1" in done.err
+
+
+def test_state_is_found_again_by_positions_where_the_program_does_not_change(command: Command, tmp_path: Path) -> None:
+    """As under chaos; for users every operator with state needs a name."""
+    file = """
+        import penstock as ps
+
+        job = ps.Job()
+        rows = ps.read_json("rows", schema={"k": int}, job=job)
+        rows.key_by("k").agg(n=ps.count()).write_json("counts", mode="upsert", key="k")
+        job.run("counts", checkpoint_dir="checkpoints")
+    """
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "1.jsonl").write_text('{"k": 1}\n{"k": 1}\n')
+    refused = command("run", "pipeline.py", file=file)
+    assert refused.code == 1 and "write .name('...') behind source-1" in refused.err
+    assert command("run", "pipeline.py", "--generated-names").code == 0
+    (tmp_path / "rows" / "2.jsonl").write_text('{"k": 1}\n')
+    assert command("run", "pipeline.py", "--generated-names").code == 0
+    written = sorted((tmp_path / "counts").glob("part-*"), key=lambda path: path.stat().st_mtime_ns)
+    assert json.loads(written[-1].read_text().splitlines()[-1])["n"] == 3

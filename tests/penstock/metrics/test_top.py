@@ -40,7 +40,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
         # What the job beside it has said is not the command's.
         capfd.readouterr()
         with pytest.raises(SystemExit) as end:
-            main(["top", "--interval", "0.02", *map(str, arguments)])
+            main(["top", "--interval", "20ms", *map(str, arguments)])
         printed = capfd.readouterr()
         return int(end.value.code or 0), printed.out, printed.err
 
@@ -50,7 +50,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
 def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
     with running(tmp_path, metrics_port=0) as handle:
         handle.savepoint("first", LONG_S)
-        code, out, err = command("--port", port_of(handle.metrics_url), "--once")
+        code, out, err = command("--metrics-port", port_of(handle.metrics_url), "--once")
     assert (code, err) == (0, "")
     for said in (
         "items  running",
@@ -65,7 +65,7 @@ def test_one_look_at_a_running_job(tmp_path: Path, command: Command) -> None:
 
 def test_one_look_as_json(tmp_path: Path, command: Command) -> None:
     with running(tmp_path, metrics_port=0) as handle:
-        code, out, _ = command("--port", port_of(handle.metrics_url), "--once", "--json")
+        code, out, _ = command("--metrics-port", port_of(handle.metrics_url), "--once", "--json")
     found = json.loads(out)
     assert (code, found["job"], sorted(found["operators"])) == (0, "items", ["orders", "out", "per item"])
     assert found["seconds"] > 0
@@ -79,7 +79,7 @@ def test_one_look_as_json(tmp_path: Path, command: Command) -> None:
 def test_it_ends_with_the_job(option: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path, metrics_port=0) as handle:
         stop_at_the_third_look(monkeypatch, handle)
-        code, out, err = command("--port", port_of(handle.metrics_url), *filter(None, [option]))
+        code, out, err = command("--metrics-port", port_of(handle.metrics_url), *filter(None, [option]))
     assert (code, err) == (0, "")
     assert (len(out.splitlines()) == 2) if option else out.endswith("items has ended\n")
 
@@ -100,7 +100,7 @@ def stop_at_the_third_look(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> N
 def test_where_nothing_answers_it_says_what_to_do(command: Command) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        code, _, err = command("--port", taken.getsockname()[1])
+        code, _, err = command("--metrics-port", taken.getsockname()[1])
     assert code == 1 and "penstock run --metrics-port" in err
 
 

@@ -73,7 +73,7 @@ def test_the_counts_go_on_in_a_second_job(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_all_failpoints_are_listed() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "penstock", "chaos", "--list-failpoints", "--json"],
+        [sys.executable, "-m", "penstock", "failpoints", "--json"],
         capture_output=True,
         text=True,
         check=True,

@@ -1,0 +1,58 @@
+"""The command lines of ``penstock chaos`` and ``penstock failpoints``. Heavy imports stand inside the commands."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import Arguments, File, Seed
+
+
+def chaos(
+    context: typer.Context,
+    file: File,
+    arguments: Arguments = None,
+    kills: Annotated[int, typer.Option(min=0, metavar="N", help="How often the process is killed.")] = 10,
+    seed: Seed = 0,
+    failpoints: Annotated[
+        bool,
+        typer.Option("--failpoints", help="Also die once at every failpoint that the job comes by."),
+    ] = False,
+    parallelism: Annotated[
+        str | None,
+        typer.Option(metavar="P,P..", help="Instances per operator, in turn after restarts.", show_default=False),
+    ] = None,
+    checkpoint_interval: Annotated[
+        str, typer.Option(metavar="TIME", help="From one checkpoint to the next: 10s.")
+    ] = "1s",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Kill a pipeline with kill -9 again and again, and compare its output with an undisturbed run.
+
+    It reads its sources, and writes into a temporary directory instead of its sinks. Operators without a name go by
+    their positions, for the program is the same in every run. Exits with 1 if anything is lost or there twice.
+    """
+    with answering(debug or context.obj, as_json):
+        from penstock.commands import chaos as chaos_report
+
+        report = chaos_report.attack(
+            file,
+            arguments or [],
+            kills=kills,
+            seed=seed,
+            failpoints=failpoints,
+            parallelism=parallelism,
+            checkpoint_interval=checkpoint_interval,
+        )
+        chaos_report.show(report, as_json=as_json)
+    if not report.exact:
+        raise typer.Exit(FAILED)
+
+
+def failpoints(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
+    """Print the names and meanings of all failpoints, at which chaos lets a pipeline die."""
+    with answering(debug or context.obj, as_json):
+        from penstock.commands import chaos as chaos_report
+
+        chaos_report.list_failpoints(as_json=as_json)

@@ -1,0 +1,206 @@
+"""The command line of ``penstock run``. Heavy imports stand inside the command."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.arguments import Arguments, BatchRows, File, Parallelism
+
+CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
+"""The panels of the help."""
+
+
+class AtEnd(StrEnum):
+    """What becomes of windows that are open when all input was read."""
+
+    KEEP = "keep"
+    CLOSE = "close"
+
+
+def run(
+    context: typer.Context,
+    file: File,
+    arguments: Arguments = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job.", show_default=False)] = None,
+    parallelism: Parallelism = None,
+    batch_rows: BatchRows = None,
+    emit_interval: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How often updating results leave under load: 100ms.", show_default=False),
+    ] = None,
+    start_timeout: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Wait so long for what the job needs at its start: 1m.", show_default=False),
+    ] = None,
+    at_end: Annotated[
+        AtEnd | None,
+        typer.Option(
+            help="Open windows when all input was read: keep them (for the next run) or close them.",
+            show_default=False,
+        ),
+    ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="End another run that has the checkpoints or an output, and begin."),
+    ] = False,
+    checkpoint_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Take checkpoints here (path or URL); go on from the last.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    checkpoint_interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="From one checkpoint to the next: 10s.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    max_failed_checkpoints: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="So many may fail in a row before the job does.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    restore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Begin at: latest, none, or a savepoint by name.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    savepoint_on_stop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="When stopped, keep the last checkpoint as this savepoint.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    drop_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="Let go what changed or is gone. May come again.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    accept_changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="Go on although it changed. May come again.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    accept_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--accept-duplicates",
+            help="Let Kafka sinks write again what came after the checkpoint.",
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = False,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where dead letters go: kafka://HOST:PORT/TOPIC.",
+            show_default=False,
+            rich_help_panel=BAD_RECORDS,
+        ),
+    ] = None,
+    max_dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Bad records of an operator before the job fails: 100, 5% or any.",
+            show_default=False,
+            rich_help_panel=BAD_RECORDS,
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Serve metrics at this port, 0: any free one.",
+            show_default=False,
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="Serve them at this address, not at 127.0.0.1; needs a token.",
+            show_default=False,
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    metrics_token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Answer who sends the token of file:PATH or env:NAME.",
+            show_default=False,
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
+    generated_names: Annotated[bool, typer.Option("--generated-names", hidden=True)] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline in this process, with progress on a terminal.
+
+    The file runs as a script. Every run() and start() in it is carried out with the options given
+    here; a file that calls neither has its default job run at the end. Ctrl-C and SIGTERM stop
+    cleanly: what was read is processed and written, with checkpoints up to a last one.
+    """
+    with answering(debug or context.obj, as_json):
+        from penstock.commands.loading import run_program
+        from penstock.commands.run import Overrides, Runner
+
+        overrides = Overrides(
+            name=name,
+            parallelism=parallelism,
+            batch_rows=batch_rows,
+            emit_interval=emit_interval,
+            start_timeout=start_timeout,
+            at_end=at_end,
+            take_over=take_over,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_interval=checkpoint_interval,
+            max_failed_checkpoints=max_failed_checkpoints,
+            restore=restore,
+            savepoint_on_stop=savepoint_on_stop,
+            drop_state=tuple(drop_state or ()),
+            accept_changed=tuple(accept_changed or ()),
+            accept_duplicates=accept_duplicates,
+            dead_letters=dead_letters,
+            max_dead_letters=max_dead_letters,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            metrics_token=metrics_token,
+            sinks_into=sinks_into,
+            generated_names=generated_names,
+        )
+        run_program(file, arguments or [], Runner(overrides, as_json=as_json))

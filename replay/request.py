@@ -1,0 +1,154 @@
+"""What ``penstock replay`` and ``penstock validate`` are asked for: a pipeline, and what of its topics.
+
+Both commands take the options below; nothing of Spark, and nothing else heavy, is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.commands.arguments import pairs
+from penstock.model.errors import OptionError, UserError
+
+if TYPE_CHECKING:
+    from penstock.dsl.job import Job
+    from penstock.replay.kept_log import KeptLog
+    from penstock.replay.offsets import Where
+
+CHECKPOINT = "checkpoint"
+
+CheckpointDir = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="The job's checkpoints; by default as the file says.", show_default=False),
+]
+CheckpointAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHECKPOINT", help="A certain one: DIR/JOB, DIR/JOB@EPOCH or DIR/JOB#SAVEPOINT.", show_default=False
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        help="Begin at: earliest, a time, or offsets as JSON; by default where the job began.",
+        show_default=False,
+    ),
+]
+Stop = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="WHERE",
+        help="End at: checkpoint, a time, or offsets as JSON; by default at the checkpoint.",
+        show_default=False,
+    ),
+]
+FromArchive = Annotated[
+    str | None,
+    typer.Option(
+        "--from-archive",
+        metavar="DIR",
+        help="Read archives of topics as far as they go, and the topics behind.",
+        show_default=False,
+    ),
+]
+Kept = Annotated[
+    str | None,
+    typer.Option(metavar="LOG", help="Replay only the offsets that a log says were kept.", show_default=False),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What of a job's topics is replayed, as the command line says it; None: not said."""
+
+    checkpoint_dir: str | None = None
+    checkpoint: str | None = None
+    start: str | None = None
+    stop: str | None = None
+    archive: str | None = None
+    kept: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A pipeline that was loaded, and from where to where its topics are replayed (None: as `offsets.choose` says).
+
+    Only what a log ``kept`` names is replayed of the topics that it is about.
+    """
+
+    job: Job
+    name: str
+    start: Where | None
+    stop: Where | None
+    archive: str | None
+    kept: KeptLog | None = None
+
+
+def load(file: Path, arguments: Sequence[str], bounds: Bounds) -> Request:
+    """Load the pipeline, and the checkpoint that says up to where it has read.
+
+    Raises:
+        UserError: the file is no pipeline, or the checkpoint cannot be had.
+        OptionError: a place is nothing of the kind.
+    """
+    from penstock.commands.loading import capture
+    from penstock.engine.checkpoint.reader import read_checkpoint
+
+    job, options = capture(file, arguments)
+    # Spark's workers on this machine import what this process can: also what lies beside the file.
+    sys.path.append(str(file.resolve().parent))
+    directory = bounds.checkpoint_dir or options.checkpoints.directory
+    stop = _where("--to", bounds.stop or CHECKPOINT)
+    if stop == CHECKPOINT:
+        address = bounds.checkpoint or (None if directory is None else f"{directory}/{options.name}")
+        stop = None if address is None else read_checkpoint(address)
+    start = None if bounds.start is None else _where("--from", bounds.start)
+    kept = None if bounds.kept is None else _kept_log(bounds.kept, job)
+    return Request(job, options.name, start, stop, bounds.archive, kept)
+
+
+def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return the settings of Spark by name.
+
+    Raises:
+        OptionError: one is no name with a value.
+    """
+    return pairs("--spark-setting", texts, "spark.driver.memory=4g")
+
+
+def _kept_log(path: str, job: Job) -> KeptLog:
+    """Read a log, and check that the pipeline reads the topics that it is about.
+
+    Raises:
+        UserError: it cannot be read, or is of something else.
+    """
+    from penstock.engine.connectors.kafka.source import KafkaSource
+    from penstock.model.job_graph import SourceSpec
+    from penstock.replay.kept_log import read_kept_log
+
+    log = read_kept_log(path)
+    sources = [node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)]
+    for topic in sorted(log.topics):
+        if not any(isinstance(source, KafkaSource) and source.reads(topic) for source in sources):
+            raise UserError(f"the log {path} is about topic {topic!r}, which no source reads: is it of this pipeline?")
+    return log
+
+
+def _where(option: str, text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        places = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise OptionError(f"{option} begins like offsets, but is no JSON: {error}") from None
+    return places
