@@ -174,7 +174,7 @@ def test_the_command_creates_topics_and_keeps_those_that_are_there(tmp_path: Pat
 def test_a_topic_that_cannot_be_is_refused_before_anything_starts(text: str, tmp_path: Path) -> None:
     command = dev_kafka(tmp_path, "--topic", text)
     output, errors = command.communicate(timeout=PATIENCE_S)
-    assert (command.returncode, output) == (1, "") and errors.startswith("error: ")
+    assert (command.returncode, output) == (2, "") and errors.startswith("error: ")
 
 
 def test_the_command_says_so_when_the_broker_ends_by_itself(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_the_command_says_what_is_wrong(
     assert '"status": "failed"' in told.out and "has no topic 'no-such-topic'" in told.err
     uncommitted = ["--kafka-setting", "isolation.level=read_uncommitted"]
     there = ("archive", "t", "--kafka", kafka, "--out", str(tmp_path))
-    assert penstock(*there, *uncommitted) == 1
+    assert penstock(*there, *uncommitted) == 2
     assert "an archive holds what is committed" in capsys.readouterr().err
     assert penstock(*there, "--spark-setting", "nothing") == 2
     assert "--spark-setting takes a name and a value, such as spark.driver.memory=4g" in capsys.readouterr().err
