@@ -104,7 +104,8 @@ def _check_engine(engine: str) -> None:
 
 def _check_query(engine: str, peer: Peer, query: str) -> None:
     if query not in peer.QUERIES:
-        raise OptionError(f"{engine} has no query {query!r}; it has {', '.join(peer.QUERIES)}.")
+        names = sorted(peer.QUERIES, key=lambda name: (int(name[1:].partition("_")[0]), name))
+        raise OptionError(f"{engine} has no query {query!r}; it has {', '.join(names)}.")
 
 
 def _keep_to_one_thread(core: int | None) -> None:
