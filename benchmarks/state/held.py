@@ -19,10 +19,10 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.dsl.job import Job
+from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
-from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
 
 MB = 1 << 20
@@ -71,7 +71,7 @@ def _rows(keys: int, checkpoints: int, seen: list[Any]) -> Iterator[pa.RecordBat
 @contextmanager
 def watching(seen: list[dict[str, float]]) -> Iterator[None]:
     """Note every cut that is stored meanwhile in this process."""
-    freeze, encode, feed, write = BucketStores.freeze, FrozenBuckets._encode, PagedOperator._feed, PagesCut.write
+    freeze, encode, feed, write = BucketStores.freeze, FrozenBuckets._encode, Backlog.feed, PagesCut.write
     began_ns = thawed_ns = fed_ns = 0
 
     def froze(stores: BucketStores) -> Any:
@@ -84,9 +84,9 @@ def watching(seen: list[dict[str, float]]) -> Iterator[None]:
         encode(frozen, bucket)
         thawed_ns = time.monotonic_ns()
 
-    def fed(operator: PagedOperator, *given: Any) -> Any:
+    def fed(backlog: Backlog, *given: Any) -> Any:
         nonlocal fed_ns
-        yield from feed(operator, *given)
+        yield from feed(backlog, *given)
         if fed_ns == began_ns:
             fed_ns = time.monotonic_ns()
 
@@ -107,7 +107,7 @@ def watching(seen: list[dict[str, float]]) -> Iterator[None]:
     replaced: list[tuple[type, str, Any, Any]] = [
         (BucketStores, "freeze", froze, freeze),
         (FrozenBuckets, "_encode", encoded, encode),
-        (PagedOperator, "_feed", fed, feed),
+        (Backlog, "feed", fed, feed),
         (PagesCut, "write", written, write),
     ]
     try:

@@ -12,6 +12,7 @@ from penstock.engine.core.elements import Barrier
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.worker import Worker
 from penstock.engine.paging import bucket_writing, frozen_buckets
+from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.paged_operator import PagedOperator
@@ -121,7 +122,7 @@ def watching(watch: Watch) -> Iterator[None]:
     encode, push, step = bucket_writing.encode_bucket, Instance._push, Worker.step
     room, inject, publish = PagedOperator.has_room, CheckpointSession._inject, CheckpointRepository.publish
     freeze = BucketStores.freeze
-    on, work_off = CheckpointSession._on, PagedOperator._work_off
+    on, work_off = CheckpointSession._on, Backlog._work_off
 
     def encoded(bucket: Bucket, notes: Any) -> Any:
         made = encode(bucket, notes)
@@ -171,8 +172,8 @@ def watching(watch: Watch) -> Iterator[None]:
             watch.ends()
         on(session, event)
 
-    def worked_off(operator: PagedOperator, *given: Any) -> Any:
-        yield from work_off(operator, *given)
+    def worked_off(backlog: Backlog, *given: Any) -> Any:
+        yield from work_off(backlog, *given)
         watch.row()
 
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
@@ -182,7 +183,7 @@ def watching(watch: Watch) -> Iterator[None]:
         (Instance, "_push", pushed),
         (Worker, "step", stepped),
         (PagedOperator, "has_room", asked),
-        (PagedOperator, "_work_off", worked_off),
+        (Backlog, "_work_off", worked_off),
         (CheckpointSession, "_inject", injected),
         (CheckpointSession, "_on", told),
         (CheckpointRepository, "publish", published),

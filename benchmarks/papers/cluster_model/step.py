@@ -5,6 +5,8 @@ differs from short ones only in what happens inside it. Called by the simulated 
 here.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.flows import Cores, Costs, Moved, Pipes, Stores, no_moves
@@ -47,14 +49,21 @@ def step(
 
     drain, room, emit = _rooms(top, stores, pipes, able, running, expected, waiting, moved)
     _flow(top, stores, pipes, drain, emit, dt, drops, moved)
-    has_room = drain >= able * (1 - 1e-9)
-    _account(top, stores, costs, able < by_thread, has_room, load, cores, dt, moved)
+    limits = _Limits(able < by_thread, drain >= able * (1 - 1e-9))
+    _account(top, stores, costs, limits, load, cores, dt, moved)
     # Half of the old ones: the shares of a producer and its consumer on one core would swing otherwise.
     stores.in_rate = (stores.in_rate + moved.arrived / dt) / 2
     # After a change of layout nothing is known: half of MOST_ROOM would let claims be too large for 37 steps.
     now = np.minimum(room / dt, MOST_ROOM)
     stores.room_rate = np.where(np.isinf(stores.room_rate), now, (stores.room_rate + now) / 2)
     return moved
+
+
+class _Limits(NamedTuple):
+    """Which instances the core lets do less than their threads could, and which have room for all that they send."""
+
+    by_core: Bools
+    has_room: Bools
 
 
 def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, moved: Moved) -> tuple[Floats, Floats]:
@@ -239,8 +248,7 @@ def _account(
     top: Topology,
     stores: Stores,
     costs: Costs,
-    by_core: Bools,
-    has_room: Bools,
+    limits: _Limits,
     load: Floats,
     cores: Cores,
     dt: float,
@@ -251,6 +259,7 @@ def _account(
     An instance of load a, on a core whose other load is b, has work during a / (1 - b) of the time (processor sharing,
     Poisson arrivals); where several cores are shared b counts to the power of their number.
     """
+    by_core, has_room = limits
     fired = moved.emitted * costs.fire_s
     moved.cpu = np.minimum(dt, moved.taken * costs.cpu_s + fired)
     moved.busy = np.minimum(dt, moved.taken * costs.busy_s + fired)

@@ -106,7 +106,7 @@ def test_a_watermark_behind_waiting_rows_goes_out_when_they_were_worked_off() ->
     assert not list(operator.process(0, Batch(batch_of(rows(2_000)))))
     due_ns = operator.timer_ns()
     assert not operator.has_room() and due_ns is not None and due_ns <= clock.monotonic_ns()
-    assert sum(1 for _ in operator._sweep()) == 2_001
+    assert sum(1 for _ in operator._backlog.sweep()) == 2_001
     assert not operator.unanswered() and operator.has_room()
     due_ns = operator.timer_ns()
     assert due_ns is not None and due_ns <= clock.monotonic_ns(), "nothing else would ask for the watermark"

@@ -1,0 +1,221 @@
+"""Input of a paged operator that waits, and the sweeps in which every bucket works its share of it off.
+
+A sweep goes on in slices of the worker loop's time, and as far as a checkpoint that is written lets buckets be used.
+What comes meanwhile is behind everything that waits. Called by `paged_operator`.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import cast
+
+from penstock.engine.core.contract import Clock, Emission
+from penstock.engine.core.elements import END_OF_TIME_US, Batch, Watermark
+from penstock.engine.paging.bucket import Bucket
+from penstock.engine.paging.bucket_moves import BucketMoves
+from penstock.engine.paging.bucket_store import BucketStores, Room
+from penstock.engine.paging.growth import Growth
+from penstock.engine.paging.sweep import Sweep, Turn
+from penstock.engine.paging.waiting import LaterInput, WaitingInput
+
+
+class Backlog:
+    """What waits for the buckets of one operator instance; true if anything does.
+
+    ``swept_us`` is the watermark that all of them have come to, ``passed_us`` the one that they have passed on, and
+    ``released_us`` that one from the end of a sweep until someone has taken it. ``since_ns`` is when waiting began.
+    """
+
+    def __init__(
+        self,
+        stores: BucketStores,
+        moves: BucketMoves,
+        clock: Clock,
+        minds_watermarks: bool,
+        swept_us: int,
+        passed_us: int,
+    ) -> None:
+        """Nothing waits; time has come as far as is said."""
+        self._stores = stores
+        self._moves = moves
+        self._clock = clock
+        self._minds_watermarks = minds_watermarks
+        self.growth = Growth()
+        self.swept_us = swept_us
+        self.passed_us = passed_us
+        self.released_us: int | None = None
+        self.since_ns = 0
+        self._waiting = WaitingInput(0)
+        self._later = LaterInput()
+        # What is left of the sweep under way.
+        self._unswept = Sweep()
+        self._fetched: Bucket | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the rows that the next sweep, or the one under way, works off."""
+        return self._waiting.bytes
+
+    @property
+    def later_bytes(self) -> int:
+        """Bytes of the rows behind the sweep under way."""
+        return self._later.bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits as may."""
+        return self._waiting.bytes >= self._stores.options.waiting_bytes
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end of time waits."""
+        return self._waiting.watermark_us == END_OF_TIME_US
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a sweep is under way."""
+        return bool(self._unswept)
+
+    def add(self, port: int, batch: Batch) -> None:
+        """Let rows wait."""
+        if self._unswept:
+            self._later.add(port, batch)
+        else:
+            self._begin_waiting()
+            self._waiting.add(port, batch, self._stores.places(port, batch.rows, self._stores.buckets))
+
+    def add_watermark(self, time_us: int) -> None:
+        """Let a watermark wait behind the rows."""
+        if self._unswept:
+            self._later.add_watermark(time_us)
+        else:
+            self._begin_waiting()
+            self._waiting.add_watermark(time_us)
+
+    def advance(self, time_us: int, passed_us: int) -> None:
+        """The only bucket has come to this time, and passed on so much: nothing waits."""
+        self.swept_us = time_us
+        self.passed_us = max(self.passed_us, passed_us)
+
+    def may_go_on(self) -> bool:
+        """Return whether a checkpoint that is written lets any bucket of the sweep take its turn now."""
+        room = self._stores.room()
+        return any(self._may_begin(turn, room) for turn in self._unswept)
+
+    def needed_bytes(self, bucket: Bucket) -> int:
+        """Return what has to find room for a bucket to be loaded: itself, and all that waits."""
+        return self._moves.needed_bytes(bucket, self._waiting.bytes)
+
+    def feed(self, bucket: Bucket, port: int, piece: Batch) -> Iterator[Emission]:
+        """Let a bucket in memory work rows off, and note what they add to it."""
+        before_bytes = bucket.bytes
+        bucket.touch()
+        yield from bucket.operator.process(port, piece)
+        if piece.rows.num_rows:
+            self.growth.note(piece.rows.num_rows, bucket.bytes - before_bytes)
+
+    def sweep(self, slice_ns: int | None = None) -> Iterator[Emission]:
+        """Let every bucket work its share off, those in memory first; after ``slice_ns`` the rest is for later.
+
+        So is what a checkpoint that is written holds back.
+
+        Only a bucket that has done so may be cut: the shares of the others are by their places.
+        """
+        began_ns = self._clock.monotonic_ns()
+        # A watermark that came in the middle of a sweep takes one more.
+        while waiting := self._waiting:
+            if not self._unswept:
+                self._unswept.begin(self._stores.buckets, waiting.counts().tolist())
+            while self._unswept:
+                if not self._unswept.choose(partial(self._may_begin, room=self._stores.room())):
+                    return
+                turn = self._unswept.first
+                bucket = turn.bucket
+                if self._concerns(turn):
+                    if not self._stores.use(bucket):
+                        return
+                    if self._fetched is not bucket:
+                        self._stores.count_access(bucket, turn.rows)
+                    if not bucket.is_resident:
+                        yield from self._moves.load(bucket, waiting.bytes)
+                        if slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
+                            self._fetched = bucket
+                            return
+                    self._fetched = None
+                    yield from self._work_off(turn, waiting)
+                    yield from self._moves.fit(bucket, waiting.bytes)
+                self._unswept.end_turn()
+                if self._unswept and slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
+                    return
+            self._end_sweep(waiting)
+
+    def _end_sweep(self, waiting: WaitingInput) -> None:
+        if waiting.watermark_us is not None:
+            self.swept_us = waiting.watermark_us
+            self.passed_us = max(self.passed_us, self._moves.output_watermark(waiting.watermark_us))
+            self.released_us = self.passed_us
+        waiting.clear()
+        for item in self._later.take():
+            if isinstance(item, Watermark):
+                self.add_watermark(item.time_us)
+            else:
+                self.add(*item)
+
+    def _work_off(self, turn: Turn, waiting: WaitingInput) -> Iterator[Emission]:
+        """Let a bucket in memory work its share off; if it is cut before it has, its pieces are next with the rest.
+
+        So is the bucket itself if it cannot be cut as a checkpoint is written, and may not grow.
+        """
+        bucket, rows = turn.bucket, turn.rows
+        yield from self._moves.advance(bucket, self.swept_us)
+        shares = waiting.shares(turn.place, minds_watermarks=self._minds_watermarks)
+        for item in shares:
+            if isinstance(item, Watermark):
+                yield from self._moves.advance(bucket, item.time_us)
+                continue
+            port, left = item[0], cast(Batch | None, item[1])
+            while left is not None:
+                piece, left = self.growth.cut(left, self._stores.options)
+                yield from self.feed(bucket, port, piece)
+                rows -= piece.rows.num_rows
+                too_large = self._stores.is_too_large(bucket)
+                if rows and (too_large or self._stores.is_full()):
+                    rest = shares if left is None else itertools.chain([(port, left)], shares)
+                    pieces = [bucket]
+                    if too_large:
+                        pieces = yield from self._moves.split(bucket, self.growth.bytes_of(rows))
+                    self._share_out(rest, pieces, waiting)
+                    return
+
+    def _share_out(
+        self, items: Iterable[tuple[int, Batch] | Watermark], pieces: Sequence[Bucket], waiting: WaitingInput
+    ) -> None:
+        """Let the pieces of the bucket under the sweep, or itself, have what it has not worked off."""
+        parts = WaitingInput(len(pieces))
+        for item in items:
+            if isinstance(item, Watermark):
+                parts.add_watermark(item.time_us)
+            else:
+                port, batch = item
+                parts.add(port, batch, self._stores.places(port, batch.rows, pieces))
+        self._unswept.insert(waiting.add_parts(parts), pieces, parts.counts().tolist())
+
+    def _may_begin(self, turn: Turn, room: Room) -> bool:
+        """Return whether a checkpoint that is written lets a bucket take its turn now."""
+        bucket = turn.bucket
+        return not self._concerns(turn) or self._stores.may_use(bucket, self.needed_bytes(bucket), room)
+
+    def _concerns(self, turn: Turn) -> bool:
+        """Return whether something that waits is a bucket's: rows, or a watermark that it waits for."""
+        if turn.rows:
+            return True
+        until_us, due_us = self._waiting.watermark_us, turn.bucket.due_us()
+        return until_us is not None and due_us is not None and due_us <= until_us
+
+    def _begin_waiting(self) -> None:
+        if not self._waiting:
+            self._waiting = WaitingInput(len(self._stores.buckets))
+            self.since_ns = self._clock.monotonic_ns()
