@@ -18,7 +18,7 @@ from penstock.runs.run_options import RunOptions, make_options
 from tests.docs.pages import ROOT
 
 OPTIONS = set(get_type_hints(JobOptions))
-OF_THE_COMMAND = {"file", "arguments", "name", "sinks_into", "as_json", "debug", "help"}
+OF_THE_COMMAND = {"file", "arguments", "name", "sinks_into", "generated_names", "as_json", "debug", "help"}
 """What ``penstock run`` takes that is no option of a job."""
 
 
@@ -27,7 +27,7 @@ def test_the_command_line_has_options_of_jobs_under_their_names() -> None:
     given = {item.name for item in run.params} - OF_THE_COMMAND
     assert given <= OPTIONS
     assert {"checkpoint_dir", "checkpoint_interval", "metrics_host", "metrics_token", "metrics_port"} <= given
-    assert given == set(Overrides.__dataclass_fields__) - {"name", "sinks_into"}
+    assert given == set(Overrides.__dataclass_fields__) - {"name", "sinks_into", "generated_names"}
 
 
 def test_options_reach_what_they_set() -> None:
