@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from penstock.model.outstanding import Outstanding
+
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
 
@@ -207,6 +209,20 @@ class Writer(ABC):
     @abstractmethod
     def write(self, rows: pa.RecordBatch) -> None:
         """Take rows in the sink's schema; in changelog mode with the weight as the last field ``weight``."""
+
+    def has_room(self) -> bool:
+        """Return whether `write` may be called. As long as not, the job goes on with other things and asks again.
+
+        A writer that would have to wait says so here. The default has always room.
+        """
+        return True
+
+    def outstanding(self) -> Outstanding | None:
+        """Return what is on its way, without waiting; None: `flush`, `prepare` and `close` need not wait, either.
+
+        Before, a job calls none of them: it goes on with other things and asks again. The default has always None.
+        """
+        return None
 
     def flush(self) -> None:
         """Make everything written so far visible, as far as the sink can."""

@@ -13,6 +13,7 @@ from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.model.connectors import RawRecord
 from penstock.model.job_graph import LATE, MAIN
+from penstock.model.outstanding import Outstanding
 from penstock.state.store import Locate, StateStore
 
 Emission = tuple[str, Batch]
@@ -218,6 +219,10 @@ class Operator(ABC):
         `on_timer` is called when due, and before `on_end`, until this is False.
         """
         return False
+
+    def outstanding(self) -> Outstanding | None:
+        """Return what a sink has on its way, which barriers and the end wait for; None: nothing, or it is no sink."""
+        return None
 
     def timer_ns(self) -> int | None:
         """Return the monotonic time at which `on_timer` is due, or None."""

@@ -25,12 +25,13 @@ from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan, Progress, Stru
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
+from penstock.engine.jobs.stop_patience import StopPatience
 from penstock.engine.paging.bucket_store import PagingOptions
 from penstock.engine.paging.paging import Paging
 from penstock.engine.plan.regions import struck_by
 from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
-from penstock.model.errors import DeadLetterLimitError
+from penstock.model.errors import DeadLetterLimitError, FatalError
 from penstock.model.ids import OperatorId, TaskId
 from penstock.state.store import StateStore
 from penstock.state.stores.memory_store import MemoryStore
@@ -91,6 +92,7 @@ class EmbeddedAttempt:
         self._ended_ns: int | None = None
         self._stop: bool | None = None
         self._stopping = False
+        self._stop_patience: StopPatience | None = None
         # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
         self._wakened: SimpleQueue[None] = SimpleQueue()
         try:
@@ -231,7 +233,7 @@ class EmbeddedAttempt:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self.worker.step()
-            failure = self._dead_letters.failure or self._verdict()
+            failure = self._dead_letters.failure or self._verdict() or self._undelivered()
             if failure is not None:
                 return Struck(failure, None)
             if self._checkpoints is not None:
@@ -263,6 +265,12 @@ class EmbeddedAttempt:
         """Return why the job must fail of its bad records, before the checkpoint behind them is published."""
         last = self._checkpoints.last_barrier if self._checkpoints is not None and self.at_end else None
         return self._bad_records.verdict(self.build, stopping=self._stopping, last_barrier=last)
+
+    def _undelivered(self) -> FatalError | None:
+        """Return why a job that was told to stop ends without its last rows having arrived."""
+        patience, operators = self._stop_patience, self.build.operators()
+        outstanding = (operator.outstanding() for operator in operators)
+        return None if patience is None else patience.look(self._clock.monotonic_ns(), outstanding)
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
@@ -300,6 +308,7 @@ class EmbeddedAttempt:
 
     def _request_stop(self, drain: bool) -> None:
         self._stopping = True
+        self._stop_patience = self._stop_patience or StopPatience(checkpoints=self._checkpoints is not None)
         if self._checkpoints is not None:
             if drain:
                 self._checkpoints.drain()

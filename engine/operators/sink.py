@@ -17,13 +17,17 @@ from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.model.modes import WriteMode
+from penstock.model.outstanding import Outstanding
 from penstock.model.schema import WEIGHT, StreamSchema, check_names
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.tables.grouping import KeyGrouper
 
+LOOK_NS = 5_000_000
+"""How long a writer is left alone that was not ready."""
+
 
 class SinkOperator(Operator):
-    """Writes every batch at once.
+    """Writes every batch at once. Whatever its writer would have to wait for, the chain waits for in its place.
 
     Modes: ``append`` as it is; ``changelog`` with the weight as the field ``weight``; ``upsert`` with one row per key
     of the batch and a boolean field ``deleted`` for keys that were retracted and not inserted again.
@@ -40,6 +44,7 @@ class SinkOperator(Operator):
         self._grouper = KeyGrouper()
         self._writer: Writer | None = None
         self._receipts: dict[int, Any] = {}
+        self._look_ns: int | None = None
 
     @property
     def receipts(self) -> Mapping[int, Any]:
@@ -59,6 +64,23 @@ class SinkOperator(Operator):
         super().open(context)
         schema = sink_schema(self._spec, self._schema)
         self._writer = self._spec.sink.open(schema, context.instance, context.parallelism)
+
+    def has_room(self) -> bool:
+        """Return whether the writer takes more."""
+        assert self._writer is not None
+        return self._looked(ready=self._writer.has_room())
+
+    def takes_barrier(self) -> bool:
+        """Return whether all that was written has arrived, so that nothing waits for it; the end asks that, too."""
+        return self._looked(ready=self.outstanding() is None)
+
+    def outstanding(self) -> Outstanding | None:
+        """Return what the writer has on its way."""
+        return None if self._writer is None else self._writer.outstanding()
+
+    def timer_ns(self) -> int | None:
+        """Return when to look at a writer again that was not ready."""
+        return self._look_ns
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Write one batch."""
@@ -96,6 +118,10 @@ class SinkOperator(Operator):
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
+
+    def _looked(self, *, ready: bool) -> bool:
+        self._look_ns = None if ready else self.context.clock.monotonic_ns() + LOOK_NS
+        return ready
 
     def _in_mode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self._spec.mode == "append":

@@ -3,7 +3,7 @@
 Used by the writer that sends at once and by the publisher of kept epochs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -22,6 +22,7 @@ from penstock.engine.connectors.kafka.clients import (
 from penstock.engine.connectors.kafka.encoded import byte_lists, header_lists
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import FatalError, PenstockError, UserError
+from penstock.model.outstanding import Outstanding
 
 _WAIT_S = 0.1
 """How long the producer is waited for at a time, so that Ctrl-C is heard."""
@@ -50,6 +51,7 @@ class Messenger:
             UserError: a setting is unknown or wrong, or a secret is not where it should be.
         """
         self.undelivered: KafkaError | None = None
+        self._given = self._held_back = 0
         self.complaint: KafkaError | None = None
         """What the client said last about itself; calls that time out do so because of it."""
         self._unreachable: KafkaError | None = None
@@ -79,16 +81,34 @@ class Messenger:
         return None
 
     def put(self, messages: pa.RecordBatch) -> None:
-        """Hand messages over, in order.
+        """Hand messages over, in order; wait while the client has no room.
 
         Raises:
             KafkaException: the client refuses one, or one that was handed over before was not delivered.
+        """
+        for _ in self.handing_over(messages):
+            self.wait_for_room()
+
+    def wait_for_room(self) -> None:
+        """Wait a moment for the client to have room for more.
+
+        Raises:
+            KafkaException: a message was not delivered.
+        """
+        self._serve(_FULL_S)
+
+    def handing_over(self, messages: pa.RecordBatch) -> Iterator[None]:
+        """Hand messages over, in order; yield whenever the client has no room for the next one.
+
+        Raises:
+            KafkaException: as `put`.
         """
         topic, produce = self._topic, self.producer.produce
         key, value, time, headers = messages.columns
         times = [0] * len(time) if time.null_count == len(time) else time.fill_null(0).to_pylist()
         columns = byte_lists(value), byte_lists(key), times, header_lists(headers)
-        for content, name, at, header in zip(*columns, strict=True):
+        self._given += len(times)
+        for number, (content, name, at, header) in enumerate(zip(*columns, strict=True)):
             while True:
                 try:
                     if header is None:
@@ -97,8 +117,24 @@ class Messenger:
                         produce(topic, content, name, timestamp=at, headers=header)
                     break
                 except BufferError:
-                    self._serve(_FULL_S)
+                    self._held_back = len(times) - number
+                    yield
+                    self._serve(0)
+        self._held_back = 0
         self._serve(0)
+
+    def outstanding(self) -> Outstanding | None:
+        """Return what is not delivered yet, without waiting for it.
+
+        None: everything is, or something will never be, which `flush` raises.
+        """
+        left = self.producer.flush(0) + self._held_back
+        if self.undelivered is not None or not left:
+            self._note_answers(delivered=self.undelivered is None)
+            return None
+        self._note_answers(delivered=False)
+        where = f"topic {self._topic!r} of Kafka at {self._settings.bootstrap}"
+        return Outstanding(left, self._given - left, where)
 
     def flush(self, until: Callable[[], None] = lambda: None) -> None:
         """Wait until everything is delivered; ``until`` may raise.
@@ -109,12 +145,9 @@ class Messenger:
         while self.producer.flush(_WAIT_S):
             self._check()
             until()
-            if self._unreachable is not None:
-                self._outage.lost(self._unreachable.str())
+            self._note_answers(delivered=False)
         self._check()
-        if self._unreachable is not None:
-            self._unreachable = None
-            self._outage.back()
+        self._note_answers(delivered=True)
 
     def close(self) -> None:
         """Send what is left and end the producer."""
@@ -131,9 +164,21 @@ class Messenger:
             self._producer.purge()
             self._producer = None
 
+    def _note_answers(self, *, delivered: bool) -> None:
+        """Say that the cluster is away, or that it is back."""
+        if self._unreachable is None:
+            return
+        if not delivered:
+            self._outage.lost(self._unreachable.str())
+            return
+        self._unreachable = None
+        self._outage.back()
+
     def _serve(self, seconds: float) -> None:
         self.producer.poll(seconds)
         self._check()
+        if self._unreachable is not None:
+            self._note_answers(delivered=not len(self.producer))
 
     def _check(self) -> None:
         if self.undelivered is not None:

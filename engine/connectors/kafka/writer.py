@@ -1,6 +1,6 @@
 """The writers of the Kafka sink: one keeps an epoch until its checkpoint is complete, one sends at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,9 +11,13 @@ from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.connectors import Writer
 from penstock.model.errors import BugError
+from penstock.model.outstanding import Outstanding
 
 if TYPE_CHECKING:
     from penstock.engine.connectors.kafka.expiry import ExpiryWatch
+
+
+_ALL = object()
 
 
 class KeepingWriter(Writer):
@@ -65,7 +69,10 @@ class KeepingWriter(Writer):
 
 
 class SendingWriter(Writer):
-    """At least once: messages leave at once, and barriers wait until the broker has all of them."""
+    """At least once: messages leave at once, and barriers wait until the broker has all of them.
+
+    Whoever asks `has_room` and `outstanding` first is never made to wait.
+    """
 
     def __init__(
         self,
@@ -92,12 +99,32 @@ class SendingWriter(Writer):
         self._topic = topic
         self._expiry = expiry
         self._messenger = Messenger(settings, topic, client_id)
+        self._handing_over: Iterator[None] = iter(())
+        self._is_full = False
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Encode rows and hand them to the producer."""
+        """Encode rows and hand them to the producer, as far as it has room."""
         messages = self._encoder.encode(rows)
         self._expiry.look(messages)
-        self._try(lambda: self._messenger.put(messages))
+        self._try(self._finish_handing_over)
+        self._handing_over = self._messenger.handing_over(messages)
+        self._try(self._hand_over)
+
+    def has_room(self) -> bool:
+        """Return whether the producer has taken everything.
+
+        Raises:
+            RetryableError: a message was not delivered, in message.timeout.ms.
+        """
+        if self._is_full:
+            self._try(self._hand_over)
+        return not self._is_full
+
+    def outstanding(self) -> Outstanding | None:
+        """Return what is not delivered; None: all is, or something will never be, which `flush` raises."""
+        if self._is_full:
+            self._try(self._hand_over)
+        return self._messenger.outstanding()
 
     def flush(self) -> None:
         """Wait until everything is delivered.
@@ -105,6 +132,7 @@ class SendingWriter(Writer):
         Raises:
             RetryableError: something was not, in message.timeout.ms.
         """
+        self._try(self._finish_handing_over)
         self._try(self._messenger.flush)
 
     def close(self) -> None:
@@ -115,6 +143,15 @@ class SendingWriter(Writer):
     def abort(self) -> None:
         """Let go of what is not delivered: it comes again."""
         self._messenger.abandon()
+
+    def _hand_over(self) -> None:
+        """Hand over what there is room for."""
+        self._is_full = next(self._handing_over, _ALL) is not _ALL
+
+    def _finish_handing_over(self) -> None:
+        for _ in self._handing_over:
+            self._messenger.wait_for_room()
+        self._is_full = False
 
     def _try(self, step: Callable[[], None]) -> None:
         from confluent_kafka import KafkaException
