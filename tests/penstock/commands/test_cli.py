@@ -16,8 +16,6 @@ import penstock
 from penstock.commands.cli import main
 from penstock.commands.run import Overrides, Runner
 from penstock.dsl import job as job_module
-from penstock.model.installing import install_extra
-from tests.hidden_libraries import hide
 
 ROOT = Path(penstock.__file__).parent.parent
 
@@ -372,43 +370,3 @@ def test_state_is_found_again_by_positions_where_the_program_does_not_change(com
     assert command("run", "pipeline.py", "--generated-names").code == 0
     written = sorted((tmp_path / "counts").glob("part-*"), key=lambda path: path.stat().st_mtime_ns)
     assert json.loads(written[-1].read_text().splitlines()[-1])["n"] == 3
-
-
-WITH_ARGUMENTS = """
-    import sys
-    from pathlib import Path
-    import penstock as ps
-
-    Path(__file__).with_name("given.json").write_text(repr(sys.argv[1:]))
-    job = ps.Job()
-    ps.read_memory([{"a": 1}], job=job).write_json("out").name("out")
-    job.run("small")
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "code"),
-    [
-        ("run", [], 0),
-        ("explain", [], 0),
-        ("simulate", ["--seeds", "1"], 0),
-        ("chaos", ["--kills", "0"], 0),
-        ("validate", [], 3),
-        ("replay", ["--out", "exact"], 3),
-    ],
-)
-def test_a_pipeline_and_its_arguments_are_given_alike(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: list[str], code: int
-) -> None:
-    """Those without a dash need no mark; what needs Spark loads the file, and says what is missing here."""
-    hide(monkeypatch, "pyspark")
-    done = command(name, "pipeline.py", "one", *options, "two", "--", "--three", file=WITH_ARGUMENTS)
-    assert (tmp_path / "given.json").read_text() == "['one', 'two', '--three']", done.err
-    assert done.code == code, done.err
-    assert code == 0 or install_extra("spark") in done.err
-
-
-def test_an_archive_without_spark_says_what_is_missing(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "pyspark")
-    done = command("archive", "orders", "--kafka", "127.0.0.1:1", "--out", "archive")
-    assert done.code == 3 and install_extra("spark") in done.err
