@@ -47,13 +47,13 @@ class UserAggregate(ABC):
 
     @property
     def can_retract(self) -> bool:
-        """Whether the subclass brought its own `retract`."""
+        """Whether the subclass overrides `retract`."""
         return type(self).retract is not UserAggregate.retract
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One aggregate of an ``agg(...)``.
+    """One aggregate of ``agg(...)``.
 
     ``function`` is one of: count, sum, min, max, mean, variance, stddev, first, last, arg_min, arg_max,
     count_distinct, approx_count_distinct, approx_quantile, collect, user. ``inputs`` are its expressions (none for

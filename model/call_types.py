@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.model.coercion import CombinationError, is_number
 from penstock.model.functions import FUNCTIONS, VARIADIC, Function, Option
 from penstock.model.schema import normal_type
-from penstock.model.typed import Complaints, Typed, convert, describe, null
+from penstock.model.typed_expressions import Complaints, TypedExpression, convert, describe, null
 
 _SUBJECTS: dict[str, tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = {
     "text": (pt.is_string, "text", pa.string()),
@@ -23,7 +23,7 @@ _SUBJECTS: dict[str, tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = {
 }
 
 
-def resolve_call(complaints: Complaints, node: exp.Expr, values: Sequence[Typed]) -> Typed:
+def resolve_call(complaints: Complaints, node: exp.Expr, values: Sequence[TypedExpression]) -> TypedExpression:
     """Type a call (an `exp.Anonymous`) whose arguments are typed already.
 
     Raises:
@@ -38,12 +38,12 @@ def resolve_call(complaints: Complaints, node: exp.Expr, values: Sequence[Typed]
     if not values:
         complaints.fail(node, f"calls {name} without a value")
     subject = values[0]
-    accepts, wanted, example = _SUBJECTS[function.subject]
+    accepts, expected, example = _SUBJECTS[function.subject]
     options = _options(complaints, name, function, node, values[1:])
     if pt.is_null(subject.type):
         return null(function.result(example, options), node)
     if not accepts(subject.type):
-        complaints.fail(node, f"cannot take {name} of {describe(subject)}: it needs {wanted}")
+        complaints.fail(node, f"cannot take {name} of {describe(subject)}: it needs {expected}")
     try:
         kind = function.result(subject.type, options)
     except CombinationError as error:
@@ -55,36 +55,38 @@ def resolve_call(complaints: Complaints, node: exp.Expr, values: Sequence[Typed]
         subject = convert(subject, kind)
     elif name == "truncate" or name == "strftime":
         subject = subject if pt.is_timestamp(subject.type) else convert(subject, pa.timestamp("us"))
-    return Typed(name, kind, (subject,), node, options)
+    return TypedExpression(name, kind, (subject,), node, options)
 
 
 def _options(
-    complaints: Complaints, name: str, function: Function, node: exp.Expr, given: Sequence[Typed]
+    complaints: Complaints, name: str, function: Function, node: exp.Expr, arguments: Sequence[TypedExpression]
 ) -> tuple[Any, ...]:
     least, most = sum(option.required for option in function.options), len(function.options)
-    if not least <= len(given) <= most:
-        wanted = str(most) if least == most else f"{least} to {most}"
-        complaints.fail(node, f"calls {name} with {len(given)} options, and it takes {wanted}")
-    values = [_option(complaints, name, option, typed) for option, typed in zip(function.options, given, strict=False)]
-    values += [option.default for option in function.options[len(given) :]]
+    if not least <= len(arguments) <= most:
+        expected = str(most) if least == most else f"{least} to {most}"
+        complaints.fail(node, f"calls {name} with {len(arguments)} options, and it takes {expected}")
+    values = [
+        _option(complaints, name, option, typed) for option, typed in zip(function.options, arguments, strict=False)
+    ]
+    values += [option.default for option in function.options[len(arguments) :]]
     problem = function.check_all(tuple(values))
     if problem:
         complaints.fail(node, f"cannot call {name}: {problem}")
     return tuple(values)
 
 
-def _option(complaints: Complaints, name: str, option: Option, typed: Typed) -> Any:
+def _option(complaints: Complaints, name: str, option: Option, typed: TypedExpression) -> Any:
     constant = typed.value.as_py() if typed.op == "literal" else None
     if type(constant) is not option.kind:
-        wanted = "constant text" if option.kind is str else "a constant whole number"
-        complaints.fail(typed.node, f"calls {name} with {describe(typed)} as {option.name}, which must be {wanted}")
+        expected = "constant text" if option.kind is str else "a constant whole number"
+        complaints.fail(typed.node, f"calls {name} with {describe(typed)} as {option.name}, which must be {expected}")
     problem = option.check(constant)
     if problem:
         complaints.fail(typed.node, f"cannot call {name}: {option.name} {problem}")
     return constant
 
 
-def _variadic(complaints: Complaints, name: str, node: exp.Expr, values: Sequence[Typed]) -> Typed:
+def _variadic(complaints: Complaints, name: str, node: exp.Expr, values: Sequence[TypedExpression]) -> TypedExpression:
     if name == "struct_extract":
         return _field(complaints, node, values)
     if not values or (name == "power" and len(values) != 2):
@@ -93,16 +95,16 @@ def _variadic(complaints: Complaints, name: str, node: exp.Expr, values: Sequenc
         for value in values:
             if pt.is_nested(value.type):
                 complaints.fail(node, f"cannot hash {describe(value)}: hash its fields")
-        return Typed(name, pa.int64(), tuple(values), node)
-    accepts, wanted, _ = _SUBJECTS["text" if name == "concat" else "number"]
+        return TypedExpression(name, pa.int64(), tuple(values), node)
+    accepts, expected, _ = _SUBJECTS["text" if name == "concat" else "number"]
     kind = pa.string() if name == "concat" else pa.float64()
     for value in values:
         if not (accepts(value.type) or pt.is_null(value.type)):
-            complaints.fail(node, f"cannot take {name} of {describe(value)}: it needs {wanted}")
-    return Typed(name, kind, tuple(convert(value, kind) for value in values), node)
+            complaints.fail(node, f"cannot take {name} of {describe(value)}: it needs {expected}")
+    return TypedExpression(name, kind, tuple(convert(value, kind) for value in values), node)
 
 
-def _field(complaints: Complaints, node: exp.Expr, values: Sequence[Typed]) -> Typed:
+def _field(complaints: Complaints, node: exp.Expr, values: Sequence[TypedExpression]) -> TypedExpression:
     if len(values) != 2 or values[1].op != "literal" or values[1].type != pa.string():
         complaints.fail(node, "takes a field of a struct without naming it")
     struct, name = values[0], values[1].value.as_py()
@@ -112,4 +114,4 @@ def _field(complaints: Complaints, node: exp.Expr, values: Sequence[Typed]) -> T
     if index < 0:
         names = [struct.type.field(i).name for i in range(struct.type.num_fields)]
         complaints.unknown(node, "field", name, names)
-    return Typed("struct_extract", normal_type(struct.type.field(index).type), (struct,), node, index)
+    return TypedExpression("struct_extract", normal_type(struct.type.field(index).type), (struct,), node, index)

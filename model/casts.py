@@ -1,4 +1,4 @@
-"""Which types cast to which, and what to write where there is no cast."""
+"""The casts between types, and alternatives where there is none."""
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -6,7 +6,7 @@ import pyarrow.types as pt
 from penstock.model.coercion import is_number
 
 
-def castable(source: pa.DataType, target: pa.DataType) -> bool:
+def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether some values of ``source`` can become ``target``."""
     if source == target or pt.is_null(source):
         return True
@@ -25,7 +25,7 @@ def castable(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def cast_hint(source: pa.DataType, target: pa.DataType) -> str:
-    """Return what to write in place of a cast that does not exist; empty if nothing comes to mind."""
+    """Return the alternative to a cast that does not exist; empty if there is none."""
     if pt.is_timestamp(source) and is_number(target):
         return ": use .dt.epoch_us() or .dt.epoch_ms()"
     if pt.is_nested(source):

@@ -1,4 +1,4 @@
-"""Output that nobody reads any more, as that of ``python pipeline.py | head``."""
+"""Output whose reader has gone, as in ``python pipeline.py | head``."""
 
 import os
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ from penstock.model.errors import OutputClosedError
 
 
 @contextmanager
-def reading_ends(file: TextIO) -> Iterator[None]:
-    """Write inside; if the reader has gone, what is still in the file's buffer goes nowhere.
+def output_closed_as_error(file: TextIO) -> Iterator[None]:
+    """Run the body, which writes to a file; if its reader has gone, discard the file's buffer.
 
     Raises:
-        OutputClosedError: it has gone.
+        OutputClosedError: the reader has gone.
     """
     try:
         yield
     except BrokenPipeError:
-        silence(file)
+        discard_output(file)
         raise OutputClosedError("what is printed is read by nobody any more: the pipe is closed.") from None
 
 
-def silence(file: TextIO) -> None:
-    """Let what is written to a file go nowhere, so that its last flush, when the program ends, does not fail."""
+def discard_output(file: TextIO) -> None:
+    """Discard all output to a file, so that its last flush at the end of the program does not fail."""
     with suppress(OSError, ValueError):
         descriptor = os.open(os.devnull, os.O_WRONLY)
         try:

@@ -1,7 +1,7 @@
-"""Which types combine, and to what: arithmetic, comparison, branches of a case.
+"""Coercion of types: the result types of arithmetic, comparisons and branches of a case.
 
-Pure functions on Arrow types, called by `expression_types`. Where a type is given as ``Kind`` it says whether it is
-that of a constant, which adapts to the other side: an integer constant counts only the digits it has.
+Pure functions on Arrow types, called by `expression_types`. Where a type is given as ``OperandType`` it says whether it
+is that of a constant, which adapts to the other side: an integer constant counts only the digits it has.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_PRECISION = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OperandType:
     """A type, and the value if it is that of a constant."""
 
     type: pa.DataType
@@ -23,10 +23,10 @@ class Kind:
 
 
 class CombinationError(Exception):
-    """Two types do not combine; the text is the reason and what to do, or empty."""
+    """Two types do not combine; the text is the reason with a remedy, or empty."""
 
 
-def arithmetic_type(operator: str, left: Kind, right: Kind) -> pa.DataType:
+def arithmetic_type(operator: str, left: OperandType, right: OperandType) -> pa.DataType:
     """Return the type of ``left operator right`` (add, sub, mul, div, quotient, remainder).
 
     Raises:
@@ -42,7 +42,7 @@ def arithmetic_type(operator: str, left: Kind, right: Kind) -> pa.DataType:
     return _time_type(operator, left.type, right.type)
 
 
-def common_type(left: Kind, right: Kind) -> pa.DataType:
+def common_type(left: OperandType, right: OperandType) -> pa.DataType:
     """Return the type to which both convert without loss: branches of a case, sides of a comparison.
 
     Raises:
@@ -76,7 +76,7 @@ def is_time(kind: pa.DataType) -> bool:
     return bool(pt.is_date(kind) or pt.is_timestamp(kind) or pt.is_duration(kind))
 
 
-def digits_of(kind: Kind) -> tuple[int, int]:
+def digits_of(kind: OperandType) -> tuple[int, int]:
     """Return the (precision, scale) of an integer or decimal type."""
     if pt.is_decimal(kind.type):
         return kind.type.precision, kind.type.scale
@@ -101,7 +101,7 @@ def decimal_type(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(max(precision, 1), scale)
 
 
-def _number_type(operator: str, left: Kind, right: Kind) -> pa.DataType:
+def _number_type(operator: str, left: OperandType, right: OperandType) -> pa.DataType:
     if operator == "div" or pt.is_floating(left.type) or pt.is_floating(right.type):
         return pa.float64()
     if not (pt.is_decimal(left.type) or pt.is_decimal(right.type)):
@@ -133,7 +133,7 @@ def _time_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataT
     raise CombinationError("")
 
 
-def _common_number(left: Kind, right: Kind) -> pa.DataType:
+def _common_number(left: OperandType, right: OperandType) -> pa.DataType:
     if pt.is_floating(left.type) or pt.is_floating(right.type):
         both = pt.is_floating(left.type) and pt.is_floating(right.type)
         return pa.float32() if both and left.type == right.type else pa.float64()

@@ -1,7 +1,8 @@
-"""Columns of equal length that nothing can change: the shape of what controllers read.
+"""Immutable columns of equal length, in which controllers receive their figures.
 
 A column that is None was not measured at all; a NaN in a column was not measured for that row. `measured` tells both
-apart from figures, so that no policy takes a missing number for one (docs/design/controllers.md 1). Used by `snapshot`.
+apart from figures, so that no policy mistakes a missing figure for a number (docs/design/controllers.md 1). Used by
+`snapshot`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         lengths = {}
-        for name, (dtype, may_lack) in _kinds(type(self)).items():
+        for name, (dtype, may_lack) in _column_types(type(self)).items():
             values = getattr(self, name)
             if values is None and may_lack:
                 continue
@@ -47,11 +48,11 @@ class Columns:
             raise ValueError(f"the columns of {type(self).__name__} differ in length: {lengths}")
 
     def __len__(self) -> int:
-        return len(getattr(self, next(iter(_kinds(type(self))))))
+        return len(getattr(self, next(iter(_column_types(type(self))))))
 
     @classmethod
     def none(cls) -> Self:
-        """Return columns of no rows; those that may be missing are."""
+        """Return columns without rows; optional columns are None."""
         return cls(**{field.name: () for field in fields(cls) if field.default is not None})
 
     def as_dict(self) -> dict[str, list[Any] | None]:
@@ -60,12 +61,12 @@ class Columns:
 
     @classmethod
     def from_dict(cls, columns: Mapping[str, Any]) -> Self:
-        """Return the columns that `as_dict` gave.
+        """Return the columns that `as_dict` returned.
 
         Raises:
             ValueError: a column is missing or unknown, or holds something else.
         """
-        kinds = _kinds(cls)
+        kinds = _column_types(cls)
         if kinds.keys() != columns.keys():
             missing, unknown = sorted(kinds.keys() - columns.keys()), sorted(columns.keys() - kinds.keys())
             raise ValueError(f"{cls.__name__} of another schema: missing {missing}, unknown {unknown}")
@@ -79,23 +80,23 @@ _Kinds = Mapping[str, tuple[type[np.generic] | None, bool]]
 _kinds_of: dict[type[Columns], _Kinds] = {}
 
 
-def _kinds(kind: type[Columns]) -> _Kinds:
-    """Return by column the type of its figures, None for names, and whether all of it may lack; looked up once."""
-    found = _kinds_of.get(kind)
-    if found is None:
-        found = {field.name: (_DTYPES.get(field.type), field.default is None) for field in fields(kind)}
-        _kinds_of[kind] = found
-    return found
+def _column_types(kind: type[Columns]) -> _Kinds:
+    """Return by column the type of its figures, None for names, and whether the column is optional; cached."""
+    types = _kinds_of.get(kind)
+    if types is None:
+        types = {field.name: (_DTYPES.get(field.type), field.default is None) for field in fields(kind)}
+        _kinds_of[kind] = types
+    return types
 
 
 def measured(*columns: Floats | None) -> Bools | None:
     """Return for which rows all of these were measured; None if a column was not measured at all."""
-    known: Bools | None = None
+    is_measured: Bools | None = None
     for column in columns:
         if column is None:
             return None
-        known = ~np.isnan(column) if known is None else known & ~np.isnan(column)
-    return known
+        is_measured = ~np.isnan(column) if is_measured is None else is_measured & ~np.isnan(column)
+    return is_measured
 
 
 def _plain(values: Any) -> list[Any] | None:
@@ -108,7 +109,7 @@ def _plain(values: Any) -> list[Any] | None:
         return plain
     missing = np.isnan(values)
     return (
-        [None if gone else value for value, gone in zip(plain, missing.tolist(), strict=True)]
+        [None if is_missing else value for value, is_missing in zip(plain, missing.tolist(), strict=True)]
         if missing.any()
         else plain
     )

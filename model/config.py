@@ -1,10 +1,10 @@
-"""Options: one frozen class a noun, units in the names, checks where they are made."""
+"""Options: one frozen class per noun, units in the names, checked at construction."""
 
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from penstock.model.errors import OptionError
-from penstock.model.modes import OnError
+from penstock.model.option_literals import OnError
 
 ON_ERROR = get_args(OnError)
 """What may happen to a bad record."""
@@ -42,7 +42,7 @@ class LoopOptions:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """When checkpoints are taken, and how many are kept.
+    """The schedule of checkpoints, and the number kept.
 
     ``interval_ms``: from the start of one to the start of the next. ``timeout_ms``: after which one that is not
     published is given up. ``retain``: how many complete ones are kept. ``directory``: the path or URL where they lie

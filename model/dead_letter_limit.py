@@ -1,6 +1,6 @@
-"""How many bad records a job bears before it fails: the option ``max_dead_letters`` and what it says of an operator.
+"""The limit of bad records before a job fails: the option ``max_dead_letters``, applied to each operator.
 
-Pure: counts in, a verdict out. Whoever runs the job counts, and asks.
+Pure: counts in, a verdict out. The runner of the job counts and calls it.
 """
 
 import re
@@ -20,10 +20,10 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """What may be rejected in one operator: at most ``count`` records, at most this ``share`` of them, not ``all``.
+    """The limit of rejected records in one operator: at most ``count``, at most this ``share``, and not ``all``.
 
     ``share`` lies between 0 and 1. ``all``: the job fails when each of the first `FIRST_ROWS` rows was rejected, or
-    each of a shorter input; it is what holds by default, and alone. Without any of the three every number is borne.
+    each of a shorter input; it is what holds by default, and alone. Without any of the three there is no limit.
     """
 
     count: int | None = None
@@ -51,7 +51,7 @@ class RejectedRows:
     rejected_before: int = 0
 
     def excess(self, limit: DeadLetterLimit, *, ended: bool, handled: bool = False) -> str | None:
-        """Return in what the limit is exceeded, for a sentence; None if it is not. A full stretch ends with the call.
+        """Return a phrase that says how the limit is exceeded; None if it is not. A full stretch ends with the call.
 
         ``ended``: no row will follow. ``handled``: a stream reads what is rejected, so that all may be by default.
         """

@@ -1,4 +1,4 @@
-"""Dead letters: the output they leave an operator through, their columns, and the contract of where else they go."""
+"""Dead letters: their output of an operator, their columns, and the contract of other targets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ DECODE, UDF, SINK = "decode", "udf", "sink"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A rejected record and where it met its error.
+    """A rejected record, its error, and where the error occurred.
 
     Rows that an operator rejects have the JSON of the row as their ``record.raw``. ``error_class`` is the exception's
     name, ``traceback`` None if the error was none of a user's code; ``epoch`` is the checkpoint that was begun last
@@ -51,7 +51,7 @@ class DeadLetter:
 
 
 class LetterWriter(ABC):
-    """Takes the dead letters of one run. `flush` may be called from another thread than the others."""
+    """Writes the dead letters of one run. `flush` may be called from another thread than the others."""
 
     @abstractmethod
     def put(self, letters: Sequence[DeadLetter]) -> None:
@@ -79,7 +79,7 @@ class LetterWriter(ABC):
 
 
 class LetterTarget(ABC):
-    """Where the dead letters of a source, or of a whole job, go instead of the job's directory."""
+    """A target for the dead letters of a source, or of a whole job, other than the job's directory."""
 
     @abstractmethod
     def open(self, job: str) -> LetterWriter:

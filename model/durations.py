@@ -49,8 +49,8 @@ def to_microseconds(duration: Duration, what: str = "duration") -> int:
     else:
         text = duration.strip().lower()
         parts = _PART.findall(text)
-        known = all(unit in _WORDS for _, unit in parts)
-        if not parts or not known or not _BETWEEN.fullmatch(_PART.sub(" ", text)):
+        has_known_units = all(unit in _WORDS for _, unit in parts)
+        if not parts or not has_known_units or not _BETWEEN.fullmatch(_PART.sub(" ", text)):
             raise OptionError(
                 f"{what} must be a duration such as '10s', '500ms', '1h30m' or '1 minute', not {duration!r}"
             )

@@ -29,7 +29,7 @@ PIPE_CLOSED = 141
 
 
 class PenstockError(Exception):
-    """The base of everything Penstock raises on purpose."""
+    """The base class of all errors that Penstock raises deliberately."""
 
 
 class UserError(PenstockError, Sentence):
@@ -63,7 +63,7 @@ class OutputClosedError(UserError, SystemExit):
     """
 
     def __init__(self, message: str) -> None:
-        """Say what could not be written."""
+        """Name what could not be written in ``message``."""
         super().__init__(message)
         self.code = PIPE_CLOSED
 

@@ -1,6 +1,7 @@
 """Functions that build expressions out of several: cases, coalesce, nullif, concat, hash.
 
-The front door exports them beside ``col`` and ``lit``. Text is a value here; only `hash_` takes column names.
+The front door exports them beside ``col`` and ``lit``. Text is a value here, except for `hash_`, which takes column
+names.
 """
 
 from sqlglot import exp

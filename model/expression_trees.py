@@ -1,6 +1,6 @@
-"""Questions about sqlglot trees that do not need a schema: where a node was written, how it reads, what it equals.
+"""Properties of sqlglot trees that need no schema: source locations, SQL text, equality, depth.
 
-Expressions and their typing ask; the user's ``file:line`` travels in the metadata of each node.
+Used by expressions and their typing; the user's ``file:line`` travels in the metadata of each node.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def sql_text(node: exp.Expr) -> str:
     return str(node.sql(dialect="duckdb", normalize_functions=False))
 
 
-def in_one_order(node: exp.Expr) -> exp.Expr:
+def with_sorted_members(node: exp.Expr) -> exp.Expr:
     """Return a copy of a tree in which the members of every ``IN`` stand in one order, however they were listed."""
     ordered = node.copy()
     for membership in ordered.find_all(exp.In):
@@ -40,16 +40,16 @@ def in_one_order(node: exp.Expr) -> exp.Expr:
 
 
 def structure(node: Any) -> Any:
-    """Return what makes two trees the same: hashable, blind to places and parentheses."""
+    """Return a hashable key that is equal for equal trees, whatever their places and parentheses."""
     if isinstance(node, list):
         return tuple(structure(item) for item in node)
     if not isinstance(node, exp.Expr):
         return node
-    node = bare(node)
+    node = unwrapped(node)
     if isinstance(node, exp.Identifier):
         return node.name
-    given = ((key, part) for key, part in node.args.items() if part is not None and part != [])
-    return (type(node).__name__, *sorted((key, structure(part)) for key, part in given))
+    arguments = ((key, part) for key, part in node.args.items() if part is not None and part != [])
+    return (type(node).__name__, *sorted((key, structure(part)) for key, part in arguments))
 
 
 def levels(node: exp.Expr) -> int:
@@ -69,8 +69,8 @@ _PLAIN = (exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Pa
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, exp.Or, exp.Not, exp.Is, exp.In)
 
 
-def always_answers(node: exp.Expr) -> bool:
-    """Return whether a tree only compares columns and constants, which cannot fail for any row."""
+def never_fails(node: exp.Expr) -> bool:
+    """Return whether no row can make the tree fail, as it only compares columns and constants."""
     return all(isinstance(part, (*_PLAIN, *_COMPARED)) for part in node.walk())
 
 
@@ -92,7 +92,7 @@ def too_deep(what: str) -> ExpressionError:
     )
 
 
-def bare(node: exp.Expr, keep_alias: bool = True) -> exp.Expr:
+def unwrapped(node: exp.Expr, keep_alias: bool = True) -> exp.Expr:
     """Return the node inside parentheses and, unless it is kept, its alias."""
     while isinstance(node, exp.Paren) or (isinstance(node, exp.Alias) and not keep_alias):
         node = node.this

@@ -1,7 +1,8 @@
 """Types of expressions, checked when the pipeline is built.
 
-`resolve` turns a tree and a schema into `Typed` steps. Whatever does not fit is one sentence with operator, column,
-the user's file and line, and a remedy; the DSL raises it where the user wrote the line, the engine compiles the rest.
+`resolve` turns a tree and a schema into `TypedExpression` steps. Whatever does not fit is one sentence with operator,
+column, the user's file and line, and a remedy; the DSL raises it where the user wrote the line, the engine compiles the
+rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,15 +14,15 @@ from sqlglot import exp
 
 from penstock.model import literals
 from penstock.model.call_types import resolve_call
-from penstock.model.casts import cast_hint, castable
+from penstock.model.casts import cast_hint, is_castable
 from penstock.model.coercion import CombinationError, arithmetic_type, common_type, is_number, is_time
 from penstock.model.expression_trees import sql_text
 from penstock.model.expressions import Expr
 from penstock.model.schema import normal_type
 from penstock.model.type_names import from_sql_type
-from penstock.model.typed import (
+from penstock.model.typed_expressions import (
     Complaints,
-    Typed,
+    TypedExpression,
     convert,
     convert_constant,
     describe,
@@ -39,7 +40,7 @@ def infer_type(expression: Expr, schema: pa.Schema, operator: str) -> pa.DataTyp
     return resolve(expression, schema, operator).type
 
 
-def resolve(expression: Expr, schema: pa.Schema, operator: str) -> Typed:
+def resolve(expression: Expr, schema: pa.Schema, operator: str) -> TypedExpression:
     """Type an expression over rows of this schema.
 
     Raises:
@@ -76,13 +77,13 @@ class Resolver(Complaints):
         self.types: dict[int, pa.DataType] = {}
         """The type of every resolved node by its id, valid as long as the tree lives."""
 
-    def resolve(self, node: exp.Expr) -> Typed:
+    def resolve(self, node: exp.Expr) -> TypedExpression:
         """Type one node and all below it."""
         typed = self._resolve(node)
         self.types[id(node)] = typed.type
         return typed
 
-    def _resolve(self, node: exp.Expr) -> Typed:
+    def _resolve(self, node: exp.Expr) -> TypedExpression:
         if isinstance(node, exp.Paren | exp.Alias):
             return self.resolve(node.this)
         try:
@@ -96,13 +97,13 @@ class Resolver(Complaints):
             self.fail(node, f"uses {sql_text(node)}, which is not part of expressions")
         return handler(self, node)
 
-    def _column(self, node: exp.Expr) -> Typed:
+    def _column(self, node: exp.Expr) -> TypedExpression:
         index = self.schema.get_field_index(node.name)
         if index < 0:
             self.unknown(node, "column", node.name, self.schema.names)
-        return Typed("column", normal_type(self.schema.field(index).type), (), node, index)
+        return TypedExpression("column", normal_type(self.schema.field(index).type), (), node, index)
 
-    def _arithmetic(self, node: exp.Expr) -> Typed:
+    def _arithmetic(self, node: exp.Expr) -> TypedExpression:
         op, sentence = _ARITHMETIC[type(node)]
         left, right = self.resolve(node.this), self.resolve(node.expression)
         left, right = _adapted(left, right), _adapted(right, left)
@@ -116,13 +117,13 @@ class Resolver(Complaints):
             left, right = _in_unit(left, kind, op), _in_unit(right, kind, op)
         elif pt.is_floating(kind) or not (pt.is_decimal(left.type) or pt.is_decimal(right.type)):
             left, right = convert(left, kind), convert(right, kind)
-        return Typed(op, kind, (left, right), node)
+        return TypedExpression(op, kind, (left, right), node)
 
-    def _comparison(self, node: exp.Expr) -> Typed:
+    def _comparison(self, node: exp.Expr) -> TypedExpression:
         op = _COMPARISONS[type(node)]
         return self.compare(op, node, self.resolve(node.this), self.resolve(node.expression))
 
-    def compare(self, op: str, node: exp.Expr, left: Typed, right: Typed) -> Typed:
+    def compare(self, op: str, node: exp.Expr, left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Compare two values after bringing them to one type; integers of any width stay as they are."""
         if pt.is_nested(left.type) or pt.is_nested(right.type):
             self.mismatch(node, _COMPARE, left, right, "compare their fields")
@@ -135,40 +136,40 @@ class Resolver(Complaints):
             if kind == pa.float32():
                 kind = pa.float64()
             left, right = convert(one, kind), convert(other, kind)
-        return Typed(op, pa.bool_(), (left, right), node)
+        return TypedExpression(op, pa.bool_(), (left, right), node)
 
-    def _distinct(self, node: exp.Expr) -> Typed:
+    def _distinct(self, node: exp.Expr) -> TypedExpression:
         """(a is null and b is null) or coalesce(a = b, false)."""
         left, right = self.resolve(node.this), self.resolve(node.expression)
-        empty = tuple(Typed("is_null", pa.bool_(), (side,), node) for side in (left, right))
+        empty = tuple(TypedExpression("is_null", pa.bool_(), (side,), node) for side in (left, right))
         same = self.compare("eq", node, left, right)
-        known = Typed("coalesce", pa.bool_(), (same, literal(pa.scalar(False), node)), node)
-        return Typed("or", pa.bool_(), (Typed("and", pa.bool_(), empty, node), known), node)
+        is_equal = TypedExpression("coalesce", pa.bool_(), (same, literal(pa.scalar(False), node)), node)
+        return TypedExpression("or", pa.bool_(), (TypedExpression("and", pa.bool_(), empty, node), is_equal), node)
 
-    def _logic(self, node: exp.Expr) -> Typed:
+    def _logic(self, node: exp.Expr) -> TypedExpression:
         op = {exp.And: "and", exp.Or: "or", exp.Not: "not"}[cast(Any, type(node))]
         nodes = [node.this] if op == "not" else [node.this, node.expression]
-        return Typed(op, pa.bool_(), tuple(self.condition(part) for part in nodes), node)
+        return TypedExpression(op, pa.bool_(), tuple(self.condition(part) for part in nodes), node)
 
-    def condition(self, node: exp.Expr) -> Typed:
+    def condition(self, node: exp.Expr) -> TypedExpression:
         """Type a node that must be true or false."""
         typed = self.resolve(node)
         if not (pt.is_boolean(typed.type) or pt.is_null(typed.type)):
             self.fail(node, f"needs a condition but has {describe(typed)}: compare it with something")
         return convert(typed, pa.bool_())
 
-    def _is(self, node: exp.Expr) -> Typed:
+    def _is(self, node: exp.Expr) -> TypedExpression:
         if isinstance(node.expression, exp.Null):
-            return Typed("is_null", pa.bool_(), (self.resolve(node.this),), node)
+            return TypedExpression("is_null", pa.bool_(), (self.resolve(node.this),), node)
         return self._distinct(node)
 
-    def _between(self, node: exp.Expr) -> Typed:
+    def _between(self, node: exp.Expr) -> TypedExpression:
         subject = self.resolve(node.this)
         low, high = self.resolve(node.args["low"]), self.resolve(node.args["high"])
         bounds = (self.compare("ge", node, subject, low), self.compare("le", node, subject, high))
-        return Typed("and", pa.bool_(), bounds, node)
+        return TypedExpression("and", pa.bool_(), bounds, node)
 
-    def _in(self, node: exp.Expr) -> Typed:
+    def _in(self, node: exp.Expr) -> TypedExpression:
         """One step for constants of one type; else, and for floating point with its NaN, comparisons."""
         subject = self.resolve(node.this)
         parts = [self.compare("eq", node, subject, self.resolve(item)) for item in node.expressions]
@@ -178,13 +179,13 @@ class Resolver(Complaints):
         constants = all(part.args[1].op == "literal" for part in parts)
         if constants and len(parts) > 1 and len(pairs) == 1 and not pt.is_floating(parts[0].args[0].type):
             values = tuple(part.args[1].value for part in parts)
-            return Typed("in", pa.bool_(), (parts[0].args[0],), node, values)
+            return TypedExpression("in", pa.bool_(), (parts[0].args[0],), node, values)
         typed = parts[0]
         for part in parts[1:]:
-            typed = Typed("or", pa.bool_(), (typed, part), node)
+            typed = TypedExpression("or", pa.bool_(), (typed, part), node)
         return typed
 
-    def _case(self, node: exp.Expr) -> Typed:
+    def _case(self, node: exp.Expr) -> TypedExpression:
         branches = node.args.get("ifs") or [node]
         subject = self.resolve(node.this) if isinstance(node, exp.Case) and node.this else None
         conditions = []
@@ -199,19 +200,19 @@ class Resolver(Complaints):
         values = self._unify(node, "give both {} and {} in one case", values)
         pairs = zip(conditions, values[:-1], strict=True)
         arguments = tuple(part for pair in pairs for part in pair)
-        return Typed("case", values[-1].type, (*arguments, values[-1]), node)
+        return TypedExpression("case", values[-1].type, (*arguments, values[-1]), node)
 
-    def _coalesce(self, node: exp.Expr) -> Typed:
+    def _coalesce(self, node: exp.Expr) -> TypedExpression:
         values = [self.resolve(part) for part in (node.this, *node.expressions)]
         values = self._unify(node, "fill {} with {}", values)
-        return Typed("coalesce", values[0].type, tuple(values), node)
+        return TypedExpression("coalesce", values[0].type, tuple(values), node)
 
-    def _nullif(self, node: exp.Expr) -> Typed:
+    def _nullif(self, node: exp.Expr) -> TypedExpression:
         value = self.resolve(node.this)
         equal = self.compare("eq", node, value, self.resolve(node.expression))
-        return Typed("case", value.type, (equal, null(value.type, node), value), node)
+        return TypedExpression("case", value.type, (equal, null(value.type, node), value), node)
 
-    def _unify(self, node: exp.Expr, sentence: str, values: Sequence[Typed]) -> list[Typed]:
+    def _unify(self, node: exp.Expr, sentence: str, values: Sequence[TypedExpression]) -> list[TypedExpression]:
         """Bring values to one type; constants come last, because they adapt to the others."""
         ordered = sorted(values, key=lambda value: value.op == "literal")
         merged = ordered[0]
@@ -221,10 +222,10 @@ class Resolver(Complaints):
             except CombinationError as error:
                 self.mismatch(node, sentence, merged, value, str(error) or "cast one of them")
             if kind != merged.type:
-                merged = Typed("merged", kind, (), merged.node)
+                merged = TypedExpression("merged", kind, (), merged.node)
         return [convert(value, merged.type) for value in values]
 
-    def _negation(self, node: exp.Expr) -> Typed:
+    def _negation(self, node: exp.Expr) -> TypedExpression:
         value = self.resolve(node.this)
         if not (is_number(value.type) or pt.is_null(value.type) or pt.is_duration(value.type)):
             self.fail(node, f"cannot negate {describe(value)}: it is no number")
@@ -232,24 +233,24 @@ class Resolver(Complaints):
             value = convert(value, pa.int64())
         elif pt.is_floating(value.type):
             value = convert(value, pa.float64())
-        return Typed("neg", value.type, (value,), node)
+        return TypedExpression("neg", value.type, (value,), node)
 
-    def _cast(self, node: exp.Expr) -> Typed:
+    def _cast(self, node: exp.Expr) -> TypedExpression:
         value = self.resolve(node.this)
         kind = from_sql_type(node.args["to"])
         if kind is None:
             self.fail(node, f"casts to {node.args['to'].sql()}, which is no type of a column")
-        if not castable(value.type, kind):
+        if not is_castable(value.type, kind):
             self.fail(node, f"cannot cast {describe(value)} to {kind}{cast_hint(value.type, kind)}")
         if value.type == kind:
             return value
-        return Typed("try_cast" if isinstance(node, exp.TryCast) else "cast", kind, (value,), node)
+        return TypedExpression("try_cast" if isinstance(node, exp.TryCast) else "cast", kind, (value,), node)
 
-    def _call(self, node: exp.Expr) -> Typed:
+    def _call(self, node: exp.Expr) -> TypedExpression:
         return resolve_call(self, node, [self.resolve(part) for part in node.expressions])
 
 
-def _adapted(typed: Typed, other: Typed) -> Typed:
+def _adapted(typed: TypedExpression, other: TypedExpression) -> TypedExpression:
     """A constant time, or text that is compared with one, takes the unit of the other side if that is exact."""
     kind = other.type
     if typed.op != "literal" or not is_time(kind):
@@ -264,7 +265,7 @@ def _adapted(typed: Typed, other: Typed) -> Typed:
     return typed if value is None else literal(value, typed.node)
 
 
-def _in_unit(side: Typed, kind: pa.DataType, op: str) -> Typed:
+def _in_unit(side: TypedExpression, kind: pa.DataType, op: str) -> TypedExpression:
     """Bring one side of time arithmetic to the unit of its result."""
     if pt.is_duration(side.type):
         return convert(side, pa.duration(kind.unit))
@@ -273,7 +274,7 @@ def _in_unit(side: Typed, kind: pa.DataType, op: str) -> Typed:
     return convert(side, kind)
 
 
-def _remedy(op: str, left: Typed, right: Typed) -> str:
+def _remedy(op: str, left: TypedExpression, right: TypedExpression) -> str:
     if op == "add" and pt.is_string(left.type) and pt.is_string(right.type):
         return "join texts with .str.concat(...)"
     if is_time(left.type) or is_time(right.type):
@@ -281,7 +282,7 @@ def _remedy(op: str, left: Typed, right: Typed) -> str:
     return "cast text to a number, or compare truth values first"
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[Resolver, exp.Expr], Typed]] = {
+_HANDLERS: dict[type[exp.Expr], Callable[[Resolver, exp.Expr], TypedExpression]] = {
     exp.Column: Resolver._column,
     **dict.fromkeys(_ARITHMETIC, Resolver._arithmetic),
     **dict.fromkeys(_COMPARISONS, Resolver._comparison),

@@ -10,12 +10,12 @@ from typing import Any, NoReturn, Union
 
 from sqlglot import exp as ast
 
-from penstock.model import hints
+from penstock.model import name_hints
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_methods import StructMethods, TextMethods, TimeMethods
-from penstock.model.expression_trees import PLACE, bare, check_levels, place_of, sql_text, structure
-from penstock.model.hints import Hinted
+from penstock.model.expression_trees import PLACE, check_levels, place_of, sql_text, structure, unwrapped
 from penstock.model.literals import Literal, to_node
+from penstock.model.name_hints import NameHints
 from penstock.model.source_location import user_location
 from penstock.model.type_names import DataTypeLike, to_arrow, to_sql_type
 
@@ -40,14 +40,14 @@ def _operator(kind: type[ast.Expr], swap: bool = False) -> Callable[["Expr", Ope
     return method
 
 
-class Expr(Hinted):
+class Expr(NameHints):
     """A value computed per row. Operators and methods return new expressions; ``==`` builds a comparison.
 
     ``//`` and ``%`` truncate toward zero, division by zero is null, integer overflow is an error of the row.
     """
 
     __slots__ = ("_tree",)
-    _hints = hints.EXPRESSION
+    _hints = name_hints.EXPRESSION
     _noun = "an expression"
 
     def __init__(self, tree: ast.Expr, place: str | None = None) -> None:
@@ -75,7 +75,7 @@ class Expr(Hinted):
     @property
     def name(self) -> str:
         """The output name: the alias, else the column or struct field, else the expression as SQL text."""
-        node = bare(self._tree)
+        node = unwrapped(self._tree)
         if isinstance(node, ast.Alias):
             return str(node.alias)
         if isinstance(node, ast.Column):
@@ -98,7 +98,7 @@ class Expr(Hinted):
 
     def alias(self, name: str) -> "Expr":
         """Give the result this name."""
-        inner = bare(self._tree, keep_alias=False)
+        inner = unwrapped(self._tree, keep_alias=False)
         return Expr(ast.Alias(this=inner.copy(), alias=ast.to_identifier(name)))
 
     def is_null(self) -> "Expr":
@@ -300,28 +300,28 @@ def call(function: str, *arguments: Operand) -> Expr:
 
 def operand(value: Operand, wrap: bool = True) -> ast.Expr:
     """Return a copy of a value's tree, without alias, to put under another node; ``wrap`` adds parentheses."""
-    node = bare(to_expr(value).tree, keep_alias=False).copy()
+    node = unwrapped(to_expr(value).tree, keep_alias=False).copy()
     return ast.Paren(this=node) if wrap and isinstance(node, _COMPOSED) else node
 
 
 def columns_of(expression: Expr) -> frozenset[str]:
     """Return the names of the columns an expression reads."""
-    return frozenset(uses_of(expression))
+    return frozenset(column_uses(expression))
 
 
-def uses_of(expression: Expr) -> list[str]:
+def column_uses(expression: Expr) -> list[str]:
     """Return the name of the column at every place where an expression reads one."""
     return [column.name for column in expression.tree.find_all(ast.Column)]
 
 
-def size_of(expression: Expr) -> int:
+def node_count(expression: Expr) -> int:
     """Return how many nodes the expression has."""
     return sum(1 for _ in expression.tree.walk())
 
 
 def column_name(expression: Expr) -> str | None:
     """Return the column that an expression passes on as it is, under whatever alias; None if it computes."""
-    node = bare(expression.tree, keep_alias=False)
+    node = unwrapped(expression.tree, keep_alias=False)
     return str(node.name) if isinstance(node, ast.Column) else None
 
 
@@ -333,13 +333,13 @@ def substitute(expression: Expr, mapping: Mapping[str, Expr]) -> Expr:
             return operand(mapping[node.name])
         return node
 
-    return Expr(bare(expression.tree.transform(replaced)), expression.place)
+    return Expr(unwrapped(expression.tree.transform(replaced)), expression.place)
 
 
 def conjuncts(expression: Expr) -> tuple[Expr, ...]:
     """Return the conditions that ``&`` joins, in order; the expression itself if there is no ``&``."""
-    node = bare(expression.tree, keep_alias=False)
+    node = unwrapped(expression.tree, keep_alias=False)
     if not isinstance(node, ast.And):
         return (Expr(node.copy(), place_of(node)),)
-    parts = (Expr(bare(side).copy(), place_of(side)) for side in (node.this, node.expression))
+    parts = (Expr(unwrapped(side).copy(), place_of(side)) for side in (node.this, node.expression))
     return tuple(condition for part in parts for condition in conjuncts(part))

@@ -1,4 +1,4 @@
-"""Every named failpoint and what has happened when it is passed; ``penstock failpoints`` prints the table.
+"""All failpoints by name, with the state of the job at each; ``penstock failpoints`` prints the table.
 
 One name has one meaning. A test holds that the names in the code and those here are the same.
 """

@@ -1,4 +1,4 @@
-"""Named points where a test or `penstock chaos` may make the program fail; each costs one ``if`` when nothing is armed.
+"""Named points where a test or `penstock chaos` may make the program fail; each costs one ``if`` while none is armed.
 
 The points lie before and after every step that a crash must not tear apart.
 """
@@ -9,7 +9,7 @@ _armed: Callable[[str], None] | None = None
 
 
 def failpoint(name: str) -> None:
-    """Mark a point; whoever armed it may raise or end the process here."""
+    """Mark a failpoint; an armed action may raise or end the process here."""
     if _armed is not None:
         _armed(name)
 

@@ -1,4 +1,4 @@
-"""The named functions of expressions: what each takes, what it returns, and what its constant options must be.
+"""The named functions of expressions: subjects, result types, and constant options.
 
 `expression_types` checks calls against this table; the engine has a kernel for every entry.
 """
@@ -109,8 +109,8 @@ def format_pieces(pattern: str) -> tuple[tuple[str, str], ...]:
         elif token[1:] in FORMATS:
             pieces.append((token[1:], ""))
         else:
-            known = ", ".join(f"%{letter}" for letter in FORMATS)
-            raise ValueError(f"has {token}, and there are {known}, %F, %T, %R and %%")
+            directives = ", ".join(f"%{letter}" for letter in FORMATS)
+            raise ValueError(f"has {token}, and there are {directives}, %F, %T, %R and %%")
     return tuple(pieces)
 
 

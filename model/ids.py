@@ -1,4 +1,4 @@
-"""Identities as types of their own, so that one is never taken for another."""
+"""Identifiers as distinct types, so that they cannot be confused."""
 
 from typing import NewType
 

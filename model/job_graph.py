@@ -175,7 +175,7 @@ class SinkSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class Input:
-    """An edge: which output of which operator feeds a port, and the exchange the user chose (None: the planner's)."""
+    """An edge: the operator's output that feeds a port, and the exchange that the user chose (None: the planner's)."""
 
     operator: OperatorId
     output: str = MAIN

@@ -1,4 +1,4 @@
-"""What joins are asked to do: the specs of operators that bring two streams, or a stream and a table, together.
+"""The specs of joins, of two streams or of a stream and a table.
 
 In every spec ``output`` names each result column, the side it comes from (0 left, 1 right) and its name there, and
 ``how`` is one of `HOWS`.
@@ -11,7 +11,7 @@ from penstock.model.connectors import LookupTable
 from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorSpec
-from penstock.model.modes import Cardinality, How
+from penstock.model.option_literals import Cardinality, How
 from penstock.model.windows import Windowing
 
 HOWS = get_args(How)
@@ -56,7 +56,7 @@ class JoinSpec(OperatorSpec):
 
     @property
     def one_side(self) -> int | None:
-        """The side whose keys come once, the right one if both; None: neither."""
+        """The side whose keys are unique, the right one if both; None: neither."""
         return {"m:m": None, "1:m": 0}.get(self.validate, 1)
 
 

@@ -1,7 +1,7 @@
 """From key hash to key group, and from key group to the instance that owns it.
 
 An owner table is int32[key groups], read-only: table[g] is the instance that owns group g. Exchanges and rescaling read
-it; nothing computes an owner from a formula, so that only what must move moves (docs/design/keys-and-hashing.md 3).
+it; no owner is computed from a formula, so only key groups that must move do (docs/design/keys-and-hashing.md 3).
 """
 
 import numpy as np
@@ -34,9 +34,9 @@ def assign(key_groups: int, owners: int) -> Owners:
 
 
 def reassign(table: Owners, old: int, new: int) -> Owners:
-    """Return the table for `new` owners instead of `old`; sizes differ by one at most, and no table moves fewer groups.
+    """Return the table for `new` owners instead of `old`; sizes differ by at most one, and the fewest groups move.
 
-    Owners are 0 to count - 1; those from `new` on go away. `table` stays as it is, and the result depends on nothing
+    Owners are 0 to count - 1; those from `new` on go away. `table` is not changed, and the result depends on nothing
     else.
 
     Raises:
@@ -48,17 +48,17 @@ def reassign(table: Owners, old: int, new: int) -> Owners:
     sizes = np.bincount(table, minlength=max(old, new))
     quotas = _quotas(sizes[:new], len(table))
     # Of a surplus the last groups go, so that what stays of a contiguous range is contiguous.
-    kept = np.zeros(len(table), np.bool_)
+    stays = np.zeros(len(table), np.bool_)
     for owner in range(min(old, new)):
-        kept[np.flatnonzero(table == owner)[: quotas[owner]]] = True
-    missing = quotas - np.bincount(table[kept], minlength=new)
+        stays[np.flatnonzero(table == owner)[: quotas[owner]]] = True
+    missing = quotas - np.bincount(table[stays], minlength=new)
     moved = table.copy()
-    moved[~kept] = np.repeat(np.arange(new), missing)
+    moved[~stays] = np.repeat(np.arange(new), missing)
     return _frozen(moved)
 
 
 def _quotas(sizes: NDArray[np.int64], key_groups: int) -> NDArray[np.int64]:
-    """Return how many groups each owner shall have; the larger shares go to those that have most now."""
+    """Return the number of groups of each owner; the larger shares go to those with the most now."""
     share, larger = divmod(key_groups, len(sizes))
     quotas = np.full(len(sizes), share, np.int64)
     quotas[np.argsort(-sizes, kind="stable")[:larger]] += 1

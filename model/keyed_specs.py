@@ -1,4 +1,4 @@
-"""What keyed operators besides aggregates are asked to do: ranking, deduplication, running aggregates, processes."""
+"""The specs of keyed operators other than aggregates: ranking, deduplication, running aggregates, processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class FirstSpec(KeyedSpec):
 
 @dataclass(frozen=True)
 class OverSpec(KeyedSpec):
-    """Put out every row with aggregates over it and the rows of its key before it.
+    """Emit every row with aggregates over it and the earlier rows of its key.
 
     ``rows`` is the size of the frame, the row itself included; None: all rows so far. Rows come in event-time order,
     ties by their columns, and append-only input gives append-only output, each row once the watermark has passed it.
@@ -59,7 +59,7 @@ class OverSpec(KeyedSpec):
 class ProcessSpec(KeyedSpec):
     """Call a user's process function; see ``penstock.dsl.process``.
 
-    ``function`` is an instance of one of its classes. ``fields`` is the schema of what it puts out, ``states`` what
+    ``function`` is an instance of one of its classes. ``fields`` is the schema of its output, ``states`` what
     it declares by name, ``vectorised`` whether it takes batches. ``order`` is ``event`` or ``arrival``.
     """
 

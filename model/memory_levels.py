@@ -1,4 +1,4 @@
-"""Managed memory of stateful instances: levels that double, and how a budget is split (Justin, sections 3 and 4.1).
+"""Managed memory of stateful instances: doubling levels, and the split of a budget (Justin, sections 3 and 4.1).
 
 Read by the policies that size memory and by `engine.control.cluster_snapshot`; a stateless instance has none.
 """
@@ -29,9 +29,9 @@ def managed_bytes(level: int, base_bytes: int = BASE_BYTES) -> int:
 
 
 def level_of(budget_bytes: float) -> int:
-    """Return the level that a budget stands at: the highest whose memory it has, 0 if it has not even that.
+    """Return the level of a budget: the highest whose memory it covers, 0 if it covers none.
 
-    State without a bound (NaN) has what it wants: the highest level there is.
+    Unbounded state (NaN) has the highest level.
     """
     if np.isnan(budget_bytes):
         return MAX_LEVEL - 1

@@ -1,4 +1,4 @@
-"""What a notebook shows of an error: its sentence and the user's own lines, none of ours."""
+"""The notebook's view of an error: its sentence and the user's own lines, none of Penstock's."""
 
 import linecache
 import sysconfig
@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.model.source_location import is_ours
+from penstock.model.source_location import is_own_module
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _NOTEBOOKS = ("IPython", "ipykernel")
@@ -14,7 +14,7 @@ _STANDARD = sysconfig.get_path("stdlib")
 
 
 class Sentence(BaseException):
-    """An error that says all in its message; a bug is none. IPython shows what `_render_traceback_` returns.
+    """A mixin of errors whose message says everything (a bug's does not). IPython shows `_render_traceback_`'s result.
 
     ``%debug`` walks through all frames.
     """
@@ -24,7 +24,7 @@ class Sentence(BaseException):
 
 
 def _lines(error: BaseException) -> Iterator[str]:
-    """Yield the user's lines that led to an error, the innermost first, then its notes and what caused it."""
+    """Yield the user's lines that led to an error, the innermost first, then its notes and its cause."""
     for file, number in _places(error):
         yield f"  at {file}:{number}"
         text = linecache.getline(file, number).strip()
@@ -48,7 +48,7 @@ def _places(error: BaseException) -> list[tuple[str, int]]:
 
 
 def _is_users(module: str, file: str) -> bool:
-    if is_ours(module) or module.partition(".")[0] in _NOTEBOOKS:
+    if is_own_module(module) or module.partition(".")[0] in _NOTEBOOKS:
         return False
     if file.startswith(("<frozen", _STANDARD)):
         return False

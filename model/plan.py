@@ -1,6 +1,6 @@
-"""What controllers decide: frozen values, each with its reason and the figures it rests on.
+"""Decisions of controllers: frozen values, each with its reason and the figures that it rests on.
 
-Tasks, edges, instances, machines, queries and applications are rows of the snapshot that was decided on. To do nothing
+Tasks, edges, instances, machines, queries and applications are rows of the snapshot that was decided on. Doing nothing
 is a decision too (docs/design/controllers.md 3).
 """
 
@@ -14,7 +14,7 @@ Numbers = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """Nothing is done."""
+    """The decision to do nothing."""
 
     reason: str
     numbers: Numbers = field(default_factory=dict)
@@ -22,7 +22,7 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An instance starts on ``machine``; ``flagged``: it was stopped where it was, and must not return there."""
+    """An instance starts on ``machine``; ``flagged``: it was stopped on its last machine, and must not return there."""
 
     instance: int
     machine: int
@@ -49,7 +49,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class ShedPlan:
-    """What every shedder keeps, and which instances move so that minimums can be kept.
+    """The keep rates of all shedders, and the moves that make minimums possible.
 
     ``source_keep`` by source task and ``edge_keep`` by edge: the probability in [0, 1] that a row is kept; those that
     are not named keep all. ``desired_accuracy`` by query, in [0, 1]. ``failed``: machines on which minimums cannot be
@@ -68,7 +68,7 @@ class ShedPlan:
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """How many instances a task shall have, and the memory of each; None: as it is."""
+    """A task's new parallelism, and the memory of each instance; None: unchanged."""
 
     task: int
     parallelism: int
@@ -78,7 +78,7 @@ class TaskSize:
 
 @dataclass(frozen=True, slots=True)
 class BucketMove:
-    """A bucket of a keyed task gets another owner: the instance of that number."""
+    """A bucket of a keyed task gets a new owner, the instance ``number``."""
 
     task: int
     bucket: int
@@ -87,7 +87,7 @@ class BucketMove:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How the rows of a free edge are shared out among the consumer's instances: parts that add up to 1."""
+    """The distribution of a free edge's rows among the consumer's instances: shares that add up to 1."""
 
     edge: int
     shares: tuple[float, ...]
@@ -95,7 +95,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSize:
-    """What an application is given; None: as it is."""
+    """An application's new allocation; None: unchanged."""
 
     application: int
     cores: float | None = None

@@ -1,7 +1,7 @@
-"""What every controller is: a pure function from a snapshot, and what it remembers, to a decision.
+"""The contract of controllers: a pure function from a snapshot and a memory to a decision and a memory.
 
 The same object runs in the simulated cluster and over recorded snapshots (docs/design/controllers.md 2); it has no
-clock, and draws nothing that its memory does not say.
+clock, and any randomness derives from its memory.
 """
 
 from abc import abstractmethod
@@ -18,11 +18,11 @@ class Policy(Protocol[Memory]):
 
     @abstractmethod
     def start(self) -> Memory:
-        """Return what is remembered before the first snapshot: a frozen value."""
+        """Return the memory before the first snapshot: a frozen value."""
 
     @abstractmethod
     def decide(self, snapshot: ClusterSnapshot, memory: Memory) -> tuple[Decision, Memory]:
-        """Return what to do now, and what to remember; the same arguments always give the same.
+        """Return the decision and the new memory; equal arguments give equal results.
 
         A figure that is needed and was not measured gives `NoChange`, whose reason begins with "not measured".
         """

@@ -1,6 +1,6 @@
-"""What users subclass to process the rows of a key one by one or in batches, with state and timers.
+"""Base classes for users' processing of a key's rows, one by one or in batches, with state and timers.
 
-`penstock.dsl.process` checks what they wrote; `engine.operators.process` calls it.
+`penstock.dsl.process` checks the subclasses; `engine.operators.process` calls it.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from penstock.model.process_states import State
 
 @dataclass(frozen=True, slots=True)
 class OpenContext:
-    """Who is opened: the operator's name, and which of its parallel instances."""
+    """The operator instance that is opened: the operator's name, and its number among the parallel instances."""
 
     name: str
     instance: int
@@ -99,7 +99,7 @@ class States(Mapping[str, Any]):
     """State by name: ``states.count`` or ``states["count"]``."""
 
     def __init__(self, states: Mapping[str, State]) -> None:
-        """Show this state."""
+        """Hold this state by name."""
         self.__dict__.update(states)
 
     def __getitem__(self, name: str) -> Any:
@@ -116,7 +116,7 @@ class States(Mapping[str, Any]):
 
 
 class Context(Protocol):
-    """What a call of `Process` can ask. It holds for that call only.
+    """The context of one call of `Process`, valid for that call only.
 
     ``key`` is the key's value, or a tuple of several in the order of ``key_by``. ``time`` is the event time of the row
     or timer (None if the stream has none, and in processing-time timers). ``watermark`` is the time before which no
@@ -145,7 +145,7 @@ class Context(Protocol):
 
 
 class BatchContext(Protocol):
-    """What a call of `BatchProcess` can ask. It holds for that call only.
+    """The context of one call of `BatchProcess`, valid for that call only.
 
     ``keys`` has one row for each distinct key, ``groups`` (int64) the number of each row's key among them.
     """
@@ -187,7 +187,7 @@ class Process:
         """Take a timer that fires."""
 
     def close(self) -> None:
-        """Give back what `open` took."""
+        """Release the resources of `open`."""
 
 
 class BatchProcess:
@@ -212,7 +212,7 @@ class BatchProcess:
         """Take timers that fire, one of each of ``context.keys``."""
 
     def close(self) -> None:
-        """Give back what `open` took."""
+        """Release the resources of `open`."""
 
 
 class FunctionProcess(Process):

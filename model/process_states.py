@@ -1,7 +1,7 @@
 """State that a process function declares: a value, a list, a map or a reduced value per key, of a declared type.
 
 The same objects are declarations in a class body and, inside `process` and `on_timer`, the state of the current key:
-`engine.operators` puts live ones in their place in every operator instance.
+`engine.operators` replaces them by live ones in every operator instance.
 """
 
 import types
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, PlanError, SchemaError
-from penstock.model.modes import TimeBasis
+from penstock.model.option_literals import TimeBasis
 from penstock.model.schema import to_arrow_type
 from penstock.model.source_location import user_location
 
@@ -22,11 +22,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Declared:
+class DeclaredType:
     """A declared type: what the user wrote (``kind``), without ``| None``, and its Arrow type."""
 
     def __init__(self, kind: Any, what: str) -> None:
-        """``what`` says in errors which type it is.
+        """Resolve the type; ``what`` describes it in errors.
 
         Raises:
             PlanError: values of the type cannot be stored.
@@ -46,7 +46,7 @@ class Declared:
 
 
 class State:
-    """What all state has in common.
+    """The base class of all state.
 
     With ``ttl_us``, what was last written that long ago reads as absent and is removed; ``ttl_clock`` is ``event``
     (the time of rows and timers) or ``processing``. Lists and maps count for every entry by itself.
@@ -54,7 +54,7 @@ class State:
 
     shape = "state"
 
-    def __init__(self, declared: Declared, ttl: Duration | None, ttl_clock: str) -> None:
+    def __init__(self, declared: DeclaredType, ttl: Duration | None, ttl_clock: str) -> None:
         """Check the options.
 
         Raises:
@@ -84,8 +84,8 @@ class ValueState(State, Generic[T]):
 
     shape = "value"
 
-    def __init__(self, declared: Declared, default: Any, ttl: Duration | None, ttl_clock: str) -> None:
-        """Take what `value_state` was given."""
+    def __init__(self, declared: DeclaredType, default: Any, ttl: Duration | None, ttl_clock: str) -> None:
+        """Take the arguments of `value_state`."""
         super().__init__(declared, ttl, ttl_clock)
         self.default = default
 
@@ -107,12 +107,14 @@ class ValueState(State, Generic[T]):
 
 
 class ReducingState(ValueState[T | None], Generic[T]):
-    """One value per key, made by a function of two: what there is, and what is added."""
+    """One value per key, reduced by a function of two: the present value and the added one."""
 
     shape = "reducing"
 
-    def __init__(self, declared: Declared, function: Callable[..., Any], ttl: Duration | None, ttl_clock: str) -> None:
-        """Take what `reducing_state` was given."""
+    def __init__(
+        self, declared: DeclaredType, function: Callable[..., Any], ttl: Duration | None, ttl_clock: str
+    ) -> None:
+        """Take the arguments of `reducing_state`."""
         super().__init__(declared, None, ttl, ttl_clock)
         self.function = function
 
@@ -166,8 +168,8 @@ class MapState(State, Generic[K, V]):
 
     shape = "map"
 
-    def __init__(self, keys: Declared, values: Declared, ttl: Duration | None, ttl_clock: str) -> None:
-        """Take what `map_state` was given."""
+    def __init__(self, keys: DeclaredType, values: DeclaredType, ttl: Duration | None, ttl_clock: str) -> None:
+        """Take the arguments of `map_state`."""
         super().__init__(values, ttl, ttl_clock)
         self.keys_declared = keys
 
@@ -227,7 +229,7 @@ def value_state(
         PlanError: values of the type cannot be stored.
         OptionError: an option has no such value.
     """
-    return ValueState(Declared(kind, "the value of a value_state"), default, ttl, ttl_clock)
+    return ValueState(DeclaredType(kind, "the value of a value_state"), default, ttl, ttl_clock)
 
 
 @overload
@@ -252,7 +254,7 @@ def reducing_state(
             f"reducing_state() takes a type and a function of two values, not {function!r}; write "
             f"reducing_state(int, max) (at {user_location()})"
         )
-    return ReducingState(Declared(kind, "the value of a reducing_state"), function, ttl, ttl_clock)
+    return ReducingState(DeclaredType(kind, "the value of a reducing_state"), function, ttl, ttl_clock)
 
 
 @overload
@@ -266,7 +268,7 @@ def list_state(kind: Any, *, ttl: Duration | None = None, ttl_clock: TimeBasis =
         PlanError: values of the type cannot be stored.
         OptionError: an option has no such value.
     """
-    return ListState(Declared(kind, "an element of a list_state"), ttl, ttl_clock)
+    return ListState(DeclaredType(kind, "an element of a list_state"), ttl, ttl_clock)
 
 
 @overload
@@ -286,10 +288,10 @@ def map_state(
         PlanError: values of a type cannot be stored, or the keys are lists, maps or structs.
         OptionError: an option has no such value.
     """
-    declared = Declared(keys, "the key of a map_state")
+    declared = DeclaredType(keys, "the key of a map_state")
     if pa.types.is_nested(declared.type):
         raise PlanError(f"the key of a map_state cannot be {declared.type}; use a simple type (at {user_location()})")
-    return MapState(declared, Declared(values, "the value of a map_state"), ttl, ttl_clock)
+    return MapState(declared, DeclaredType(values, "the value of a map_state"), ttl, ttl_clock)
 
 
 def _zoned(kind: pa.DataType, zone: str | None) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Regular expressions in RE2's syntax: checking them, and naming the one group that an extraction wants.
+"""Regular expressions in RE2's syntax: validation, and naming of the group that is extracted.
 
 `functions` checks patterns with it when an expression is typed, the engine's text kernels extract with it.
 """
@@ -11,7 +11,7 @@ GROUP = "wanted"
 
 
 def complaint(pattern: str) -> str | None:
-    """Return what is wrong with a pattern; None for a valid one."""
+    """Return the error in a pattern; None for a valid one."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
@@ -43,7 +43,7 @@ def only_group(pattern: str, group: int) -> str:
 
 
 def _token_end(pattern: str, start: int) -> int:
-    """Return where the token ends: a quoted or escaped part, a class, the opening of a group, or one character."""
+    """Return the end of the token: a quoted or escaped part, a class, the opening of a group, or one character."""
     if pattern.startswith("\\Q", start):
         end = pattern.find("\\E", start)
         return len(pattern) if end < 0 else end + 2

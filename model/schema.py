@@ -1,4 +1,4 @@
-"""What a stream's rows look like: fields, event time and whether they are a changelog.
+"""Schemas of streams: fields, event time, and whether rows form a changelog.
 
 Every operator of the job graph carries the schema of each of its outputs; the DSL checks expressions against it.
 """
@@ -23,7 +23,7 @@ WEIGHT = "$weight"
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """Which column is the event time: its value plus ``offset_us`` microseconds.
+    """The event time column: its value plus ``offset_us`` microseconds.
 
     Window results carry offset -1: a result belongs to the last microsecond of its window.
     """
@@ -65,7 +65,7 @@ class StreamSchema:
 
 
 def check_names(names: Iterable[str], known: Sequence[str], what: str) -> None:
-    """Check that columns exist; ``what`` says who names them.
+    """Check that columns exist; ``what`` describes the reference in errors.
 
     Raises:
         SchemaError: naming the first unknown one, the user's file and line, and close matches.

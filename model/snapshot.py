@@ -1,4 +1,4 @@
-"""The metric contract: all that controllers read of a cluster, frozen and in columns (docs/design/controllers.md 1).
+"""The metric contract: the figures of a cluster for controllers, frozen and in columns (docs/design/controllers.md 1).
 
 Counts and times are those of the window that ended at ``time_s``. Rows refer to one another by row number: the task of
 an instance is a row of the tasks. `engine.control.cluster_snapshot` fills it, the simulated cluster does, and logs
@@ -16,10 +16,10 @@ SCHEMA = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApplicationColumns(Columns):
-    """Jobs, and what they were given: ``cores``, ``memory_bytes`` (of which ``heap_bytes``) and ``threads``.
+    """Jobs and their allocations: ``cores``, ``memory_bytes`` (of which ``heap_bytes``) and ``threads``.
 
-    ``heap_used_bytes`` is the most live heap, ``heap_committed_bytes`` the most that was claimed, ``resident_bytes``
-    the most of the processes; ``throttled_ns`` time without the core because the allocation was used up.
+    ``heap_used_bytes`` is the peak of live heap, ``heap_committed_bytes`` of claimed heap, ``resident_bytes`` of the
+    processes; ``throttled_ns`` time without the core because the allocation was used up.
     """
 
     name: Names
@@ -42,7 +42,7 @@ class ApplicationColumns(Columns):
 class TaskColumns(Columns):
     """Tasks. ``is_source`` and ``is_sink``: it has no task above, or below. ``memory_level`` counts if ``is_stateful``.
 
-    ``target_rate``: rows a second that a source must read, known from outside; not measured: what is offered counts.
+    ``target_rate``: rate (rows/s) that a source must read, set externally; not measured: its input rate counts.
     """
 
     name: Names
@@ -81,7 +81,7 @@ class MachineColumns(Columns):
     """Machines on which instances may run. ``cpu_percent``: of all processes, foreign ones too, 100 for a core.
 
     ``network_bytes`` by purpose; ``network_limit_bytes`` is what the link carries in a second. ``heartbeat_age_s``
-    since it was last heard of: a lost machine stays a row while instances ran on it.
+    since its last heartbeat: a lost machine stays a row while instances ran on it.
     """
 
     name: Names
@@ -137,7 +137,7 @@ class InstanceColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputColumns(Columns):
-    """What an instance sent into an edge: ``records_out`` before its shedder, of which ``dropped``."""
+    """Rows that an instance sent into an edge: ``records_out`` before its shedder, of which ``dropped``."""
 
     edge: Ints
     instance: Ints
@@ -147,7 +147,7 @@ class OutputColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputColumns(Columns):
-    """What an edge offered to an instance, before its producers' shedders."""
+    """Rows that an edge offered to an instance, before its producers' shedders."""
 
     edge: Ints
     instance: Ints
@@ -159,7 +159,7 @@ class PartitionColumns(Columns):
     """Partitions of sources' logs, and the instance that reads each.
 
     Rows: ``appended`` and ``consumed`` (fetched, before the source's shedder), ``end_offset`` and ``position`` at the
-    end of the window; ``lag_max`` the largest distance in it, as the reader's own metrics have it.
+    end of the window; ``lag_max`` the largest distance in it, by the reader's own metrics.
     """
 
     instance: Ints
@@ -172,7 +172,7 @@ class PartitionColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketColumns(Columns):
-    """Buckets (key groups) of keyed tasks: who owns each, the rows that came for it, and its state."""
+    """Buckets (key groups) of keyed tasks: the owner of each, its rows, and its state."""
 
     task: Ints
     bucket: Ints
@@ -195,7 +195,7 @@ class ServiceColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferColumns(Columns):
-    """What waits at a machine for a query: ``sic`` is its share of the query's source information."""
+    """Batches that wait at a machine for a query: ``sic`` is its share of the query's source information."""
 
     machine: Ints
     query: Ints
@@ -208,8 +208,8 @@ class BufferColumns(Columns):
 class ReuseColumns(Columns):
     """Sampled accesses to a task's state by how far back the key was last used, scaled up to all accesses.
 
-    ``distance_bytes``: upper bound of the bytes of the distinct keys used since, itself included: what an instance's
-    cache must hold for the access to hit. Not measured: the key's first access, which no cache saves.
+    ``distance_bytes``: upper bound of the bytes of the distinct keys used since, itself included: the cache size of an
+    instance at which the access hits. Not measured: the key's first access, which misses every cache.
     """
 
     task: Ints
@@ -219,10 +219,10 @@ class ReuseColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AffinityColumns(Columns):
-    """What is known of where an instance that waits shall start, by machine.
+    """Constraints on the machine of a waiting instance.
 
-    ``is_preferred``: it had better run there. ``is_reserved``: a controller keeps room for it there. ``is_flagged``: it
-    was stopped there on purpose, and must not return.
+    ``is_preferred``: the preferred machine. ``is_reserved``: a controller keeps room for it there. ``is_flagged``: it
+    was stopped there deliberately, and must not return.
     """
 
     instance: Ints
@@ -234,7 +234,7 @@ class AffinityColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefusalColumns(Columns):
-    """What guards took out of the policy's last plan, or made smaller; empty where nothing was.
+    """The parts of the policy's last plan that guards removed or reduced; empty if there are none.
 
     ``subject``: "application/task", with "/number" for an instance, or the application alone. ``what``: parallelism,
     memory, machine, cores, heap, threads, keep, bucket or route. ``asked`` and ``granted`` in its own unit; not
@@ -282,8 +282,8 @@ class ClusterSnapshot:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, with the schema's number."""
-        own = {"schema": SCHEMA, "number": self.number, "time_s": self.time_s, "window_s": self.window_s}
-        return own | {name: getattr(self, name).as_dict() for name in GROUPS}
+        plain = {"schema": SCHEMA, "number": self.number, "time_s": self.time_s, "window_s": self.window_s}
+        return plain | {name: getattr(self, name).as_dict() for name in GROUPS}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "ClusterSnapshot":

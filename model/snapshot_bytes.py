@@ -1,4 +1,4 @@
-"""Snapshots as bytes: one Arrow stream for each group of columns, read without copying figures twice.
+"""Snapshots as bytes: one Arrow stream per group of columns, read without copying figures twice.
 
 For what travels between processes; logs keep JSON, which people can read.
 """

@@ -1,4 +1,4 @@
-"""Where the user wrote something: the file and line that error messages name.
+"""Locations in the user's code: the file and line that error messages name.
 
 Expressions and the DSL call it when they are built.
 """
@@ -21,7 +21,7 @@ _MOST_FRAMES = 20
 def user_location() -> str:
     """Return ``file:line`` of the nearest caller that is not Penstock itself (benchmarks count as users)."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and is_own_module(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -29,7 +29,7 @@ def user_location() -> str:
 def user_traceback(error: BaseException) -> str:
     """Return an exception's traceback as text, from the first frame on that is not Penstock's own."""
     trace = error.__traceback__
-    while trace is not None and is_ours(trace.tb_frame.f_globals.get("__name__", "")):
+    while trace is not None and is_own_module(trace.tb_frame.f_globals.get("__name__", "")):
         trace = trace.tb_next
     if trace is None:
         return "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-1))
@@ -51,7 +51,7 @@ def _is_users_file(file: str) -> bool:
     return not file.startswith(_STANDARD) and not any(folder in file for folder in _INSTALLED)
 
 
-def is_ours(module: str) -> bool:
+def is_own_module(module: str) -> bool:
     """Return whether a module is Penstock's own; benchmarks, replays and examples count as users' code."""
     if module != "penstock" and not module.startswith("penstock."):
         return False

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from penstock.model.errors import ExpressionError
-from penstock.model.expression_trees import bare, check_levels, sql_text, too_deep
+from penstock.model.expression_trees import check_levels, sql_text, too_deep, unwrapped
 from penstock.model.expressions import Expr
 from penstock.model.functions import FUNCTIONS, VARIADIC
 from penstock.model.source_location import user_location
@@ -44,7 +44,7 @@ def _where(error: SqlglotError) -> str:
 
 
 class _ForeignError(Exception):
-    """Something that expressions do not have; the text continues the sentence."""
+    """SQL that has no counterpart in expressions; the text continues the sentence."""
 
 
 _KEPT = (
@@ -147,8 +147,8 @@ def _part(part: Any) -> Any:
 
 
 def _call(name: str, *arguments: Any) -> exp.Expr:
-    given = [_read(argument) for argument in arguments if argument is not None]
-    return exp.Anonymous(this=name, expressions=given)
+    operands = [_read(argument) for argument in arguments if argument is not None]
+    return exp.Anonymous(this=name, expressions=operands)
 
 
 def _column(node: exp.Expr) -> exp.Expr:
@@ -185,8 +185,8 @@ def _distinct(node: exp.Expr) -> exp.Expr:
 
 
 def _paren(node: exp.Expr) -> exp.Expr:
-    """One pair of parentheses says as much as many, which would only make the tree deep."""
-    return exp.Paren(this=_read(bare(node)))
+    """Reduce nested parentheses to one pair, which means the same and keeps the tree shallow."""
+    return exp.Paren(this=_read(unwrapped(node)))
 
 
 def _concat(node: exp.Expr) -> exp.Expr:

@@ -1,6 +1,6 @@
-"""Arrow types as SQL writes them and back, and the ways a user may name the target of a cast.
+"""Conversion between Arrow types and SQL's names, and the names that casts accept.
 
-`expressions` and `literals` build casts with it, `expression_types` reads them.
+`expressions` and `literals` build casts with it, `expression_types` reads the casts.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Which machines may take an instance at all. Used by the guards of every policy and by placement."""
+"""The machines that may take an instance at all. Used by the guards of every policy and by placement."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from penstock.model.snapshot import MachineColumns
 
 
 def usable_machines(machines: MachineColumns, lost_after_s: float) -> Bools:
-    """Return the machines that were heard of within ``lost_after_s``, have cores, and are not above their memory limit.
+    """Return the machines with a heartbeat within ``lost_after_s``, with cores, and within their memory limit.
 
-    What was not measured speaks against no machine.
+    A missing figure excludes no machine.
     """
     usable = machines.cores > 0
     if machines.heartbeat_age_s is not None:

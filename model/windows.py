@@ -1,4 +1,4 @@
-"""How rows are grouped in time: the window specifications of the job graph.
+"""The window specifications of the job graph, which group rows in time.
 
 A time window is the half-open interval [start, end) of event time in microseconds since the epoch.
 """
@@ -111,7 +111,7 @@ Window = Tumbling | Hopping | Session | Count | Global | WindowAssigner
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """When a window's result leaves: ``final`` (once, when it is over), ``updates`` or ``every`` (a changelog).
+    """The emission of a window's result: ``final`` (once, when it is over), ``updates`` or ``every`` (a changelog).
 
     ``interval_us`` is the least processing time between two emissions of an updating result (None: what the job's
     ``emit_interval`` says).

@@ -133,7 +133,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> Any:
     """Import a public name from where it lives."""
     if name not in _MODULE_OF:
-        from penstock.model.hints import MODULE
+        from penstock.model.name_hints import MODULE
 
         close = difflib.get_close_matches(name, __all__, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from penstock.model.functions import format_pieces, truncation
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 from penstock.replay.java_patterns import ForeignPatternError, to_java
 from penstock.replay.spark_casts import NoCounterpartError, Share, is_utc, local, truncated
 from penstock.replay.spark_constants import quoted
 from penstock.replay.spark_types import quoted_name, sql_type
 
-Written = Callable[[Typed, list[str], Share], str]
+Written = Callable[[TypedExpression, list[str], Share], str]
 
 _INFINITY = "CAST('Infinity' AS DOUBLE)"
 _NAN = "CAST('NaN' AS DOUBLE)"
@@ -35,7 +35,7 @@ _JAVA_TIMES = {
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-def write_call(typed: Typed, texts: list[str], share: Share) -> str:
+def write_call(typed: TypedExpression, texts: list[str], share: Share) -> str:
     """Return the text of a named function of these arguments.
 
     Raises:
@@ -53,24 +53,24 @@ def _java(pattern: str) -> str:
         raise NoCounterpartError(f"the regular expression {pattern!r} is RE2's: {error}") from None
 
 
-def _extract(typed: Typed, texts: list[str], share: Share) -> str:
+def _extract(typed: TypedExpression, texts: list[str], share: Share) -> str:
     pattern, group = typed.value
     java = _java(pattern)
     return share(texts[0], lambda x: f"CASE WHEN {x} RLIKE {java} THEN regexp_extract({x}, {java}, {group}) END")
 
 
-def _like(typed: Typed, texts: list[str], share: Share) -> str:
+def _like(typed: TypedExpression, texts: list[str], share: Share) -> str:
     pattern = typed.value[0]
     escape = next(mark for mark in "!|~^@" + "".join(map(chr, range(0xE000, 0xE100))) if mark not in pattern)
     return f"({texts[0]} LIKE {quoted(pattern)} ESCAPE {quoted(escape)})"
 
 
-def _substring(typed: Typed, texts: list[str], share: Share) -> str:
+def _substring(typed: TypedExpression, texts: list[str], share: Share) -> str:
     start, length = typed.value
     return f"substring({texts[0]}, {start})" if length is None else f"substring({texts[0]}, {start}, {length})"
 
 
-def _split(typed: Typed, texts: list[str], share: Share) -> str:
+def _split(typed: TypedExpression, texts: list[str], share: Share) -> str:
     separator, index = typed.value
     return f"get(split({texts[0]}, {quoted(_verbatim(separator))}, -1), {index - 1})"
 
@@ -84,7 +84,7 @@ def _trim(side: str) -> Written:
 
 
 def _case_of(function: str) -> Written:
-    def write(_typed: Typed, texts: list[str], _share: Share) -> str:
+    def write(_typed: TypedExpression, texts: list[str], _share: Share) -> str:
         old, new = _letters(function)
         return f"translate({texts[0]}, {old}, {new})"
 
@@ -104,20 +104,20 @@ def _part(function: str) -> Written:
     return lambda typed, texts, _: f"CAST({function}({local(texts[0], typed.args[0].type)}) AS BIGINT)"
 
 
-def _micros(typed: Typed, text: str) -> str:
+def _micros(typed: TypedExpression, text: str) -> str:
     """Return the microseconds since 1970 of what a clock in the time's zone shows."""
     return f"unix_micros(CAST({local(text, typed.args[0].type)} AS TIMESTAMP))"
 
 
 def _epoch(function: str) -> Written:
-    def write(typed: Typed, texts: list[str], _share: Share) -> str:
+    def write(typed: TypedExpression, texts: list[str], _share: Share) -> str:
         text = f"CAST({texts[0]} AS TIMESTAMP_NTZ)" if pt.is_date(typed.args[0].type) else texts[0]
         return f"{function}(CAST({text} AS TIMESTAMP))"
 
     return write
 
 
-def _truncate(typed: Typed, texts: list[str], share: Share) -> str:
+def _truncate(typed: TypedExpression, texts: list[str], share: Share) -> str:
     kind = typed.args[0].type
     if not is_utc(kind):
         raise NoCounterpartError(f"Spark does not truncate by the clock of {kind.tz}")
@@ -131,7 +131,7 @@ def _truncate(typed: Typed, texts: list[str], share: Share) -> str:
     return f"CAST(timestamp_micros({micros}) AS {sql_type(kind)})"
 
 
-def _format(typed: Typed, texts: list[str], share: Share) -> str:
+def _format(typed: TypedExpression, texts: list[str], share: Share) -> str:
     pieces = []
     for letter, between in format_pieces(typed.value[0]):
         pieces.append(_JAVA_TIMES[letter] if letter else "'" + between.replace("'", "''") + "'")
@@ -139,7 +139,7 @@ def _format(typed: Typed, texts: list[str], share: Share) -> str:
     return f"date_format({local(texts[0], typed.args[0].type)}, {quoted(pattern)})"
 
 
-def _round(typed: Typed, texts: list[str], share: Share) -> str:
+def _round(typed: TypedExpression, texts: list[str], share: Share) -> str:
     kind, digits = typed.args[0].type, typed.value[0]
     text = texts[0]
     if pt.is_decimal(kind):
@@ -163,7 +163,7 @@ def _round(typed: Typed, texts: list[str], share: Share) -> str:
 
 
 def _whole(function: str) -> Written:
-    def write(typed: Typed, texts: list[str], share: Share) -> str:
+    def write(typed: TypedExpression, texts: list[str], share: Share) -> str:
         kind = typed.args[0].type
         if pt.is_integer(kind):
             return texts[0]
@@ -177,25 +177,25 @@ def _whole(function: str) -> Written:
     return write
 
 
-def _abs(typed: Typed, texts: list[str], share: Share) -> str:
+def _abs(typed: TypedExpression, texts: list[str], share: Share) -> str:
     if pt.is_integer(typed.type):
         return f"try_cast(abs(CAST({texts[0]} AS DECIMAL(19, 0))) AS BIGINT)"
     return f"abs({texts[0]})"
 
 
-def _sign(typed: Typed, texts: list[str], share: Share) -> str:
+def _sign(typed: TypedExpression, texts: list[str], share: Share) -> str:
     text = f"nanvl({texts[0]}, 0D)" if pt.is_floating(typed.args[0].type) else texts[0]
     return f"CAST(sign({text}) AS BIGINT)"
 
 
-def _ln(typed: Typed, texts: list[str], share: Share) -> str:
+def _ln(typed: TypedExpression, texts: list[str], share: Share) -> str:
     def write(x: str) -> str:
         return f"CASE WHEN {x} > 0D THEN ln({x}) WHEN {x} = 0D THEN -{_INFINITY} WHEN {x} < 0D THEN {_NAN} END"
 
     return share(texts[0], write)
 
 
-def _power(typed: Typed, texts: list[str], share: Share) -> str:
+def _power(typed: TypedExpression, texts: list[str], share: Share) -> str:
     """C's power of one is one, whatever the exponent; Java's is NaN for NaN and the infinities."""
 
     def write(x: str, y: str) -> str:
@@ -205,11 +205,11 @@ def _power(typed: Typed, texts: list[str], share: Share) -> str:
     return share(texts[0], lambda x: share(texts[1], lambda y: write(x, y)))
 
 
-def _concat(typed: Typed, texts: list[str], share: Share) -> str:
+def _concat(typed: TypedExpression, texts: list[str], share: Share) -> str:
     return f"concat({', '.join(texts)})"
 
 
-def _field(typed: Typed, texts: list[str], share: Share) -> str:
+def _field(typed: TypedExpression, texts: list[str], share: Share) -> str:
     struct = typed.args[0].type
     return f"{texts[0]}.{quoted_name(struct.field(typed.value).name)}"
 

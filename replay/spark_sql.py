@@ -17,7 +17,7 @@ from penstock.model.errors import ExpressionError, SchemaError
 from penstock.model.expression_trees import place_of, sql_text
 from penstock.model.expression_types import resolve
 from penstock.model.expressions import Expr
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 from penstock.replay.spark_casts import NoCounterpartError, cast
 from penstock.replay.spark_constants import constant, missing
 from penstock.replay.spark_functions import truncated_quotient, write_call
@@ -77,7 +77,7 @@ def condition_sql(predicate: Expr, schema: pa.Schema, operator: str = "condition
     return f"COALESCE({to_spark_sql(predicate, schema, operator)}, FALSE)"
 
 
-def _typed(expression: Expr, schema: pa.Schema, operator: str) -> Typed:
+def _typed(expression: Expr, schema: pa.Schema, operator: str) -> TypedExpression:
     return fold(resolve(expression, schema, operator))
 
 
@@ -99,16 +99,16 @@ class _Writer:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._texts: dict[Typed, str] = {}
+        self._texts: dict[TypedExpression, str] = {}
         self._names = 0
 
-    def write(self, typed: Typed) -> str:
+    def write(self, typed: TypedExpression) -> str:
         """Return the text of a step, in brackets where they matter."""
         if typed not in self._texts:
             self._texts[typed] = self._written(typed)
         return self._texts[typed]
 
-    def failures(self, typed: Typed) -> list[str]:
+    def failures(self, typed: TypedExpression) -> list[str]:
         """Return the conditions, each true, false or null, under one of which a step fails."""
         if typed.op == "fail":
             return ["TRUE"]
@@ -130,7 +130,7 @@ class _Writer:
         name = quoted_name(f"${self._names}")
         return f"transform(array({text}), {name} -> {body(name)})[0]"
 
-    def _written(self, typed: Typed) -> str:
+    def _written(self, typed: TypedExpression) -> str:
         if typed.op == "literal":
             return constant(typed.value)
         if typed.op == "column":
@@ -144,7 +144,7 @@ class _Writer:
             return self._arithmetic(typed, texts)
         return self._logical(typed, texts)
 
-    def _logical(self, typed: Typed, texts: list[str]) -> str:
+    def _logical(self, typed: TypedExpression, texts: list[str]) -> str:
         if typed.op in _SIGNS:
             return f"({texts[0]} {_SIGNS[typed.op]} {texts[1]})"
         if typed.op == "not":
@@ -160,7 +160,7 @@ class _Writer:
             return f"COALESCE({', '.join(texts)})"
         return write_call(typed, texts, self.share)
 
-    def _arithmetic(self, typed: Typed, texts: list[str]) -> str:
+    def _arithmetic(self, typed: TypedExpression, texts: list[str]) -> str:
         if typed.op == "div":
             return f"try_divide({texts[0]}, {texts[1]})"
         if typed.op == "neg":
@@ -179,14 +179,14 @@ class _Writer:
             texts = texts[::-1]
         return f"{_TRIED[typed.op]}({texts[0]}, {texts[1]})"
 
-    def _negated(self, typed: Typed, text: str) -> str:
+    def _negated(self, typed: TypedExpression, text: str) -> str:
         if pt.is_integer(typed.type):
             return f"try_subtract(0L, {text})"
         if pt.is_duration(typed.type):
             return f"try_subtract(INTERVAL '0' SECOND, {text})"
         return f"(- {text})"
 
-    def _decimals(self, typed: Typed, texts: list[str]) -> str:
+    def _decimals(self, typed: TypedExpression, texts: list[str]) -> str:
         if typed.op == "quotient":
             return f"({texts[0]} div NULLIF({texts[1]}, 0))"
         if typed.op == "remainder":
@@ -195,7 +195,7 @@ class _Writer:
             text = f"({texts[0]} {_PLAIN[typed.op]} {texts[1]})"
         return f"CAST({text} AS {sql_type(typed.type)})"
 
-    def _quotient(self, divisor: Typed, texts: list[str]) -> str:
+    def _quotient(self, divisor: TypedExpression, texts: list[str]) -> str:
         if divisor.op == "literal" and divisor.value.as_py() not in (0, -1, None):
             return f"({texts[0]} div {texts[1]})"
 
@@ -204,7 +204,7 @@ class _Writer:
 
         return self.share(texts[0], lambda x: self.share(texts[1], lambda y: write(x, y)))
 
-    def _failures_of_strict(self, typed: Typed, above: frozenset[int]) -> Iterator[str]:
+    def _failures_of_strict(self, typed: TypedExpression, above: frozenset[int]) -> Iterator[str]:
         """One test for all steps over the same columns, which are null with the last of them; ``above`` has had its."""
         columns = _columns_of_strict(typed) or {}
         if columns.keys() != above and _fails_over(typed, columns.keys()):
@@ -213,7 +213,7 @@ class _Writer:
         for argument in typed.args:
             yield from self._failures_of_strict(argument, frozenset(columns))
 
-    def _failures_of_case(self, typed: Typed) -> list[str]:
+    def _failures_of_case(self, typed: TypedExpression) -> list[str]:
         """A branch fails only for the rows that take it, and no condition but the first can fail after folding."""
         conditions, values = typed.args[:-1:2], [*typed.args[1:-1:2], typed.args[-1]]
         found = [failure for condition in conditions for failure in self.failures(condition)]
@@ -224,7 +224,7 @@ class _Writer:
             found.append(_case(zip(tests, texts[:-1], strict=True), texts[-1]))
         return list(dict.fromkeys(found))
 
-    def _own_failure(self, typed: Typed) -> str | None:
+    def _own_failure(self, typed: TypedExpression) -> str | None:
         """Return when a step fails whose arguments do not."""
         if typed.op == "quotient" and pt.is_integer(typed.args[0].type) and pt.is_integer(typed.args[1].type):
             divisor = typed.args[1]
@@ -237,7 +237,7 @@ class _Writer:
         return f"({' AND '.join([*given, f'{self.write(typed)} IS NULL'])})"
 
 
-def _may_fail(typed: Typed) -> bool:
+def _may_fail(typed: TypedExpression) -> bool:
     """Whether a step that is null for values fails."""
     if typed.op in ("add", "sub", "mul", "neg", "abs"):
         return bool(pt.is_integer(typed.type) or pt.is_temporal(typed.type))
@@ -246,7 +246,7 @@ def _may_fail(typed: Typed) -> bool:
     return typed.op == "cast" and not never_fails(typed.args[0].type, typed.type)
 
 
-def _columns_of_strict(typed: Typed) -> dict[int, Typed] | None:
+def _columns_of_strict(typed: TypedExpression) -> dict[int, TypedExpression] | None:
     """Return the columns of an expression that is null only where one of them is or a step fails; None for others."""
     if typed.op == "column":
         return {typed.value: typed}
@@ -254,7 +254,7 @@ def _columns_of_strict(typed: Typed) -> dict[int, Typed] | None:
         return {} if typed.value.is_valid else None
     if typed.op not in _STRICT or (typed.op == "round" and pt.is_floating(typed.type)):
         return None
-    columns: dict[int, Typed] = {}
+    columns: dict[int, TypedExpression] = {}
     for argument in typed.args:
         part = _columns_of_strict(argument)
         if part is None:
@@ -263,14 +263,14 @@ def _columns_of_strict(typed: Typed) -> dict[int, Typed] | None:
     return columns
 
 
-def _fails_over(typed: Typed, columns: Set[int]) -> bool:
+def _fails_over(typed: TypedExpression, columns: Set[int]) -> bool:
     """Whether a step of a strict expression that is over all these columns may fail."""
     if (_columns_of_strict(typed) or {}).keys() != columns:
         return False
     return _may_fail(typed) or any(_fails_over(argument, columns) for argument in typed.args)
 
 
-def _as_decimal(text: str, typed: Typed) -> str:
+def _as_decimal(text: str, typed: TypedExpression) -> str:
     if pt.is_decimal(typed.type):
         return text
     precision, scale = digits_of(typed.kind)

@@ -1,4 +1,4 @@
-"""Floor 1: where tasks run, how many, and how big."""
+"""Floor 1: where tasks run, how many, and of what size."""
 
 if __name__ != "penstock.scheduler":
     raise ImportError(

@@ -1,6 +1,6 @@
-"""The action log: snapshots, the decisions on them and what came of each, in order, one JSON object a line (Sage, 4.3).
+"""The action log: snapshots, decisions and their results in order, one JSON object per line (Sage, 4.3).
 
-It is only appended to, and every line is on the disk before the action it tells of begins. The simulated
+It is append-only, and every line is on disk before the action that it describes begins. The simulated
 cluster writes it; ``penstock decide`` reads it again.
 """
 
@@ -20,12 +20,12 @@ from penstock.model.snapshot import ClusterSnapshot
 FORMAT = 1
 
 
-class LogError(UserError):
-    """A log cannot be read; the message names the line."""
+class ActionLogError(UserError):
+    """An action log cannot be read; the message names the line."""
 
 
-class Kind(StrEnum):
-    """What a line tells."""
+class EntryKind(StrEnum):
+    """The kinds of log lines."""
 
     LOG = "log"
     POLICY = "policy"
@@ -35,20 +35,20 @@ class Kind(StrEnum):
 
 
 _KEYS = {
-    Kind.LOG: {"format"},
-    Kind.POLICY: {"policy", "parameters"},
-    Kind.SNAPSHOT: {"content"},
-    Kind.DECISION: {"snapshot", "policy", "decision"},
-    Kind.RESULT: {"snapshot", "policy", "outcome", "detail"},
+    EntryKind.LOG: {"format"},
+    EntryKind.POLICY: {"policy", "parameters"},
+    EntryKind.SNAPSHOT: {"content"},
+    EntryKind.DECISION: {"snapshot", "policy", "decision"},
+    EntryKind.RESULT: {"snapshot", "policy", "outcome", "detail"},
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of a log, without its kind."""
+class LogEntry:
+    """One line of a log, without its kind."""
 
     line: int
-    kind: Kind
+    kind: EntryKind
     content: Mapping[str, Any]
 
 
@@ -59,7 +59,7 @@ class ActionLog:
         """Open or create the log.
 
         Raises:
-            LogError: the file is no log of this format.
+            ActionLogError: the file is no log of this format.
         """
         self._file = path.open("a+b")
         self._file.seek(0)
@@ -72,7 +72,7 @@ class ActionLog:
             whole += len(line)
         self._file.truncate(whole)
         if not whole:
-            self._append(Kind.LOG, format=FORMAT)
+            self._append(EntryKind.LOG, format=FORMAT)
 
     def __enter__(self) -> Self:
         return self
@@ -85,74 +85,74 @@ class ActionLog:
         self._file.close()
 
     def policy(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Tell that a policy starts, and remembers nothing yet."""
-        self._append(Kind.POLICY, policy=name, parameters=dict(parameters))
+        """Record that a policy starts with an empty memory."""
+        self._append(EntryKind.POLICY, policy=name, parameters=dict(parameters))
 
     def snapshot(self, snapshot: ClusterSnapshot) -> None:
-        """Keep what the decisions that follow were taken on."""
-        self._append(Kind.SNAPSHOT, content=snapshot.as_dict())
+        """Record the snapshot on which the following decisions are based."""
+        self._append(EntryKind.SNAPSHOT, content=snapshot.as_dict())
 
     def decision(self, snapshot: ClusterSnapshot, policy: str, decision: Decision) -> None:
-        """Keep a decision; what it asks for may begin when this returns."""
-        self._append(Kind.DECISION, snapshot=snapshot.number, policy=policy, decision=as_dict(decision))
+        """Record a decision; its actions may begin once this returns."""
+        self._append(EntryKind.DECISION, snapshot=snapshot.number, policy=policy, decision=as_dict(decision))
 
     def result(self, snapshot: ClusterSnapshot, policy: str, outcome: str, detail: Mapping[str, Any]) -> None:
-        """Keep what came of the decision on a snapshot: done, clipped to a limit, or failed."""
-        self._append(Kind.RESULT, snapshot=snapshot.number, policy=policy, outcome=outcome, detail=dict(detail))
+        """Record the result of a decision on a snapshot: done, clipped to a limit, or failed."""
+        self._append(EntryKind.RESULT, snapshot=snapshot.number, policy=policy, outcome=outcome, detail=dict(detail))
 
-    def _append(self, kind: Kind, **content: Any) -> None:
+    def _append(self, kind: EntryKind, **content: Any) -> None:
         line = json.dumps({"kind": kind, **content}, allow_nan=False, separators=(",", ":"))
         self._file.write(line.encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
 
-def read_log(path: Path) -> Iterator[Entry]:
+def read_log(path: Path) -> Iterator[LogEntry]:
     """Yield the lines of a log.
 
     Raises:
-        LogError: a line is no whole JSON object, or not of this format; it names the line.
+        ActionLogError: a line is no whole JSON object, or not of this format; it names the line.
     """
     with path.open("rb") as file:
         number = 0
         for number, line in enumerate(file, start=1):
             yield _entry(path, number, line)
     if number == 0:
-        raise LogError(f"{path} is empty, so it is no action log")
+        raise ActionLogError(f"{path} is empty, so it is no action log")
 
 
-def snapshot_of(path: Path, entry: Entry) -> ClusterSnapshot:
-    """Return the snapshot that a line holds.
+def snapshot_of(path: Path, entry: LogEntry) -> ClusterSnapshot:
+    """Return the snapshot in a line.
 
     Raises:
-        LogError: it has another schema.
+        ActionLogError: it has another schema.
     """
     try:
         return ClusterSnapshot.from_dict(entry.content["content"])
     except (ValueError, TypeError, AttributeError) as error:
-        raise LogError(f"{path}:{entry.line}: {error}") from error
+        raise ActionLogError(f"{path}:{entry.line}: {error}") from error
 
 
-def _entry(path: Path, number: int, line: bytes) -> Entry:
+def _entry(path: Path, number: int, line: bytes) -> LogEntry:
     where = f"{path}:{number}"
     if not line.endswith(b"\n"):
-        raise LogError(f"{where}: the line is cut off; the log ends before it")
+        raise ActionLogError(f"{where}: the line is cut off; the log ends before it")
     try:
         content = json.loads(line)
     except ValueError as error:
-        raise LogError(f"{where}: not JSON ({error})") from error
+        raise ActionLogError(f"{where}: not JSON ({error})") from error
     kind = _kind(content)
     if kind is None:
-        raise LogError(f"{where}: not a line of an action log of format {FORMAT}")
-    if number == 1 and kind != Kind.LOG:
-        raise LogError(f"{where}: an action log begins with its format")
-    if kind == Kind.LOG and content["format"] != FORMAT:
-        raise LogError(f"{where}: the log has format {content['format']!r}; this version reads {FORMAT}")
-    return Entry(number, kind, content)
+        raise ActionLogError(f"{where}: not a line of an action log of format {FORMAT}")
+    if number == 1 and kind != EntryKind.LOG:
+        raise ActionLogError(f"{where}: an action log begins with its format")
+    if kind == EntryKind.LOG and content["format"] != FORMAT:
+        raise ActionLogError(f"{where}: the log has format {content['format']!r}; this version reads {FORMAT}")
+    return LogEntry(number, kind, content)
 
 
-def _kind(content: Any) -> Kind | None:
-    """Take the kind out of a line's object; None if it is nothing of a log."""
+def _kind(content: Any) -> EntryKind | None:
+    """Remove and return the kind of a line's object; None if the object is not a log line."""
     name = content.pop("kind", None) if isinstance(content, dict) else None
-    kind = next((kind for kind in Kind if kind == name), None)
+    kind = next((kind for kind in EntryKind if kind == name), None)
     return kind if kind is not None and content.keys() == _KEYS[kind] else None

@@ -1,4 +1,4 @@
-"""What whole applications may be given: cores, memory, heap and threads. Called by `plan_limits`."""
+"""Limits on whole applications: cores, memory, heap and threads. Called by `plan_limits`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,63 +7,65 @@ import numpy as np
 
 from penstock.model.columns import Floats
 from penstock.model.plan import ApplicationSize
-from penstock.scheduler.limits import Bounds
+from penstock.scheduler.limits import PlanBounds
 from penstock.scheduler.true_rates import or_nan
 
 
-def limited_applications(asked: Sequence[ApplicationSize], bounds: Bounds) -> tuple[ApplicationSize, ...]:
-    """Return the sizes within the quotas; what the others have now is taken."""
+def limited_applications(requested: Sequence[ApplicationSize], bounds: PlanBounds) -> tuple[ApplicationSize, ...]:
+    """Return the sizes within the quotas, which count the present allocations of all other applications."""
     applications, machines = bounds.snapshot.applications, bounds.snapshot.machines
     count = len(applications)
     cores, memory = or_nan(applications.cores, count).copy(), or_nan(applications.memory_bytes, count).copy()
     most_cores = bounds.limits.cores_quota(machines, bounds.usable)
     most_memory = bounds.limits.memory_quota(machines, bounds.usable)
-    kept: list[ApplicationSize] = []
-    for size in asked:
+    limited: list[ApplicationSize] = []
+    for size in requested:
         row = size.application
         if not 0 <= row < count:
             bounds.refuse(f"application {row}", "cores", "there is no such application")
             continue
-        given = replace(
+        granted = replace(
             size,
-            cores=_share(size.cores, cores, row, 0.0, most_cores, "cores", bounds),
-            memory_bytes=_share(
+            cores=_granted_share(size.cores, cores, row, 0.0, most_cores, "cores", bounds),
+            memory_bytes=_granted_share(
                 size.memory_bytes, memory, row, bounds.limits.least_memory_bytes, most_memory, "memory", bounds
             ),
-            threads=_threads(size, bounds),
+            threads=_granted_threads(size, bounds),
         )
-        given = replace(given, heap_bytes=_heap(given, memory[row], bounds))
-        if given != ApplicationSize(row):
-            kept.append(given)
-    return tuple(kept)
+        granted = replace(granted, heap_bytes=_granted_heap(granted, memory[row], bounds))
+        if granted != ApplicationSize(row):
+            limited.append(granted)
+    return tuple(limited)
 
 
-def _share(
-    asked: float | None, taken: Floats, row: int, least: float, most: float, what: str, bounds: Bounds
+def _granted_share(
+    requested: float | None, allocated: Floats, row: int, least: float, most: float, what: str, bounds: PlanBounds
 ) -> float | None:
-    """Return what an application gets of a quota, and note it in ``taken``; None: it stays as it is."""
-    if asked is None:
+    """Return an application's share of a quota and record it in ``allocated``; None: unchanged."""
+    if requested is None:
         return None
-    name, now = bounds.snapshot.applications.name[row], taken[row]
-    if not (np.isfinite(asked) and asked > 0):
-        bounds.refuse(name, what, "it is a finite figure above 0", float(asked))
+    name, now = bounds.snapshot.applications.name[row], allocated[row]
+    if not (np.isfinite(requested) and requested > 0):
+        bounds.refuse(name, what, "it is a finite figure above 0", float(requested))
         return None
-    others = float(np.nansum(taken)) - float(np.nan_to_num(now))
+    others = float(np.nansum(allocated)) - float(np.nan_to_num(now))
     room = max(most - others, float(np.nan_to_num(now)))
-    given = max(min(asked, room), least)
-    if given > room:
-        bounds.refuse(name, what, "the floor does not fit the quota", float(asked))
+    granted = max(min(requested, room), least)
+    if granted > room:
+        bounds.refuse(name, what, "the floor does not fit the quota", float(requested))
         return None
-    if given != asked:
-        bounds.refuse(name, what, "the floor" if given > asked else "the quota of all applications", asked, given)
-    if given == now:
+    if granted != requested:
+        bounds.refuse(
+            name, what, "the floor" if granted > requested else "the quota of all applications", requested, granted
+        )
+    if granted == now:
         return None
-    taken[row] = given
-    return given
+    allocated[row] = granted
+    return granted
 
 
-def _heap(size: ApplicationSize, memory: float, bounds: Bounds) -> float | None:
-    """Return the heap, which lies within the memory that the application then has."""
+def _granted_heap(size: ApplicationSize, memory: float, bounds: PlanBounds) -> float | None:
+    """Return the heap, cut to the memory that the application will have."""
     heap, name = size.heap_bytes, bounds.snapshot.applications.name[size.application]
     if heap is None:
         return None
@@ -76,22 +78,22 @@ def _heap(size: ApplicationSize, memory: float, bounds: Bounds) -> float | None:
     return heap
 
 
-def _threads(size: ApplicationSize, bounds: Bounds) -> int | None:
+def _granted_threads(size: ApplicationSize, bounds: PlanBounds) -> int | None:
     if size.threads is None:
         return None
     applications, limits, row = bounds.snapshot.applications, bounds.limits, size.application
-    own = bounds.snapshot.tasks.application == row
+    is_own = bounds.snapshot.tasks.application == row
     measured = applications.threads is not None and np.isfinite(applications.threads[row])
     now = (
         float(applications.threads[row])
         if measured and applications.threads is not None
-        else float(bounds.now[own].sum())
+        else float(bounds.now[is_own].sum())
     )
     most = min(max(np.floor(limits.step_factor * now), now + 1), limits.most_instances)
     why = f"a step is at most x{limits.step_factor:g}, and all tasks have at most {limits.most_instances} instances"
-    if bounds.vetoed[own].any():
+    if bounds.vetoed[is_own].any():
         most, why = min(most, max(now, 1.0)), "it waits for a service that falters"
-    given = int(min(max(size.threads, 1), most))
-    if given != size.threads:
-        bounds.refuse(applications.name[row], "threads", why, size.threads, given)
-    return None if given == now else given
+    granted = int(min(max(size.threads, 1), most))
+    if granted != size.threads:
+        bounds.refuse(applications.name[row], "threads", why, size.threads, granted)
+    return None if granted == now else granted

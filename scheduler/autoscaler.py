@@ -1,6 +1,6 @@
 """Flink's autoscaler: DS2 with a catch-up rate, bounds, delayed scale-down (docs/design/papers/justin-ds2.md 2).
 
-A rival of `ds2` and `justin` in the benchmarks; run by `penstock decide` like them.
+A baseline for `ds2` and `justin` in the benchmarks; run by `penstock decide` like them.
 """
 
 from collections.abc import Mapping
@@ -12,28 +12,29 @@ from penstock.model.columns import Bools, Floats
 from penstock.model.plan import Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.autoscaler_rules import (
-    aligned,
+    aligned_parallelism,
     capacity,
     is_ineffective,
     new_parallelism,
-    outside,
+    outside_band,
     scale_factor,
     scaling_coefficient,
     true_rate,
 )
+from penstock.scheduler.pacing import Pace, PaceStates
 from penstock.scheduler.propagation import propagate
-from penstock.scheduler.scaling_round import decided, open_round
+from penstock.scheduler.scaling_round import open_round, round_decision
 from penstock.scheduler.true_rates import NS_PER_S, TaskRates, or_nan, output_ratios, source_targets, sum_by, task_rates
-from penstock.scheduler.turns import Pace, Turns
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What is remembered of a task.
+class TaskHistory:
+    """The history of a task.
 
-    ``observed``: parallelism and true rate at past actions. ``down_since_s``: when fewer instances were first proposed
-    and none more since, ``down_most`` the most of those proposals. ``before`` and ``expected``: true rate before the
-    last scale-up, and what it should have become. ``catching_up``: rates of a source while it caught up.
+    ``observed``: parallelism and true rate at past actions. ``down_since_s``: start of the
+    present run of scale-down proposals, ``down_most`` the largest parallelism among them. ``before`` and ``expected``:
+    true rate before the last scale-up, and the rate expected of it. ``catching_up``: rates of a source while it caught
+    up.
     """
 
     observed: tuple[tuple[int, float], ...] = ()
@@ -46,15 +47,15 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerMemory:
-    """Turns by application, and the past of tasks by the names of application and task."""
+    """The policy's memory: pace by application, histories by the names of application and task."""
 
-    turns: Turns = field(default_factory=dict)
-    past: Mapping[tuple[str, str], Past] = field(default_factory=dict)
+    pace_states: PaceStates = field(default_factory=dict)
+    histories: Mapping[tuple[str, str], TaskHistory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Needs:
-    """By task: what it can take, must take, adds for its backlog, and which are blind."""
+    """Figures by task: true rate, target rate, extra rate for the backlog, lag, and which tasks lack figures."""
 
     rates: TaskRates
     true_rate: Floats
@@ -66,11 +67,11 @@ class _Needs:
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler:
-    """Flink's rules, at its defaults.
+    """Flink's rules with Flink's defaults.
 
     ``utilisation`` +- ``boundary``: the band. ``backlog_s``: a source with more seconds of input waiting only lets its
     application grow. ``gain_least`` counts if ``detects_ineffective``; ``learns_scaling`` divides by the observed
-    coefficient. ``gc_most``: part of the time; above it nothing is scaled.
+    coefficient. ``gc_most``: share of time in garbage collection above which nothing is scaled.
     """
 
     pace: Pace = Pace(interval_s=900.0, warm_up_s=300.0)
@@ -96,34 +97,41 @@ class Autoscaler:
             raise ValueError("utilisation is in (0, 1], most_down in (0, 1), catching up takes time")
 
     def start(self) -> AutoscalerMemory:
-        """Return that nothing was seen yet."""
+        """Return the empty memory."""
         return AutoscalerMemory()
 
     def decide(self, snapshot: ClusterSnapshot, memory: AutoscalerMemory) -> tuple[Decision, AutoscalerMemory]:
-        """Scale the applications whose turn it is and of which a task that would change is outside of its band."""
-        of, names = snapshot.tasks.application, _names(snapshot)
-        refused = _refused(snapshot)
-        past = [_not_done(memory.past.get(name, Past()), "/".join(name) in refused) for name in names]
+        """Scale the due applications in which a task that would change is outside its band."""
+        of, names = snapshot.tasks.application, _task_names(snapshot)
+        refused = _refused_tasks(snapshot)
+        past = [
+            _without_expectation(memory.histories.get(name, TaskHistory()), "/".join(name) in refused) for name in names
+        ]
         needs = self._needs(snapshot, past)
-        opened = open_round(snapshot, self.pace, memory.turns, needs.rates, needs.missing)
-        looked = (opened.may_act & ~self._collects(snapshot))[of]
-        past = [self._caught_up(one, needs, task) if opened.due[of[task]] else one for task, one in enumerate(past)]
-        wanted = self._wanted(snapshot, needs, past)
-        wanted, past = self._delayed(snapshot.time_s, needs, wanted, past, looked)
-        changed = looked & (wanted != needs.rates.parallelism)
+        scaling_round = open_round(snapshot, self.pace, memory.pace_states, needs.rates, needs.missing)
+        evaluated = (scaling_round.may_act & ~self._excessive_gc(snapshot))[of]
+        past = [
+            self._with_catch_up_rate(history, needs, task) if scaling_round.due[of[task]] else history
+            for task, history in enumerate(past)
+        ]
+        target_parallelism = self._target_parallelism(snapshot, needs, past)
+        target_parallelism, past = self._delayed_scale_down(snapshot.time_s, needs, target_parallelism, past, evaluated)
+        changed = evaluated & (target_parallelism != needs.rates.parallelism)
         acts = np.zeros(len(snapshot.applications), np.bool_)
-        np.logical_or.at(acts, of, changed & self._outside(snapshot, needs))
+        np.logical_or.at(acts, of, changed & self._tasks_outside_band(snapshot, needs))
         changed &= acts[of]
         sizes = []
         for task in np.flatnonzero(changed).tolist():
-            sizes.append(TaskSize(task, int(wanted[task])))
-            past[task] = self._after(past[task], needs, task, float(wanted[task]))
+            sizes.append(TaskSize(task, int(target_parallelism[task])))
+            past[task] = self._after_action(past[task], needs, task, float(target_parallelism[task]))
         numbers = {f"{'/'.join(names[size.task])} true_rate": float(needs.true_rate[size.task]) for size in sizes}
-        decision, turns = decided(snapshot, self.pace, opened, sizes, "true rates are outside of their band", numbers)
-        kept = {name: one for name, one in zip(names, past, strict=True) if one != Past()}
-        return decision, AutoscalerMemory(turns, kept)
+        decision, pace_states = round_decision(
+            snapshot, self.pace, scaling_round, sizes, "true rates are outside of their band", numbers
+        )
+        histories = {name: history for name, history in zip(names, past, strict=True) if history != TaskHistory()}
+        return decision, AutoscalerMemory(pace_states, histories)
 
-    def _needs(self, snapshot: ClusterSnapshot, past: list[Past]) -> _Needs:
+    def _needs(self, snapshot: ClusterSnapshot, histories: list[TaskHistory]) -> _Needs:
         instances, tasks, edges = snapshot.instances, snapshot.tasks, snapshot.edges
         rates, rows = task_rates(snapshot), len(snapshot.instances)
         useful = np.full(len(tasks), -np.inf)
@@ -131,7 +139,9 @@ class Autoscaler:
         with np.errstate(invalid="ignore"):
             np.maximum.at(useful, instances.task, share_ns / (snapshot.window_s * NS_PER_S))
         rate = true_rate(rates.rate_in, useful)
-        observed = np.array([np.mean(one.catching_up) if len(one.catching_up) >= 2 else np.inf for one in past])
+        observed = np.array(
+            [np.mean(history.catching_up) if len(history.catching_up) >= 2 else np.inf for history in histories]
+        )
         # Busy time of sources is not to be relied on (FLINK-33306): what they took while they caught up is.
         rate = np.where(rate > self.trust_observed * observed, observed, rate)
         lag = np.where(tasks.is_source, _lag_rows(snapshot), 0.0)
@@ -143,54 +153,58 @@ class Autoscaler:
             lag_s = np.where(lag > 0, lag / target, 0.0)
         return _Needs(rates, rate, target, catch_up, lag_s, missing)
 
-    def _caught_up(self, past: Past, needs: _Needs, task: int) -> Past:
-        """Return the past with one more rate of a source that has much to catch up: R / (1 - part of time held up)."""
+    def _with_catch_up_rate(self, history: TaskHistory, needs: _Needs, task: int) -> TaskHistory:
+        """Return the history with the rate of a source that is far behind: R / (1 - share of time held up)."""
         if not needs.lag_s[task] >= self.catching_up_s:
-            return past
+            return history
         free = 1 - needs.rates.output_wait_share[task]
         if not free > 0:
-            return past
-        seen = (*past.catching_up, float(needs.rates.rate_in[task] / free))
-        return replace(past, catching_up=seen[-self.history :])
+            return history
+        rates = (*history.catching_up, float(needs.rates.rate_in[task] / free))
+        return replace(history, catching_up=rates[-self.history :])
 
-    def _wanted(self, snapshot: ClusterSnapshot, needs: _Needs, past: list[Past]) -> Floats:
+    def _target_parallelism(self, snapshot: ClusterSnapshot, needs: _Needs, histories: list[TaskHistory]) -> Floats:
         tasks, rates = snapshot.tasks, needs.rates
-        alpha = np.array([scaling_coefficient(one.observed) if self.learns_scaling else 1.0 for one in past])
+        alpha = np.array(
+            [scaling_coefficient(history.observed) if self.learns_scaling else 1.0 for history in histories]
+        )
         room = capacity(needs.target, needs.catch_up, self.utilisation, self.restart_s, self.catch_up_s)
         factor = scale_factor(room, needs.true_rate, alpha, self.most_down, self.most_up)
         factor = np.where(needs.missing, 1.0, factor)
         groups = tasks.key_groups.astype(np.float64)
         most = np.where(tasks.is_keyed, np.minimum(groups, self.parallelism_most), float(self.parallelism_most))
-        wanted = new_parallelism(factor, rates.parallelism, 1, most)
-        keyed = np.flatnonzero(tasks.is_keyed & (wanted != rates.parallelism))
-        wanted[keyed] = aligned(wanted[keyed], groups[keyed], most[keyed])
+        target_parallelism = new_parallelism(factor, rates.parallelism, 1, most)
+        keyed = np.flatnonzero(tasks.is_keyed & (target_parallelism != rates.parallelism))
+        target_parallelism[keyed] = aligned_parallelism(target_parallelism[keyed], groups[keyed], most[keyed])
         if self.detects_ineffective:
-            for task in np.flatnonzero(wanted > rates.parallelism).tolist():
-                one = past[task]
-                if one.before is None or one.expected is None:
+            for task in np.flatnonzero(target_parallelism > rates.parallelism).tolist():
+                history = histories[task]
+                if history.before is None or history.expected is None:
                     continue
-                if is_ineffective(one.before, one.expected, float(needs.true_rate[task]), self.gain_least):
-                    wanted[task] = rates.parallelism[task]
-        return wanted
+                if is_ineffective(history.before, history.expected, float(needs.true_rate[task]), self.gain_least):
+                    target_parallelism[task] = rates.parallelism[task]
+        return target_parallelism
 
-    def _delayed(
-        self, time_s: float, needs: _Needs, wanted: Floats, past: list[Past], looked: Bools
-    ) -> tuple[Floats, list[Past]]:
-        """Return what is done now: fewer instances only after a wait, and then the most that were proposed in it."""
-        now, after = wanted.copy(), list(past)
-        for task in np.flatnonzero(looked).tolist():
-            one = past[task]
-            if wanted[task] >= needs.rates.parallelism[task]:
-                after[task] = one if one.down_since_s is None else replace(one, down_since_s=None, down_most=0)
+    def _delayed_scale_down(
+        self, time_s: float, needs: _Needs, target_parallelism: Floats, histories: list[TaskHistory], evaluated: Bools
+    ) -> tuple[Floats, list[TaskHistory]]:
+        """Return the parallelism after delaying scale-downs: the highest proposal during the wait, once it is over."""
+        parallelism, after = target_parallelism.copy(), list(histories)
+        for task in np.flatnonzero(evaluated).tolist():
+            history = histories[task]
+            if target_parallelism[task] >= needs.rates.parallelism[task]:
+                after[task] = (
+                    history if history.down_since_s is None else replace(history, down_since_s=None, down_most=0)
+                )
                 continue
-            since = time_s if one.down_since_s is None else one.down_since_s
-            most = max(one.down_most, int(wanted[task]))
-            after[task] = replace(one, down_since_s=since, down_most=most)
-            now[task] = most if time_s - since >= self.scale_down_wait_s else needs.rates.parallelism[task]
-        return now, after
+            since = time_s if history.down_since_s is None else history.down_since_s
+            most = max(history.down_most, int(target_parallelism[task]))
+            after[task] = replace(history, down_since_s=since, down_most=most)
+            parallelism[task] = most if time_s - since >= self.scale_down_wait_s else needs.rates.parallelism[task]
+        return parallelism, after
 
-    def _outside(self, snapshot: ClusterSnapshot, needs: _Needs) -> Bools:
-        """Return the tasks outside of their band; with a long backlog none is too idle (FLINK-31318)."""
+    def _tasks_outside_band(self, snapshot: ClusterSnapshot, needs: _Needs) -> Bools:
+        """Return the tasks outside their band; with a long backlog none counts as idle (FLINK-31318)."""
         of = snapshot.tasks.application
         behind = np.zeros(len(snapshot.applications), np.bool_)
         np.logical_or.at(behind, of, needs.lag_s > self.backlog_s)
@@ -198,39 +212,39 @@ class Autoscaler:
         low = max(0.0, self.utilisation - self.boundary)
         most_busy = capacity(needs.target, needs.catch_up, high, 0.0, self.catch_up_s)
         least_busy = capacity(needs.target, needs.catch_up, low, self.restart_s, self.catch_up_s)
-        return outside(needs.true_rate, most_busy, np.where(behind[of], np.inf, least_busy))
+        return outside_band(needs.true_rate, most_busy, np.where(behind[of], np.inf, least_busy))
 
-    def _after(self, past: Past, needs: _Needs, task: int, wanted: float) -> Past:
+    def _after_action(self, history: TaskHistory, needs: _Needs, task: int, target_parallelism: float) -> TaskHistory:
         parallelism, rate = float(needs.rates.parallelism[task]), float(needs.true_rate[task])
-        seen = (*past.observed, (int(parallelism), rate))[-self.history :]
-        if wanted <= parallelism or not np.isfinite(rate):
-            return Past(observed=seen if np.isfinite(rate) else past.observed)
-        return Past(observed=seen, before=rate, expected=rate * wanted / parallelism)
+        observed = (*history.observed, (int(parallelism), rate))[-self.history :]
+        if target_parallelism <= parallelism or not np.isfinite(rate):
+            return TaskHistory(observed=observed if np.isfinite(rate) else history.observed)
+        return TaskHistory(observed=observed, before=rate, expected=rate * target_parallelism / parallelism)
 
-    def _collects(self, snapshot: ClusterSnapshot) -> Bools:
-        """Return the applications that spend too much of their time on collecting garbage; unmeasured: none."""
+    def _excessive_gc(self, snapshot: ClusterSnapshot) -> Bools:
+        """Return the applications that spend too much time collecting garbage; none where it was not measured."""
         gc_ns = or_nan(snapshot.applications.gc_ns, len(snapshot.applications))
         return np.asarray(gc_ns / (snapshot.window_s * NS_PER_S) > self.gc_most)
 
 
-def _refused(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Return the tasks, with their applications' names, whose new parallelism was refused, or cut."""
+def _refused_tasks(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Return the tasks, as application/task, whose new parallelism was refused or cut."""
     rows = zip(snapshot.refusals.subject, snapshot.refusals.what, strict=True)
     return frozenset(subject for subject, what in rows if what == "parallelism")
 
 
-def _not_done(past: Past, is_refused: bool) -> Past:
-    """Return a past that expects nothing of a scale-up that was not granted."""
-    return replace(past, before=None, expected=None) if is_refused else past
+def _without_expectation(history: TaskHistory, is_refused: bool) -> TaskHistory:
+    """Return a history that expects nothing of a scale-up that was not granted."""
+    return replace(history, before=None, expected=None) if is_refused else history
 
 
 def _lag_rows(snapshot: ClusterSnapshot) -> Floats:
-    """Return the rows that wait for every source; 0 for one without partitions."""
+    """Return the backlog of every source in rows; 0 for a source without partitions."""
     partitions = snapshot.partitions
     lag = or_nan(partitions.end_offset, len(partitions)) - or_nan(partitions.position, len(partitions))
     return sum_by(snapshot.instances.task[partitions.instance], lag, len(snapshot.tasks))
 
 
-def _names(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
+def _task_names(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
     applications, tasks = snapshot.applications.name, snapshot.tasks
     return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]

@@ -1,4 +1,4 @@
-"""The arithmetic of Flink's autoscaler, one function a rule, as in flink-kubernetes-operator.
+"""The arithmetic of Flink's autoscaler, one function per rule, as in flink-kubernetes-operator.
 
 Called by `autoscaler` (docs/design/papers/justin-ds2.md 2).
 """
@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 
 
 def true_rate(rate_in: Floats, useful_share_most: Floats) -> Floats:
-    """Return TPR = R / u: rows a second that a task could take; infinite if nothing came.
+    """Return TPR = R / u: the rate (rows/s) that a task could process; infinite if no row arrived.
 
     R   rows a second that it took
     u   useful part of the time, in [0, 1], of its busiest instance: the mean would hide skew (FLINK-30652)
@@ -25,7 +25,7 @@ def true_rate(rate_in: Floats, useful_share_most: Floats) -> Floats:
 def capacity(
     target: Floats, catch_up: Floats, utilisation: Floats | float, restart_s: float, catch_up_s: float
 ) -> Floats:
-    """Return round(C + T * t_r / t_c + T / u): rows a second that a task should be able to take.
+    """Return round(C + T * t_r / t_c + T / u): the rate (rows/s) that a task should be able to process.
 
     T     target rate (rows/s);  C: what the backlog adds to it (rows/s)
     u     part of the time that it may be busy, in [0, 1]; 0: no capacity is enough
@@ -63,7 +63,7 @@ def new_parallelism(factor: Floats, parallelism: Floats, least: int, most: Float
     return np.clip(np.ceil(factor * parallelism * (1 - ROUNDING)), least, most)
 
 
-def aligned(parallelism: Floats, key_groups: Floats, most: Floats) -> Floats:
+def aligned_parallelism(parallelism: Floats, key_groups: Floats, most: Floats) -> Floats:
     """Return the first p >= P that divides the key groups G, or with which an instance has fewer: G // p < G // P.
 
     P itself if there is none up to ``most``.
@@ -77,11 +77,11 @@ def aligned(parallelism: Floats, key_groups: Floats, most: Floats) -> Floats:
     return np.where(good.any(axis=1), good.argmax(axis=1).astype(np.float64), parallelism)
 
 
-def outside(rate: Floats, most_busy: Floats, least_busy: Floats) -> Bools:
-    """Say which tasks can take less than they must when they are as busy as may be, or more than when they idle."""
+def outside_band(rate: Floats, most_busy: Floats, least_busy: Floats) -> Bools:
+    """Return the tasks whose true rate lies outside [rate at the busiest allowed, rate at the idlest allowed]."""
     return np.asarray((rate < most_busy) | (rate > least_busy))
 
 
 def is_ineffective(before: float, expected: float, now: float, gain_least: float) -> bool:
-    """Say whether (now - before) / (expected - before) < gain_least: more instances brought hardly any rate."""
+    """Return whether (now - before) / (expected - before) < gain_least: the scale-up hardly raised the rate."""
     return expected > before and (now - before) / (expected - before) < gain_least

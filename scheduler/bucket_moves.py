@@ -1,6 +1,6 @@
-"""Which buckets of a keyed task move so that its instances carry more without being more.
+"""Bucket moves that let the same instances of a keyed task carry more.
 
-The heaviest go first; a bucket that is too heavy for any instance is a hot key, which no move helps
+The heaviest buckets move first; one that is too heavy for any instance is a hot key, which no move relieves
 (docs/design/papers/flink-er.md 5). Called by `flink_er`.
 """
 
@@ -15,10 +15,10 @@ from penstock.scheduler.flow_network import Layer
 
 
 @dataclass(frozen=True, slots=True)
-class Levelled:
-    """The moves, what the layer could carry after them (a share of need), and buckets that are hot keys.
+class BucketLevelling:
+    """Moves, the layer's capacity after them (as a share of need), and the buckets that are hot keys.
 
-    ``heaviest``: the part of the task's rows that comes for its heaviest bucket, 0 if nobody says.
+    ``heaviest``: the share of the task's rows that its heaviest bucket receives, 0 if unknown.
     """
 
     moves: tuple[BucketMove, ...]
@@ -27,44 +27,46 @@ class Levelled:
     heaviest: float = 0.0
 
 
-def levelled(snapshot: ClusterSnapshot, layer: Layer, own: Ints, steady: float = 1.0) -> Levelled:
-    """Return moves off overloaded instances to those with most room, by rate the heaviest first, by bytes the least.
+def level_buckets(snapshot: ClusterSnapshot, layer: Layer, bucket_rows: Ints, steady: float = 1.0) -> BucketLevelling:
+    """Return moves from overloaded instances to those with most room: highest rate first, then fewest bytes.
 
-    ``own``: the rows of the task's buckets; the layer's instances ascend. Without figures of buckets nothing moves.
-    ``steady``: the part of the need that comes, the rest being backlog, in (0, 1]. A bucket is a hot key if its share
-    of what comes is more than any instance can take; one that is too much only until a backlog is gone is not.
+    ``bucket_rows``: the rows of the task's buckets; the layer's instances ascend. Without bucket figures nothing moves.
+    ``steady``: the share of the need that arrives, in (0, 1], the rest being backlog. A bucket is a hot key if its
+    share of the arriving rows exceeds every instance's capacity; one that exceeds it only during a backlog is not.
     """
-    buckets, none = snapshot.buckets, Levelled((), layer.whole, ())
-    if buckets.records_in is None or not len(own):
-        return none
-    load = buckets.records_in[own]
+    buckets, no_moves = snapshot.buckets, BucketLevelling((), layer.whole, ())
+    if buckets.records_in is None or not len(bucket_rows):
+        return no_moves
+    load = buckets.records_in[bucket_rows]
     total = float(load.sum())
     if not total > 0:
-        return none
+        return no_moves
     load = load / total
-    state = np.zeros(len(own)) if buckets.state_bytes is None else np.nan_to_num(buckets.state_bytes[own])
-    owner = np.searchsorted(layer.instances, buckets.instance[own])
+    state = (
+        np.zeros(len(bucket_rows)) if buckets.state_bytes is None else np.nan_to_num(buckets.state_bytes[bucket_rows])
+    )
+    owner = np.searchsorted(layer.instances, buckets.instance[bucket_rows])
     room = layer.capacity - np.bincount(owner, load, len(layer.instances))
     # No other instance gives: one that takes has room for what it takes.
-    given = np.flatnonzero((room < 0)[owner])
-    given = given[np.lexsort((state[given], -load[given]))]
-    moved = _handed_on(load[given].tolist(), owner[given].tolist(), room.tolist())
-    owner[given] = moved
-    before = np.searchsorted(layer.instances, buckets.instance[own[given]])
+    handed_on = np.flatnonzero((room < 0)[owner])
+    handed_on = handed_on[np.lexsort((state[handed_on], -load[handed_on]))]
+    new_owner = _new_owners(load[handed_on].tolist(), owner[handed_on].tolist(), room.tolist())
+    owner[handed_on] = new_owner
+    old_owner = np.searchsorted(layer.instances, buckets.instance[bucket_rows[handed_on]])
     moves = tuple(
-        BucketMove(layer.task, int(buckets.bucket[own[given[at]]]), int(snapshot.instances.number[taker]))
-        for at in np.flatnonzero(before != moved).tolist()
-        for taker in [layer.instances[moved[at]]]
+        BucketMove(layer.task, int(buckets.bucket[bucket_rows[handed_on[at]]]), int(snapshot.instances.number[taker]))
+        for at in np.flatnonzero(old_owner != new_owner).tolist()
+        for taker in [layer.instances[new_owner[at]]]
     )
     shares = np.bincount(owner, load, len(layer.instances))
     loaded = shares > 0
-    whole = float((layer.capacity[loaded] / shares[loaded]).min())
-    hot = buckets.bucket[own[load * steady > layer.capacity.max()]]
-    return Levelled(moves, whole, tuple(hot.tolist()), float(load.max()))
+    carried = float((layer.capacity[loaded] / shares[loaded]).min())
+    hot = buckets.bucket[bucket_rows[load * steady > layer.capacity.max()]]
+    return BucketLevelling(moves, carried, tuple(hot.tolist()), float(load.max()))
 
 
-def _handed_on(load: list[float], owner: list[int], room: list[float]) -> list[int]:
-    """Return the owners of these buckets, one after another, once each that is overloaded has given what it can."""
+def _new_owners(load: list[float], owner: list[int], room: list[float]) -> list[int]:
+    """Return the new owner of each bucket once every overloaded instance has handed over what it can."""
     owners, taker, most = list(owner), room.index(max(room)), max(room)
     for bucket, (share, giver) in enumerate(zip(load, owner, strict=True)):
         if room[giver] < 0 and share <= most:

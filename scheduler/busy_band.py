@@ -1,6 +1,6 @@
-"""The trigger of Flink's scaler and of Justin: a band of busy time that tasks should stay in (Justin, section 4.1).
+"""The trigger of Flink's scaler and of Justin: the band in which a task's busy time should stay (Justin, section 4.1).
 
-Read by `ds2` when it runs with a band, and by what starts from it.
+Read by `ds2` when it runs with a band, and by the policies built on it.
 """
 
 from dataclasses import dataclass
@@ -29,20 +29,20 @@ class BusyBand:
             raise ValueError(f"a band is 0 <= low < high <= 1, not {self.low} to {self.high}")
 
     def bottlenecks(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
-        """Return the tasks that are too busy for what their producers want to send."""
+        """Return the tasks whose producers wait because they are too busy."""
         edges = snapshot.edges
         pressed = np.zeros(len(snapshot.tasks), np.bool_)
         waits = rates.output_wait_share[edges.producer] > self.back_pressure
         np.logical_or.at(pressed, edges.consumer, waits)
         return pressed & (rates.busy_share > self.high)
 
-    def unseen(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
-        """Return the tasks of which a share that the band reads was not measured."""
+    def unmeasured(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
+        """Return the tasks for which a figure that the band reads was not measured."""
         tasks = snapshot.tasks
         busy, waits = np.isnan(rates.busy_share), np.isnan(rates.output_wait_share)
         return np.asarray((busy & ~tasks.is_source) | (waits & ~tasks.is_sink))
 
-    def left(self, snapshot: ClusterSnapshot, rates: TaskRates, grows: Bools, shrinks: Bools) -> Bools:
+    def left_by(self, snapshot: ClusterSnapshot, rates: TaskRates, grows: Bools, shrinks: Bools) -> Bools:
         """Return the applications that have a bottleneck and something to grow, or an ample task to shrink."""
         of = snapshot.tasks.application
         short, growing, ample = np.zeros((3, len(snapshot.applications)), np.bool_)

@@ -1,4 +1,4 @@
-"""What an instance can take: from the network at first, then from latency, or from its true rate (Flink-ER, 3.1).
+"""Instance capacity: from the network at first, then from latency, or from the true rate (Flink-ER, 3.1).
 
 Rows a second by instance. Capacity stands on vertices, because every link into a vertex has its vertex's limit. Called
 by `flink_er`.
@@ -14,7 +14,7 @@ LEAST = 1e-3
 
 
 def available_bandwidth(most: Floats, other: Floats, heartbeat: Floats, checkpoint: Floats) -> Floats:
-    """Return what data may use of a link (Flink-ER, eq 9): B_avail = B_max - (B_os + B_heartbeat + B_checkpoint).
+    """Return a link's bandwidth for data (Flink-ER, eq 9): B_avail = B_max - (B_os + B_heartbeat + B_checkpoint).
 
     All in MB/s; the share that changes with time (B_dynamic) is part of ``other``. At least 0.
     """
@@ -22,7 +22,7 @@ def available_bandwidth(most: Floats, other: Floats, heartbeat: Floats, checkpoi
 
 
 def network_capacity(available: Floats, row_bytes: Floats) -> Floats:
-    """Return the first capacity of a vertex: c0(vi, vj) of all n_in links into vj together (Flink-ER, eq 10).
+    """Return the first capacity of a vertex: c0(vi, vj) over all n_in links into vj (Flink-ER, eq 10).
 
     c0(vi, vj) = B_avail * 2^20 / (n_in(vj) * bytes per row); B_avail in MB/s of the machine of vj.
     """
@@ -30,9 +30,9 @@ def network_capacity(available: Floats, row_bytes: Floats) -> Floats:
 
 
 def step_literal(latency_ms: Floats, limit_ms: float) -> Floats:
-    """Return eta_i = |1000 / l_c - 1000 / l_i| rows a second (Flink-ER, eqs 13 and 14), as it stands.
+    """Return eta_i = |1000 / l_c - 1000 / l_i| rows/s (Flink-ER, eqs 13 and 14), as printed.
 
-    It takes one row in flight for granted, so that it moves by 2 rows a second towards a capacity of 20,000.
+    It assumes one row in flight, so it approaches a capacity of 20,000 in steps of 2 rows/s.
     """
     return np.abs(1000.0 / limit_ms - 1000.0 / latency_ms)
 
@@ -50,21 +50,21 @@ def detect(capacity: Floats, flow: Floats, latency_ms: Floats, limit_ms: float, 
     f > c                         f, because what was measured disproves the estimate
     Vertices without load or latency keep theirs.
     """
-    found = capacity.copy()
+    detected = capacity.copy()
     loaded = (flow > 0) & ~np.isnan(latency_ms)
     slow = loaded & (latency_ms > limit_ms)
-    found[slow] = np.maximum(capacity - step, np.maximum(flow, LEAST))[slow]
+    detected[slow] = np.maximum(capacity - step, np.maximum(flow, LEAST))[slow]
     idle = loaded & ~slow & (latency_ms < 0.5 * limit_ms) & (flow >= 0.95 * capacity)
-    found[idle] = (capacity + step)[idle]
-    return np.where(loaded & (flow > found), flow, found)
+    detected[idle] = (capacity + step)[idle]
+    return np.where(loaded & (flow > detected), flow, detected)
 
 
 def true_capacity(records_in: Floats, useful_ns: Floats, core_wait_ns: Floats) -> Floats:
-    """Return rows a second of the time in which an instance worked or wanted its core; NaN if it took nothing.
+    """Return rows per second of the time in which an instance worked or waited for its core; NaN if it took no rows.
 
     The true rate of DS2, section 3.1, where it runs now: an instance that shares its core takes less there, and load
     that is handed out, or an instance elsewhere, must know it. ``useful_ns``: busy and in remote calls.
     """
-    wanted_s = (useful_ns + core_wait_ns) / 1e9
+    active_s = (useful_ns + core_wait_ns) / 1e9
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((records_in > 0) & (wanted_s > 0), records_in / wanted_s, np.nan)
+        return np.where((records_in > 0) & (active_s > 0), records_in / active_s, np.nan)

@@ -11,21 +11,21 @@ from penstock.model.columns import Bools, Floats
 from penstock.model.plan import Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.busy_band import BusyBand
+from penstock.scheduler.pacing import Pace, PaceStates
 from penstock.scheduler.propagation import propagate
-from penstock.scheduler.scaling_round import decided, open_round
+from penstock.scheduler.scaling_round import open_round, round_decision
 from penstock.scheduler.true_rates import TaskRates, output_ratios, source_targets, task_rates
-from penstock.scheduler.turns import Pace, Turns
 
 ROUNDING = 1e-9
 """A part in 10^9 of an instance is an error of floats, not a need."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """What the sources' targets ask of every task.
+class ScalingProposal:
+    """The requirement that the sources' targets place on every task.
 
-    ``rates``: what was measured. ``target_in``: T_i (rows/s). ``instances``: x_i, not rounded, NaN where nothing is
-    known of the task. ``parallelism``: pi_i >= 1. ``missing``: a figure that is needed was not measured. ``capped``:
+    ``rates``: what was measured. ``target_in``: T_i (rows/s). ``instances``: x_i, not rounded, NaN where the
+    task has no figures. ``parallelism``: pi_i >= 1. ``missing``: a figure that is needed was not measured. ``capped``:
     a keyed task needs more instances than it has key groups.
     """
 
@@ -77,22 +77,24 @@ class Ds2:
         if not (self.factor >= 0 and self.target_rate_ratio >= 1):
             raise ValueError("a factor is at least 0, a ratio of rates at least 1")
 
-    def start(self) -> Turns:
-        """Return that nothing was evaluated yet."""
+    def start(self) -> PaceStates:
+        """Return the empty memory."""
         return {}
 
-    def decide(self, snapshot: ClusterSnapshot, memory: Turns) -> tuple[Decision, Turns]:
-        """Propose for every application whose turn it is, and act where the change is significant."""
+    def decide(self, snapshot: ClusterSnapshot, memory: PaceStates) -> tuple[Decision, PaceStates]:
+        """Evaluate every due application, and act where the change is significant."""
         proposal = self.propose(snapshot)
-        opened = open_round(snapshot, self.pace, memory, proposal.rates, proposal.missing)
-        acts = opened.may_act & (self.left_band(snapshot, proposal) if self.band else significant(snapshot, proposal))
+        scaling_round = open_round(snapshot, self.pace, memory, proposal.rates, proposal.missing)
+        acts = scaling_round.may_act & (
+            self.left_band(snapshot, proposal) if self.band else significant(snapshot, proposal)
+        )
         changed = (proposal.parallelism != proposal.rates.parallelism) & acts[snapshot.tasks.application]
         sizes = tuple(TaskSize(int(task), int(proposal.parallelism[task])) for task in np.flatnonzero(changed))
         reason = "rates ask for another parallelism" if self.band is None else "busy time left its band"
-        return decided(snapshot, self.pace, opened, sizes, reason, need(snapshot, proposal, changed))
+        return round_decision(snapshot, self.pace, scaling_round, sizes, reason, need(snapshot, proposal, changed))
 
-    def propose(self, snapshot: ClusterSnapshot) -> Proposal:
-        """Return what every task needs, whoever's turn it is."""
+    def propose(self, snapshot: ClusterSnapshot) -> ScalingProposal:
+        """Return the requirement of every task, whether or not its application is due."""
         tasks, edges = snapshot.tasks, snapshot.edges
         rates = task_rates(snapshot)
         ratios = output_ratios(snapshot, rates.rate_in)
@@ -101,23 +103,23 @@ class Ds2:
             instances = instances_needed(target_in, rates.true_rate, rates.parallelism)
         # Of a task that must take nothing and took nothing there is nothing to say: it stays as it is.
         idle = (target_in == 0) & np.isnan(rates.true_rate) & (rates.rate_in == 0)
-        kept = idle if self.scales_sources else idle | tasks.is_source
-        missing = np.isnan(target_in) | (np.isnan(instances) & ~kept)
+        propagated = idle if self.scales_sources else idle | tasks.is_source
+        missing = np.isnan(target_in) | (np.isnan(instances) & ~propagated)
         if self.band is not None:
-            missing |= self.band.unseen(snapshot, rates)
-        wanted = np.where(kept | missing, rates.parallelism, optimal_parallelism(instances, self.factor))
-        wanted = np.where(kept, wanted, self._corrected(snapshot, rates, target_in, wanted))
+            missing |= self.band.unmeasured(snapshot, rates)
+        wanted = np.where(propagated | missing, rates.parallelism, optimal_parallelism(instances, self.factor))
+        wanted = np.where(propagated, wanted, self._corrected(snapshot, rates, target_in, wanted))
         most = np.where(tasks.is_keyed, tasks.key_groups.astype(np.float64), np.inf)
-        return Proposal(rates, target_in, instances, np.minimum(wanted, most), missing, wanted > most)
+        return ScalingProposal(rates, target_in, instances, np.minimum(wanted, most), missing, wanted > most)
 
-    def left_band(self, snapshot: ClusterSnapshot, proposal: Proposal) -> Bools:
-        """Return for which applications the band was left in the direction that the proposal takes."""
+    def left_band(self, snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
+        """Return the applications that left the band in the direction of the proposal."""
         assert self.band is not None, "only with a band"
         grows = proposal.parallelism > proposal.rates.parallelism
-        return self.band.left(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
+        return self.band.left_by(snapshot, proposal.rates, grows, proposal.parallelism < proposal.rates.parallelism)
 
     def _corrected(self, snapshot: ClusterSnapshot, rates: TaskRates, target_in: Floats, wanted: Floats) -> Floats:
-        """Return the parallelism multiplied by target rate / observed rate where only that can explain the shortage."""
+        """Return the parallelism, times target rate / observed rate where nothing else explains the shortage."""
         if self.target_rate_ratio == float("inf"):
             return wanted
         tasks = snapshot.tasks
@@ -131,16 +133,16 @@ class Ds2:
         return np.ceil(wanted * factor * (1 - ROUNDING))
 
 
-def significant(snapshot: ClusterSnapshot, proposal: Proposal) -> Bools:
-    """Return for which applications some task grows by an instance or more, or shrinks by two or more."""
+def significant(snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
+    """Return the applications in which a task grows by at least one instance, or shrinks by at least two."""
     change = proposal.parallelism - proposal.rates.parallelism
     tells = np.zeros(len(snapshot.applications), np.bool_)
     np.logical_or.at(tells, snapshot.tasks.application, (change >= 1) | (change <= -2))
     return tells
 
 
-def need(snapshot: ClusterSnapshot, proposal: Proposal, changed: Bools) -> dict[str, float]:
-    """Return the figures of a decision: cores to ask for (sum of x_i, not rounded), and x_i of what changes."""
+def need(snapshot: ClusterSnapshot, proposal: ScalingProposal, changed: Bools) -> dict[str, float]:
+    """Return the figures of a decision: cores required (sum of x_i, not rounded), and x_i of the tasks that change."""
     tasks = snapshot.tasks
     concerned = np.unique(tasks.application[changed])
     inside = np.isin(tasks.application, concerned)

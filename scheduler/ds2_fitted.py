@@ -1,6 +1,6 @@
-"""DS2 that learns how instances add up, and leaves alone what carries its target: noise of a window moves nothing.
+"""DS2 with a learned scaling curve and a dead band: noise in one window changes nothing.
 
-DS2's own manager has no dead band, so that a figure that is off by a tenth makes it act in window after window. Run by
+DS2's own manager has no dead band, so a figure that is off by a tenth makes it act in window after window. Run by
 ``penstock decide``; built on `ds2`.
 """
 
@@ -12,30 +12,30 @@ import numpy as np
 from penstock.model.columns import Bools, Floats
 from penstock.model.plan import Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.ds2 import ROUNDING, Ds2, Proposal, need
-from penstock.scheduler.scaling_round import decided, open_round
-from penstock.scheduler.turns import Turns
+from penstock.scheduler.ds2 import ROUNDING, Ds2, ScalingProposal, need
+from penstock.scheduler.pacing import PaceStates
+from penstock.scheduler.scaling_round import open_round, round_decision
 
 TaskName = tuple[str, str]
 Points = tuple[tuple[float, float], ...]
-"""Instances, and the seconds that a row took of one of them, newest last."""
+"""Instances, and the seconds that one of them spends on a row, newest last."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedMemory:
-    """Turns by application, and what was seen by application and task."""
+    """The policy's memory: pace by application, measured points by application and task."""
 
-    turns: Turns = field(default_factory=dict)
-    seen: Mapping[TaskName, Points] = field(default_factory=dict)
+    pace_states: PaceStates = field(default_factory=dict)
+    points: Mapping[TaskName, Points] = field(default_factory=dict)
 
 
-def fitted_cost(seen: Points, slope_most: float) -> tuple[float, float]:
-    """Return a and b of the cost of a row with p instances, a + b p: a line by least squares through what was seen.
+def fitted_cost(points: Points, slope_most: float) -> tuple[float, float]:
+    """Return a and b of the cost of a row with p instances, a + b p: a least-squares line.
 
-    b lies in [0, ``slope_most``], and is 0 while only one p was seen. A row costs c (1 + sigma (p - 1)) where instances
-    slow one another down, so that b = c sigma.
+    b lies in [0, ``slope_most``], and is 0 while only one p was measured. A row costs c (1 + sigma (p - 1)) where
+    instances slow one another down, so that b = c sigma.
     """
-    p, cost = np.array(seen).T
+    p, cost = np.array(points).T
     slope = 0.0
     if len(set(p.tolist())) > 1:
         slope = float(np.cov(p, cost, bias=True)[0, 1] / p.var())
@@ -49,7 +49,7 @@ class Ds2Fitted:
 
     Instances are p = T (a + b p), T being the target. A task grows only while a source of its application reads less
     than ``carried`` of its target, and shrinks by ``shrinks`` of its instances or more. ``slope_most`` keeps noise from
-    promising that more instances never suffice: b T is at most that. ``keeps``: windows that are remembered.
+    predicting that no number of instances suffices: b T is at most that. ``keeps``: windows remembered.
     """
 
     ds2: Ds2 = field(default_factory=Ds2)
@@ -63,54 +63,56 @@ class Ds2Fitted:
             raise ValueError("carried is in (0, 1], shrinks and slope_most in [0, 1), keeps is 2 or more")
 
     def start(self) -> FittedMemory:
-        """Return that nothing was seen."""
+        """Return the empty memory."""
         return FittedMemory()
 
     def decide(self, snapshot: ClusterSnapshot, memory: FittedMemory) -> tuple[Decision, FittedMemory]:
-        """Return the instances that suffice by what was seen so far, of the applications whose turn it is."""
+        """Return the instances that suffice according to the fitted curve, for the due applications."""
         proposal, of = self.ds2.propose(snapshot), snapshot.tasks.application
-        opened = open_round(snapshot, self.ds2.pace, memory.turns, proposal.rates, proposal.missing)
-        seen = self._noted(snapshot, proposal, memory, opened.may_act[of])
-        wanted, now = self._wanted(snapshot, proposal, seen), proposal.rates.parallelism
+        scaling_round = open_round(snapshot, self.ds2.pace, memory.pace_states, proposal.rates, proposal.missing)
+        points = self._with_new_points(snapshot, proposal, memory, scaling_round.may_act[of])
+        parallelism, now = self._parallelism(snapshot, proposal, points), proposal.rates.parallelism
         short = self._short(snapshot, proposal)[of]
-        acts = opened.may_act[of] & ~snapshot.tasks.is_source & ~proposal.missing
-        changed = acts & ((wanted > now) & short | (wanted < np.floor((1 - self.shrinks) * now)))
-        sizes = [TaskSize(task, int(wanted[task])) for task in np.flatnonzero(changed).tolist()]
+        acts = scaling_round.may_act[of] & ~snapshot.tasks.is_source & ~proposal.missing
+        changed = acts & ((parallelism > now) & short | (parallelism < np.floor((1 - self.shrinks) * now)))
+        sizes = [TaskSize(task, int(parallelism[task])) for task in np.flatnonzero(changed).tolist()]
         reason = "what was seen asks for another parallelism"
         numbers = need(snapshot, proposal, changed)
-        decision, turns = decided(snapshot, self.ds2.pace, opened, sizes, reason, numbers)
-        return decision, FittedMemory(turns, seen)
+        decision, pace_states = round_decision(snapshot, self.ds2.pace, scaling_round, sizes, reason, numbers)
+        return decision, FittedMemory(pace_states, points)
 
-    def _short(self, snapshot: ClusterSnapshot, proposal: Proposal) -> Bools:
-        """Return the applications of which a source reads less than its target."""
-        found = np.zeros(len(snapshot.applications), np.bool_)
+    def _short(self, snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
+        """Return the applications in which a source reads less than its target."""
+        short = np.zeros(len(snapshot.applications), np.bool_)
         behind = snapshot.tasks.is_source & (proposal.rates.rate_in < self.carried * proposal.target_in)
-        np.logical_or.at(found, snapshot.tasks.application, behind)
-        return found
+        np.logical_or.at(short, snapshot.tasks.application, behind)
+        return short
 
-    def _noted(
-        self, snapshot: ClusterSnapshot, proposal: Proposal, memory: FittedMemory, is_due: Bools
+    def _with_new_points(
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, memory: FittedMemory, is_due: Bools
     ) -> dict[TaskName, Points]:
-        rates, names = proposal.rates, _names(snapshot)
-        seen = {name: points for name, points in memory.seen.items() if name in set(names)}
+        rates, names = proposal.rates, _task_names(snapshot)
+        points = {name: previous for name, previous in memory.points.items() if name in set(names)}
         for task in np.flatnonzero(is_due & (rates.true_rate > 0) & np.isfinite(rates.true_rate)).tolist():
             point = (float(rates.parallelism[task]), float(rates.parallelism[task] / rates.true_rate[task]))
-            seen[names[task]] = (*seen.get(names[task], ()), point)[-self.keeps :]
-        return seen
+            points[names[task]] = (*points.get(names[task], ()), point)[-self.keeps :]
+        return points
 
-    def _wanted(self, snapshot: ClusterSnapshot, proposal: Proposal, seen: Mapping[TaskName, Points]) -> Floats:
-        """Return ceil(p) by task with p = T (a + b p); as it is where nothing was seen, or must come."""
-        wanted, names = proposal.rates.parallelism.copy(), _names(snapshot)
+    def _parallelism(
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, points: Mapping[TaskName, Points]
+    ) -> Floats:
+        """Return ceil(p) by task with p = T (a + b p); unchanged without measured points or without a target."""
+        parallelism, names = proposal.rates.parallelism.copy(), _task_names(snapshot)
         for task in np.flatnonzero(proposal.target_in > 0).tolist():
-            points, target = seen.get(names[task], ()), float(proposal.target_in[task])
-            if points:
-                offset, slope = fitted_cost(points, self.slope_most / target)
+            of_task, target = points.get(names[task], ()), float(proposal.target_in[task])
+            if of_task:
+                offset, slope = fitted_cost(of_task, self.slope_most / target)
                 p = target * offset / (1 - target * slope)
-                wanted[task] = max(1.0, float(np.ceil(p * (1 - ROUNDING))))
+                parallelism[task] = max(1.0, float(np.ceil(p * (1 - ROUNDING))))
         most = np.where(snapshot.tasks.is_keyed, snapshot.tasks.key_groups.astype(np.float64), np.inf)
-        return np.minimum(wanted, most)
+        return np.minimum(parallelism, most)
 
 
-def _names(snapshot: ClusterSnapshot) -> list[TaskName]:
+def _task_names(snapshot: ClusterSnapshot) -> list[TaskName]:
     applications, tasks = snapshot.applications.name, snapshot.tasks
     return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]

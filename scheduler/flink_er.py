@@ -1,8 +1,8 @@
-"""Flink-ER: hands load out anew where capacity is spare, and adds instances at the minimum cut where it is not.
+"""Flink-ER: redistributes load where capacity is spare, and adds instances at the minimum cut where it is not.
 
 Flink-ER, 3.2, Algorithm 2, run on the simulated cluster and by ``penstock decide``. Buckets of keyed
-tasks move before instances are added; a bucket whose share of what comes no instance can take is a hot key, named and
-never scaled. Backlog, which passes, makes no key hot.
+tasks move before instances are added; a bucket whose share of the arriving rows exceeds every instance's capacity is a
+hot key, which is reported and never scaled. Backlog, which passes, makes no key hot.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from penstock.model.columns import Floats, Ints, Names
 from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.bucket_moves import levelled
+from penstock.scheduler.bucket_moves import level_buckets
 from penstock.scheduler.capacity import (
     MIB,
     available_bandwidth,
@@ -24,19 +24,19 @@ from penstock.scheduler.capacity import (
     step_paper,
     true_capacity,
 )
-from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried, handed_out
+from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried_flow, distributed_flow
 from penstock.scheduler.propagation import levels, propagate
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
 DETECTORS = ("true", "paper", "literal")
 NOISE = 0.05
-"""A share of its capacity by which an instance may seem overloaded before load is handed out anew."""
+"""The share of its capacity by which an instance may seem overloaded before load is redistributed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Remembered:
-    """Capacities as detected so far, by instance of ``tasks`` as they were; when each application last changed."""
+class FlinkErMemory:
+    """Detected capacities by instance of the ``tasks`` of the last snapshot; when each application last changed."""
 
     tasks: Names = ()
     owners: Ints | None = None
@@ -49,9 +49,9 @@ class FlinkEr:
     """The policy.
 
     ``detector``: where capacities come from: the true rate where an instance runs, the paper's steps from latency
-    times the rows in flight, or its steps as they stand. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi:
-    a lag worth more seconds of input is acted on, and shall be gone in ``drain_s``, with what comes in the ``action_s``
-    that an action takes. ``settle_s``: nothing more is done to an application for so long after one. ``jump``:
+    times the rows in flight, or its steps as printed. ``saturated`` is lambda, ``latency_ms`` l_c. ``lag_s`` is phi:
+    a lag worth more seconds of input triggers an action, and is to be drained in ``drain_s``, together with the input
+    that arrives in the ``action_s`` of the action. ``settle_s``: the wait after an action on an application. ``jump``:
     instances are added up to the need, not one at a time. ``pool``: instances that a decision may add; None: as many
     as there are free cores, where CPU was measured.
     """
@@ -72,86 +72,86 @@ class FlinkEr:
         if not 0.85 <= self.saturated <= 1:
             raise ValueError(f"saturated is in [0.85, 1], not {self.saturated}")
 
-    def start(self) -> Remembered:
-        """Remember nothing."""
-        return Remembered()
+    def start(self) -> FlinkErMemory:
+        """Return the empty memory."""
+        return FlinkErMemory()
 
-    def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
-        """Return routes, bucket moves and sizes of all applications that lag, in one plan."""
+    def decide(self, snapshot: ClusterSnapshot, memory: FlinkErMemory) -> tuple[Decision, FlinkErMemory]:
+        """Return one plan of routes, bucket moves and sizes for all applications that lag."""
         limits = self._capacities(snapshot, memory)
-        acted = {name: when for name, when in memory.acted_s if name in snapshot.applications.name}
-        kept = Remembered(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted.items()))
-        needs, lacking = _needs(snapshot, self.drain_s, self.action_s)
-        if lacking:
-            return NoChange(f"not measured: {lacking}"), kept
+        acted_s = {name: time_s for name, time_s in memory.acted_s if name in snapshot.applications.name}
+        after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
+        needs, unmeasured = _needs(snapshot, self.drain_s, self.action_s)
+        if unmeasured:
+            return NoChange(f"not measured: {unmeasured}"), after
         lags = _lags(snapshot)
         if lags is None:
-            return NoChange("not measured: end offsets and positions of the sources' partitions"), kept
+            return NoChange("not measured: end offsets and positions of the sources' partitions"), after
         steady, _ = _needs(snapshot, np.inf, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            comes = np.nan_to_num(np.where(needs > 0, steady / needs, 1.0), nan=1.0)
-        plan, network = _Plan(snapshot, self, comes), _Network(snapshot, limits, needs)
+            arriving_part = np.nan_to_num(np.where(needs > 0, steady / needs, 1.0), nan=1.0)
+        plan, network = _Plan(snapshot, self, arriving_part), _Network(snapshot, limits, needs)
         for application in np.flatnonzero(lags > self.lag_s).tolist():
             name = snapshot.applications.name[application]
-            if snapshot.time_s - acted.get(name, -np.inf) < self.settle_s:
+            if snapshot.time_s - acted_s.get(name, -np.inf) < self.settle_s:
                 plan.reasons.append(f"{name}: the last action settles")
             elif plan.add(application, network.layers(application)):
-                acted[name] = snapshot.time_s
-        kept = Remembered(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted.items()))
-        return plan.decision(), kept
+                acted_s[name] = snapshot.time_s
+        after = FlinkErMemory(snapshot.tasks.name, snapshot.instances.task, limits, tuple(acted_s.items()))
+        return plan.decision(), after
 
-    def _capacities(self, snapshot: ClusterSnapshot, memory: Remembered) -> Floats:
-        """Return rows a second by instance; NaN: nothing is known, so it does not bind."""
-        own, rows = snapshot.instances, len(snapshot.instances)
-        records_in = or_nan(own.records_in, rows)
+    def _capacities(self, snapshot: ClusterSnapshot, memory: FlinkErMemory) -> Floats:
+        """Return rows/s by instance; NaN where unknown, which does not bind."""
+        instances, rows = snapshot.instances, len(snapshot.instances)
+        records_in = or_nan(instances.records_in, rows)
         if self.detector == "true":
-            useful_ns = or_nan(own.busy_ns, rows) + or_nan(own.remote_wait_ns, rows)
-            return true_capacity(records_in, useful_ns, or_nan(own.core_wait_ns, rows))
+            useful_ns = or_nan(instances.busy_ns, rows) + or_nan(instances.remote_wait_ns, rows)
+            return true_capacity(records_in, useful_ns, or_nan(instances.core_wait_ns, rows))
         same = memory.capacity is not None and memory.tasks == snapshot.tasks.name
-        if same and memory.owners is not None and np.array_equal(memory.owners, own.task):
+        if same and memory.owners is not None and np.array_equal(memory.owners, instances.task):
             before = memory.capacity
         else:
             before = _from_network(snapshot)
         assert before is not None
-        flow, latency_ms = records_in / snapshot.window_s, or_nan(own.latency_ms, rows)
+        flow, latency_ms = records_in / snapshot.window_s, or_nan(instances.latency_ms, rows)
         literal = self.detector == "literal"
         step = step_literal(latency_ms, self.latency_ms) if literal else step_paper(flow, latency_ms, self.latency_ms)
         return detect(before, flow, latency_ms, self.latency_ms, step)
 
 
 class _Plan:
-    """Adds up what is done to applications, and why; ``comes`` is the part of each task's need that is no backlog."""
+    """Collects actions and their reasons; ``arriving_part`` is the share of each task's need that is not backlog."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr, comes: Floats) -> None:
-        self._snapshot, self._policy, self._comes = snapshot, policy, comes
+    def __init__(self, snapshot: ClusterSnapshot, policy: FlinkEr, arriving_part: Floats) -> None:
+        self._snapshot, self._policy, self._arriving_part = snapshot, policy, arriving_part
         self._useful: dict[int, int] = {}
         self._buckets_of = RowGroups(snapshot.buckets.task, len(snapshot.tasks))
-        self._left = _free_cores(snapshot) if policy.pool is None else policy.pool
+        self._free_instances = _free_cores(snapshot) if policy.pool is None else policy.pool
         self._sizes: list[TaskSize] = []
         self._buckets: list[BucketMove] = []
         self._routes: list[Route] = []
         self.reasons: list[str] = []
 
     def add(self, application: int, layers: Sequence[Layer]) -> bool:
-        """Decide on one application that lags, and tell whether anything is done."""
+        """Decide on one lagging application, and return whether any action results."""
         name = self._snapshot.applications.name[application]
         most = capacity(layers)
         if most >= 1:
-            routes = self._routed(layers, set())
+            routes = self._new_routes(layers, set())
             self._routes += routes
             why = "handed out anew" if routes else "capacity suffices, the lag drains"
             self.reasons.append(f"{name}: {why} ({most:.3g} of the need)")
             return bool(routes)
-        moves, hot = self._moved(layers)
+        moves, hot = self._bucket_moves(layers)
         self.reasons += [f"{name}: hot key in bucket {bucket} of {task!r}" for task, bucket in hot]
         if moves:
             self._buckets += moves
             self.reasons.append(f"{name}: {len(moves)} buckets move ({most:.3g} of the need)")
             return True
-        short = bottlenecks(layers, max(carried(layers), min(most, 1.0)), self._policy.saturated)
-        sizes = self._grown([layer for layer in short if layer.whole < 1], {task for task, _ in hot})
+        short = bottlenecks(layers, max(carried_flow(layers), min(most, 1.0)), self._policy.saturated)
+        sizes = self._new_sizes([layer for layer in short if layer.whole < 1], {task for task, _ in hot})
         self._sizes += sizes
-        routes = self._routed(layers, {size.task for size in sizes})
+        routes = self._new_routes(layers, {size.task for size in sizes})
         self._routes += routes
         marked = ", ".join(f"{self._task(layer.task)!r}" for layer in short)
         self.reasons.append(
@@ -161,60 +161,60 @@ class _Plan:
 
     def decision(self) -> Decision:
         """Return the plan."""
-        told = "; ".join(self.reasons)
+        reasons = "; ".join(self.reasons)
         if not (self._sizes or self._buckets or self._routes):
-            return NoChange(told or "no source lags")
-        return RescalePlan(told, tuple(self._sizes), tuple(self._buckets), tuple(self._routes))
+            return NoChange(reasons or "no source lags")
+        return RescalePlan(reasons, tuple(self._sizes), tuple(self._buckets), tuple(self._routes))
 
     def _task(self, task: int) -> str:
         return self._snapshot.tasks.name[task]
 
-    def _routed(self, layers: Sequence[Layer], grown: set[int]) -> list[Route]:
-        """Return new shares for free exchanges whose shares now would overload an instance at the need."""
-        edges, found = self._snapshot.edges, []
+    def _new_routes(self, layers: Sequence[Layer], grown: set[int]) -> list[Route]:
+        """Return new shares for free exchanges whose present shares would overload an instance at the need."""
+        edges, routes = self._snapshot.edges, []
         for layer in layers:
             total, flow = float(layer.flow.sum()), min(1.0, layer.whole)
             fits = total > 0 and np.all(layer.flow / total * flow <= layer.capacity * (1 + NOISE))
             if not layer.is_free or layer.task in grown or total <= 0 or fits:
                 continue
-            shares = tuple((handed_out(layer, flow) / flow).tolist())
-            found += [Route(int(edge), shares) for edge in np.flatnonzero(edges.consumer == layer.task)]
-        return found
+            shares = tuple((distributed_flow(layer, flow) / flow).tolist())
+            routes += [Route(int(edge), shares) for edge in np.flatnonzero(edges.consumer == layer.task)]
+        return routes
 
-    def _moved(self, layers: Sequence[Layer]) -> tuple[list[BucketMove], list[tuple[str, int]]]:
-        """Return bucket moves that lift a keyed bottleneck to the need, or all that can be lifted; and hot keys."""
+    def _bucket_moves(self, layers: Sequence[Layer]) -> tuple[list[BucketMove], list[tuple[str, int]]]:
+        """Return bucket moves that raise a keyed bottleneck to the need, or as far as possible; and hot keys."""
         moves: list[BucketMove] = []
         hot: list[tuple[str, int]] = []
         for layer in layers:
             if layer.is_free or layer.whole >= 1 or not self._snapshot.tasks.is_keyed[layer.task]:
                 continue
-            own = self._buckets_of.rows(layer.task)
-            found = levelled(self._snapshot, layer, own, float(self._comes[layer.task]))
-            if found.heaviest > 0:
+            bucket_rows = self._buckets_of.rows(layer.task)
+            levelling = level_buckets(self._snapshot, layer, bucket_rows, float(self._arriving_part[layer.task]))
+            if levelling.heaviest > 0:
                 # With so many instances the heaviest bucket has one for itself, and more bring nothing.
-                self._useful[layer.task] = ceil(1 / found.heaviest - 1e-9)
-            hot += [(self._task(layer.task), bucket) for bucket in found.hot]
+                self._useful[layer.task] = ceil(1 / levelling.heaviest - 1e-9)
+            hot += [(self._task(layer.task), bucket) for bucket in levelling.hot]
             # Moves that do not reach the need are not made where instances are added anyway: owners change with them.
             is_all = len(layer.instances) >= self._useful.get(layer.task, len(layer.instances) + 1)
-            if found.whole >= 1 - 1e-9 or (is_all and found.whole > layer.whole * (1 + NOISE)):
-                moves += found.moves
+            if levelling.whole >= 1 - 1e-9 or (is_all and levelling.whole > layer.whole * (1 + NOISE)):
+                moves += levelling.moves
         return moves, hot
 
-    def _grown(self, short: Sequence[Layer], hot: set[str]) -> list[TaskSize]:
+    def _new_sizes(self, short: Sequence[Layer], hot: set[str]) -> list[TaskSize]:
         sizes = []
         for layer in short:
             task, count = layer.task, len(layer.instances)
             if self._task(task) in hot:
                 continue
-            each = layer.whole / count
-            wanted = ceil(1.0 / each - 1e-9) if self._policy.jump and each > 0 else count + 1
+            per_instance = layer.whole / count
+            target = ceil(1.0 / per_instance - 1e-9) if self._policy.jump and per_instance > 0 else count + 1
             groups = int(self._snapshot.tasks.key_groups[task])
-            wanted = min(wanted, groups) if self._snapshot.tasks.is_keyed[task] else wanted
-            wanted = min(wanted, self._useful.get(task, wanted))
-            more = wanted - count if self._left is None else min(wanted - count, self._left)
-            if more > 0:
-                self._left = None if self._left is None else self._left - more
-                sizes.append(TaskSize(task, count + more))
+            target = min(target, groups) if self._snapshot.tasks.is_keyed[task] else target
+            target = min(target, self._useful.get(task, target))
+            added = target - count if self._free_instances is None else min(target - count, self._free_instances)
+            if added > 0:
+                self._free_instances = None if self._free_instances is None else self._free_instances - added
+                sizes.append(TaskSize(task, count + added))
         return sizes
 
 
@@ -226,16 +226,16 @@ def _free_cores(snapshot: ClusterSnapshot) -> int | None:
 
 
 def _needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[Floats, str]:
-    """Return the rows a second that must enter every task, and what is not measured.
+    """Return the rate (rows/s) that must enter every task, and the name of a figure that is missing.
 
-    Of a source: what is offered, and in ``drain_s`` what waits, with all that comes while an action pauses the job.
+    Of a source: the offered rate, plus the backlog and the input during an action, spread over ``drain_s``.
     """
     rates = task_rates(snapshot)
     targets = source_targets(snapshot)
-    behind = _behind(snapshot)
-    if behind is not None:
+    backlog = _backlog(snapshot)
+    if backlog is not None:
         reader = snapshot.instances.task[snapshot.partitions.instance]
-        targets = targets * (1 + action_s / drain_s) + sum_by(reader, behind, len(targets)) / drain_s
+        targets = targets * (1 + action_s / drain_s) + sum_by(reader, backlog, len(targets)) / drain_s
     ratios = output_ratios(snapshot, rates.rate_in)
     needs = propagate(targets, ratios, snapshot.edges.producer, snapshot.edges.consumer)
     unknown = np.flatnonzero(np.isnan(needs))
@@ -246,7 +246,7 @@ def _needs(snapshot: ClusterSnapshot, drain_s: float, action_s: float) -> tuple[
     return needs, f"what must enter task {snapshot.tasks.name[task]!r} of {owner!r}"
 
 
-def _behind(snapshot: ClusterSnapshot) -> Floats | None:
+def _backlog(snapshot: ClusterSnapshot) -> Floats | None:
     ends, positions = snapshot.partitions.end_offset, snapshot.partitions.position
     return None if ends is None or positions is None else np.maximum(ends - positions, 0.0)
 
@@ -256,11 +256,11 @@ def _lags(snapshot: ClusterSnapshot) -> Floats | None:
 
     A source may feed several applications; each of them may be what holds it up.
     """
-    behind, appended = _behind(snapshot), snapshot.partitions.appended
-    if behind is None or appended is None:
+    backlog, appended = _backlog(snapshot), snapshot.partitions.appended
+    if backlog is None or appended is None:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.where(behind > 0, behind / (appended / snapshot.window_s), 0.0)
+        seconds = np.where(backlog > 0, backlog / (appended / snapshot.window_s), 0.0)
     by_task, lags = np.zeros(len(snapshot.tasks)), np.zeros(len(snapshot.applications))
     np.maximum.at(by_task, snapshot.instances.task[snapshot.partitions.instance], seconds)
     producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
@@ -271,7 +271,7 @@ def _lags(snapshot: ClusterSnapshot) -> Floats | None:
 
 
 class _Network:
-    """Cuts a snapshot into the layers of each application; sorted once, as there may be thousands."""
+    """Splits a snapshot into the layers of each application; sorted once, as there may be thousands."""
 
     def __init__(self, snapshot: ClusterSnapshot, limits: Floats, needs: Floats) -> None:
         instances, edges, tasks = snapshot.instances, snapshot.edges, len(snapshot.tasks)
@@ -283,16 +283,16 @@ class _Network:
         self._is_free = (fixed == 0) & (np.bincount(edges.consumer, minlength=tasks) > 0)
 
     def layers(self, application: int) -> list[Layer]:
-        """Return an application's network; an instance of which nothing is known takes what the known ones take."""
-        found = []
+        """Return an application's network; an instance without figures takes the mean of the others."""
+        layers = []
         for task in self._tasks.rows(application).tolist():
-            own, need = self._instances.rows(task), self._needs[task]
-            limits = self._limits[own]
+            rows, need = self._instances.rows(task), self._needs[task]
+            limits = self._limits[rows]
             known = limits[~np.isnan(limits)]
             if need > 0 and len(known):
                 most = np.where(np.isnan(limits), known.mean(), limits) / need
-                found.append(Layer(task, own, most, self._flow[own] / need, bool(self._is_free[task])))
-        return found
+                layers.append(Layer(task, rows, most, self._flow[rows] / need, bool(self._is_free[task])))
+        return layers
 
 
 def _from_network(snapshot: ClusterSnapshot) -> Floats:

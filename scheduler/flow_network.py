@@ -1,4 +1,4 @@
-"""An application as a flow network, and how load is handed out in it (Flink-ER, 2.2, 2.3, 3.2). Called by `flink_er`.
+"""An application as a flow network, and the distribution of load in it (Flink-ER, 2.2, 2.3, 3.2). Called by `flink_er`.
 
 All is in shares of need: 1 is what must enter a task if its sources read what they should, so selectivity falls out.
 Tasks stand in series: a row passes all of them in a fixed proportion, and a branch is no alternative to another. What
@@ -41,12 +41,12 @@ class Layer:
 
     @property
     def balanced(self) -> float:
-        """What it could carry if shares followed capacities."""
+        """The flow it could carry if shares followed capacities."""
         return float(self.capacity.sum())
 
 
-def carried(layers: Sequence[Layer]) -> float:
-    """Return the flow that every layer carries now: the least of them, as what is more waits in queues."""
+def carried_flow(layers: Sequence[Layer]) -> float:
+    """Return the flow that all layers carry now: the smallest of their flows, since the excess waits in queues."""
     return min((float(np.minimum(layer.flow, layer.capacity).sum()) for layer in layers), default=0.0)
 
 
@@ -56,7 +56,7 @@ def capacity(layers: Sequence[Layer]) -> float:
 
 
 def bottlenecks(layers: Sequence[Layer], flow: float, saturated: float) -> list[Layer]:
-    """Return the layers at whose cut f(X, Y) >= lambda c(X, Y) (Flink-ER, eq 11), the fullest first.
+    """Return the layers at whose cut f(X, Y) >= lambda c(X, Y) (Flink-ER, eq 11), the fullest layer first.
 
     ``saturated`` is lambda, in [0.85, 1]. Nothing is a bottleneck of no flow.
     """
@@ -64,8 +64,8 @@ def bottlenecks(layers: Sequence[Layer], flow: float, saturated: float) -> list[
     return sorted(full, key=lambda layer: (layer.whole, layer.task))
 
 
-def handed_out(layer: Layer, flow: float) -> Floats:
-    """Return each instance's part of a flow: what it carries now, and the rest by spare capacity.
+def distributed_flow(layer: Layer, flow: float) -> Floats:
+    """Return each instance's part of a flow: its present part, and the rest in proportion to spare capacity.
 
     The same value as augmenting along shortest paths, in one step; a layer that is not free keeps its shares.
 
@@ -77,11 +77,11 @@ def handed_out(layer: Layer, flow: float) -> Floats:
     total = float(layer.flow.sum())
     if not layer.is_free:
         return layer.flow * (flow / total) if total > 0 else layer.capacity * (flow / max(layer.balanced, 1e-300))
-    kept = np.minimum(layer.flow, layer.capacity)
-    kept = kept * min(1.0, flow / max(float(kept.sum()), 1e-300))
-    spare = layer.capacity - kept
-    missing = max(flow - float(kept.sum()), 0.0)
-    return kept + spare * (missing / max(float(spare.sum()), 1e-300))
+    carried = np.minimum(layer.flow, layer.capacity)
+    carried = carried * min(1.0, flow / max(float(carried.sum()), 1e-300))
+    spare = layer.capacity - carried
+    missing = max(flow - float(carried.sum()), 0.0)
+    return carried + spare * (missing / max(float(spare.sum()), 1e-300))
 
 
 def as_graph(layers: Sequence[Layer]) -> tuple[FlowGraph, list[list[int]]]:
@@ -91,21 +91,21 @@ def as_graph(layers: Sequence[Layer]) -> tuple[FlowGraph, list[list[int]]]:
     layer that is not free is one edge. The flow is what all layers carry now.
     """
     graph = FlowGraph(len(layers) + 1)
-    flow = carried(layers)
+    flow = carried_flow(layers)
     edges = []
     for hub, layer in enumerate(layers):
         if layer.is_free:
-            kept = np.minimum(layer.flow, layer.capacity)
-            kept = kept * (flow / max(float(kept.sum()), 1e-300))
-            pairs = zip(layer.capacity.tolist(), np.minimum(kept, layer.capacity).tolist(), strict=True)
+            is_kept = np.minimum(layer.flow, layer.capacity)
+            is_kept = is_kept * (flow / max(float(is_kept.sum()), 1e-300))
+            pairs = zip(layer.capacity.tolist(), np.minimum(is_kept, layer.capacity).tolist(), strict=True)
             edges.append([graph.add(hub, hub + 1, most, now) for most, now in pairs])
         else:
             edges.append([graph.add(hub, hub + 1, layer.whole, min(flow, layer.whole))])
     return graph, edges
 
 
-def augmented(layers: Sequence[Layer], enough: float) -> tuple[float, list[Floats], list[int]]:
-    """Hand out load by augmenting paths (Flink-ER, Algorithm 2): the value, each layer's flows, and the cut's layers.
+def augmented_flow(layers: Sequence[Layer], enough: float) -> tuple[float, list[Floats], list[int]]:
+    """Distribute load by augmenting paths (Flink-ER, Algorithm 2): the value, each layer's flows, and the cut's layers.
 
     The last is empty if ``enough`` is carried; else layers with an edge in the minimum cut.
     """

@@ -1,6 +1,6 @@
-"""The guards that every policy passes through: what it sees can be true, what it asks for can be had.
+"""The guards around every policy: only plausible readings reach it, only plans within the limits leave it.
 
-`engine.control.policies` wraps each policy that has a name, the simulated cluster those that it runs.
+`engine.control.policies` wraps every named policy, the simulated cluster the policies that it runs.
 """
 
 from collections.abc import Sequence
@@ -10,56 +10,56 @@ from typing import Any, Generic, TypeVar
 from penstock.model.plan import Decision, NoChange
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
-from penstock.scheduler.limits import Limits, Refusal
-from penstock.scheduler.plan_limits import limited
-from penstock.scheduler.plausible_readings import clock_fault, plausible
-from penstock.scheduler.service_veto import UsualWait, faltering
+from penstock.scheduler.limits import PlanLimits, Refusal
+from penstock.scheduler.plan_limits import limited_decision
+from penstock.scheduler.plausible_readings import clock_fault, plausible_snapshot
+from penstock.scheduler.service_veto import UsualWait, service_vetoes
 
 Memory = TypeVar("Memory")
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedMemory(Generic[Memory]):
-    """What the policy remembers; beside it the last snapshot, usual waits, and what was refused of the last plan."""
+    """The policy's memory, and the guards' own: the last snapshot, usual waits, refusals of the last plan."""
 
     policy: Memory
-    before: ClusterSnapshot | None = None
-    usual: UsualWait = field(default_factory=UsualWait)
-    refused: tuple[Refusal, ...] = ()
+    last_snapshot: ClusterSnapshot | None = None
+    usual_wait: UsualWait = field(default_factory=UsualWait)
+    refusals: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded(Policy[GuardedMemory[Memory]]):
-    """A policy between its guards. It decides on readings that can be true, and what it decides is kept to limits.
+    """A policy between its guards: its readings are plausible, its decisions are kept within the limits.
 
-    The next snapshot that it sees says what was refused.
+    The next snapshot that it receives lists the refusals.
     """
 
     policy: Policy[Memory]
-    limits: Limits = Limits()
+    limits: PlanLimits = PlanLimits()
 
     def start(self) -> GuardedMemory[Memory]:
-        """Return what the policy remembers at first, and nothing else."""
+        """Return the policy's initial memory, with empty guards."""
         return GuardedMemory(self.policy.start())
 
     def decide(
         self, snapshot: ClusterSnapshot, memory: GuardedMemory[Memory]
     ) -> tuple[Decision, GuardedMemory[Memory]]:
-        """Return the policy's decision as far as limits go."""
-        fault = clock_fault(snapshot, memory.before)
+        """Return the policy's decision within the limits."""
+        fault = clock_fault(snapshot, memory.last_snapshot)
         if fault:
-            return NoChange(f"not measured: {fault}"), replace(memory, before=snapshot)
-        seen = plausible(snapshot, memory.before, self.limits.lost_after_s)
-        if memory.refused:
-            seen = replace(seen, refusals=_columns(memory.refused))
-        vetoed, usual = faltering(seen, memory.usual, self.limits.slower)
-        decision, after = self.policy.decide(seen, memory.policy)
-        made, refused = limited(decision, seen, self.limits, vetoed)
-        return made, GuardedMemory(after, snapshot, usual, refused)
+            return NoChange(f"not measured: {fault}"), replace(memory, last_snapshot=snapshot)
+        readings = plausible_snapshot(snapshot, memory.last_snapshot, self.limits.lost_after_s)
+        if memory.refusals:
+            readings = replace(readings, refusals=_columns(memory.refusals))
+        vetoed, usual_wait = service_vetoes(readings, memory.usual_wait, self.limits.slower)
+        decision, after = self.policy.decide(readings, memory.policy)
+        allowed, refusals = limited_decision(decision, readings, self.limits, vetoed)
+        return allowed, GuardedMemory(after, snapshot, usual_wait, refusals)
 
 
-def guarded(policy: Policy[Any], limits: Limits) -> Guarded[Any]:
-    """Return a policy between guards; one that is guarded already keeps those that it has."""
+def guarded(policy: Policy[Any], limits: PlanLimits) -> Guarded[Any]:
+    """Return the policy between guards; a guarded policy is returned unchanged."""
     return policy if isinstance(policy, Guarded) else Guarded(policy, limits)
 
 

@@ -1,4 +1,4 @@
-"""What plans may come to, and what was refused of one. Used by `plan_limits` and its parts."""
+"""Limits on plans, and the refusals that they cause. Used by `plan_limits` and its parts."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from penstock.model.usable_machines import usable_machines
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlanLimits:
     """The quotas.
 
     ``step_factor``: a task has at most so many times the instances it had, an application threads. ``most_parallelism``
     bounds a task, ``most_instances`` all tasks together. ``most_cores`` and ``most_memory_bytes`` bound all
     applications; None: what the machines have that can be used. ``least_memory_bytes`` is an application's floor.
-    ``lost_after_s``: a machine that was not heard of for so long takes nobody. ``slower``: a task that waits for a
+    ``lost_after_s``: a machine that was silent for so long gets no instance. ``slower``: a task that waits for a
     service so many times as long as usual does not grow; infinite: it may.
     """
 
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A part of a plan that was taken out or made smaller, as `RefusalColumns` has it."""
+    """A part of a plan that was removed or reduced, as in `RefusalColumns`."""
 
     subject: str
     what: str
@@ -63,14 +63,14 @@ class Refusal:
     granted: float = np.nan
 
 
-class Bounds:
-    """What a snapshot allows: instances now and at most by task, and which machines may be given something.
+class PlanBounds:
+    """Bounds from a snapshot: present and maximal instances by task, and usable machines.
 
-    ``refusals`` grows as a plan is looked through.
+    ``refusals`` collects the refusals while a plan is checked.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, limits: Limits, vetoed: Bools) -> None:
-        """Nothing is refused yet; ``vetoed`` tasks may not grow."""
+    def __init__(self, snapshot: ClusterSnapshot, limits: PlanLimits, vetoed: Bools) -> None:
+        """Start without refusals; ``vetoed`` tasks may not grow."""
         self.snapshot, self.limits, self.vetoed = snapshot, limits, vetoed
         self.refusals: list[Refusal] = []
         self.now: NDArray[np.int64] = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
@@ -99,6 +99,6 @@ class Bounds:
         tasks = self.snapshot.tasks
         return f"{self.snapshot.applications.name[tasks.application[task]]}/{tasks.name[task]}"
 
-    def refuse(self, subject: str, what: str, reason: str, asked: float = np.nan, granted: float = np.nan) -> None:
-        """Note that something was asked and not, or not all of it, granted."""
-        self.refusals.append(Refusal(subject, what, reason, asked, granted))
+    def refuse(self, subject: str, what: str, reason: str, requested: float = np.nan, granted: float = np.nan) -> None:
+        """Record that a request was refused, or granted only in part."""
+        self.refusals.append(Refusal(subject, what, reason, requested, granted))

@@ -1,6 +1,6 @@
 """Maximum flow by shortest augmenting paths (Edmonds-Karp) and the minimum cut; it knows no streams.
 
-Flink-ER, 3.2 uses it to hand out load and to find what holds it back; called by `flow_network`.
+Flink-ER, 3.2 uses it to distribute load and to find bottlenecks; called by `flow_network`.
 """
 
 from collections import deque
@@ -68,22 +68,22 @@ def augment(graph: FlowGraph, source: int, sink: int, enough: Callable[[float], 
 
 
 def reachable(graph: FlowGraph, source: int) -> set[int]:
-    """Return the vertices that the residual graph reaches: the source's side of a minimum cut, if no path is left."""
+    """Return the vertices reachable in the residual graph: the source's side of a minimum cut, if no path is left."""
     leaving = _adjacency(graph)
     least = TOLERANCE * max(graph.capacity, default=0.0)
-    seen, queue = {source}, deque([source])
+    reached, queue = {source}, deque([source])
     while queue:
         vertex = queue.popleft()
         for edge, forwards in leaving[vertex]:
             other = graph.heads[edge] if forwards else graph.tails[edge]
-            if other not in seen and _residual(graph, edge, forwards) > least:
-                seen.add(other)
+            if other not in reached and _residual(graph, edge, forwards) > least:
+                reached.add(other)
                 queue.append(other)
-    return seen
+    return reached
 
 
 def cut_edges(graph: FlowGraph, source_side: set[int]) -> list[int]:
-    """Return the edges that leave one side; their capacities add up to the cut's (Flink-ER, eq 4)."""
+    """Return the edges that leave one side; their capacities add up to that of the cut (Flink-ER, eq 4)."""
     return [
         edge
         for edge, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True))
@@ -106,25 +106,25 @@ def _residual(graph: FlowGraph, edge: int, forwards: bool) -> float:
 def _shortest(
     graph: FlowGraph, leaving: Sequence[list[tuple[int, bool]]], source: int, sink: int, least: float
 ) -> list[tuple[int, bool]] | None:
-    came: dict[int, tuple[int, bool]] = {}
+    predecessor: dict[int, tuple[int, bool]] = {}
     queue = deque([source])
     while queue:
         vertex = queue.popleft()
         for edge, forwards in leaving[vertex]:
             other = graph.heads[edge] if forwards else graph.tails[edge]
-            if other == source or other in came or _residual(graph, edge, forwards) <= least:
+            if other == source or other in predecessor or _residual(graph, edge, forwards) <= least:
                 continue
-            came[other] = (edge, forwards)
+            predecessor[other] = (edge, forwards)
             if other == sink:
-                return _back(graph, came, source, sink)
+                return _back(graph, predecessor, source, sink)
             queue.append(other)
     return None
 
 
-def _back(graph: FlowGraph, came: dict[int, tuple[int, bool]], source: int, sink: int) -> list[tuple[int, bool]]:
+def _back(graph: FlowGraph, predecessor: dict[int, tuple[int, bool]], source: int, sink: int) -> list[tuple[int, bool]]:
     path, vertex = [], sink
     while vertex != source:
-        edge, forwards = came[vertex]
+        edge, forwards = predecessor[vertex]
         path.append((edge, forwards))
         vertex = graph.tails[edge] if forwards else graph.heads[edge]
     return path[::-1]

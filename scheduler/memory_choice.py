@@ -13,14 +13,14 @@ from penstock.model.columns import Bools, Floats
 from penstock.model.memory_levels import BASE_BYTES, MIB
 from penstock.model.plan import Decision, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.autoscaler_rules import aligned
-from penstock.scheduler.ds2 import Ds2, Proposal, need
-from penstock.scheduler.justin import justins_ds2
-from penstock.scheduler.memory_model import GROWTH_MOST, MemoryModel, Seen, estimated, price
-from penstock.scheduler.scaling_round import decided, open_round
+from penstock.scheduler.autoscaler_rules import aligned_parallelism
+from penstock.scheduler.ds2 import Ds2, ScalingProposal, need
+from penstock.scheduler.justin import justin_ds2
+from penstock.scheduler.memory_model import GROWTH_MOST, MemoryModel, TaskObservations, estimated_model, price
+from penstock.scheduler.pacing import PaceStates
+from penstock.scheduler.scaling_round import open_round, round_decision
 from penstock.scheduler.state_access import StateAccess, state_access
 from penstock.scheduler.true_rates import or_nan, sum_by
-from penstock.scheduler.turns import Turns
 
 BUDGETS = tuple(int(BASE_BYTES * 2 ** (step / 4)) for step in range(-2, 9))
 """From about 112 MiB, the least of which a memtable of 32 MiB is made, to Justin's highest level, 632 MiB."""
@@ -30,17 +30,17 @@ SAME_RATE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ChoiceMemory:
-    """Turns by application, and what was seen by the names of application and task."""
+    """The policy's memory: pace by application, observations by the names of application and task."""
 
-    turns: Turns = field(default_factory=dict)
-    seen: Mapping[tuple[str, str], Seen] = field(default_factory=dict)
+    pace_states: PaceStates = field(default_factory=dict)
+    observations: Mapping[tuple[str, str], TaskObservations] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class SizeChoice:
     """Columns by stateful task: the cheapest sizes that carry the target, and their price in cores.
 
-    The price is never above that of any other p and m once they are given the instances that they need.
+    No other p and m are cheaper once they have the instances that they need.
     """
 
     parallelism: Floats
@@ -52,13 +52,15 @@ class Choice:
 class MemoryChoice:
     """The improved policy.
 
-    ``budgets``: managed memory that an instance may be given, bytes. ``core_bytes``: memory that costs as much as a
-    core. ``hit_ms``: a get that hits, None if nobody knows. It acts when ``ds2``'s band is left, when flush stalls take
-    more than ``stall_most`` of the time, or when other memory saves ``saving_least`` of a task's price. ``aligns``: the
-    platform aligns instances with key groups, as Flink does, so that their price is that of what it makes of them.
+        ``budgets``: managed memory that an instance may have, bytes. ``core_bytes``: memory that costs as much as a
+    core. ``hit_ms``: latency of a get that hits, None if unknown. It acts when ``ds2``'s band is left, when flush
+    stalls
+        take more than ``stall_most`` of the time, or when other memory saves ``saving_least`` of a task's price.
+        ``aligns``: the platform aligns instances with key groups, as Flink does, so that their price is that of what it
+        makes of them.
     """
 
-    ds2: Ds2 = field(default_factory=justins_ds2)
+    ds2: Ds2 = field(default_factory=justin_ds2)
     budgets: tuple[int, ...] = BUDGETS
     core_bytes: float = 512.0 * MIB
     hit_ms: float | None = None
@@ -75,149 +77,177 @@ class MemoryChoice:
             raise ValueError("a hit takes no less than 0 ms")
 
     def start(self) -> ChoiceMemory:
-        """Return that nothing was seen yet."""
+        """Return the empty memory."""
         return ChoiceMemory()
 
     def decide(self, snapshot: ClusterSnapshot, memory: ChoiceMemory) -> tuple[Decision, ChoiceMemory]:
-        """Size the applications whose turn it is and which one of the three triggers names."""
+        """Size the due applications for which one of the three triggers fires."""
         of, proposal, access = snapshot.tasks.application, self.ds2.propose(snapshot), state_access(snapshot)
-        seen = self.seen(snapshot, proposal, access, memory)
-        model = self.model(snapshot, proposal, access, memory, seen)
+        observations = self.observations(snapshot, proposal, access, memory)
+        model = self.model(snapshot, proposal, access, memory, observations)
         blind = np.zeros(len(of), np.bool_)
         blind[model.task] = np.isnan(model.own_s) & (proposal.rates.rate_in[model.task] > 0)
-        opened = open_round(snapshot, self.ds2.pace, memory.turns, proposal.rates, proposal.missing | blind)
-        acts = opened.may_act & (self.ds2.left_band(snapshot, proposal) | self._stalls(snapshot, proposal, model))
-        rests = opened.may_act & ~acts & ~self._held_back(snapshot, proposal)
-        anew = self._anew(snapshot, proposal, access, model, acts[of]) if acts.any() else []
-        thrifty = self._thrifty(snapshot, model, rests[of]) if rests.any() else []
-        reason = "busy time or flush stalls left their band" if anew else "other memory carries the same for less"
-        sizes = [*anew, *thrifty]
+        scaling_round = open_round(
+            snapshot, self.ds2.pace, memory.pace_states, proposal.rates, proposal.missing | blind
+        )
+        acts = scaling_round.may_act & (
+            self.ds2.left_band(snapshot, proposal) | self._flush_stalled(snapshot, proposal, model)
+        )
+        rests = scaling_round.may_act & ~acts & ~self._held_back(snapshot, proposal)
+        resized = self._cheapest_sizes(snapshot, proposal, access, model, acts[of]) if acts.any() else []
+        savings = self._saving_sizes(snapshot, model, rests[of]) if rests.any() else []
+        reason = "busy time or flush stalls left their band" if resized else "other memory carries the same for less"
+        sizes = [*resized, *savings]
         changed = np.zeros(len(of), np.bool_)
         changed[[size.task for size in sizes]] = True
-        numbers = need(snapshot, proposal, changed) | _expected(snapshot, model, sizes)
-        decision, turns = decided(snapshot, self.ds2.pace, opened, sizes, reason, numbers)
-        return decision, ChoiceMemory(turns, _kept(snapshot, model, seen))
+        numbers = need(snapshot, proposal, changed) | _expected_hit_rates(snapshot, model, sizes)
+        decision, pace_states = round_decision(snapshot, self.ds2.pace, scaling_round, sizes, reason, numbers)
+        return decision, ChoiceMemory(pace_states, _observations_by_name(snapshot, model, observations))
 
-    def seen(
-        self, snapshot: ClusterSnapshot, proposal: Proposal, access: StateAccess, memory: ChoiceMemory
-    ) -> list[Seen]:
-        """Return what is known of every task, this window included."""
-        instances, held = snapshot.instances, self._held_back(snapshot, proposal)[snapshot.tasks.application]
+    def observations(
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, access: StateAccess, memory: ChoiceMemory
+    ) -> list[TaskObservations]:
+        """Return the observations of every task, this window included."""
+        instances, held_back = snapshot.instances, self._held_back(snapshot, proposal)[snapshot.tasks.application]
         state = sum_by(instances.task, or_nan(instances.state_bytes, len(instances)), len(snapshot.tasks))
-        before = [memory.seen.get(name, Seen()) for name in _names(snapshot)]
-        free_in = np.where(held | np.isnan(proposal.target_in), [one.free_in for one in before], proposal.target_in)
+        before = [memory.observations.get(name, TaskObservations()) for name in _task_names(snapshot)]
+        free_in = np.where(
+            held_back | np.isnan(proposal.target_in), [previous.free_in for previous in before], proposal.target_in
+        )
         misses = np.where(access.gets > 0, 1 - access.hit_rate, np.nan)
         columns = (before, misses.tolist(), access.latency_ms.tolist(), state.tolist(), free_in.tolist())
         return [
-            replace(one.after(miss, ms), state_bytes=there, time_s=snapshot.time_s, free_in=free)
-            for one, miss, ms, there, free in zip(*columns, strict=True)
+            replace(
+                previous.with_window(miss, latency_ms),
+                state_bytes=state_bytes,
+                time_s=snapshot.time_s,
+                free_in=free_rate,
+            )
+            for previous, miss, latency_ms, state_bytes, free_rate in zip(*columns, strict=True)
         ]
 
     def model(
         self,
         snapshot: ClusterSnapshot,
-        proposal: Proposal,
+        proposal: ScalingProposal,
         access: StateAccess,
         memory: ChoiceMemory,
-        seen: list[Seen],
+        observations: list[TaskObservations],
     ) -> MemoryModel:
-        """Return what rows cost at other sizes, and how many shall be carried: (1 + factor) * T.
+        """Return the cost of rows at other sizes, and the rate to be carried: (1 + factor) * T.
 
-        T is the target; of sources that are held back, what had to enter when they last were free. If they bring more
-        than that nobody knows T, and it is at least what DS2's proposal would carry, so that no step is shorter than
-        DS2's.
+        T is the target; for sources that are held back, the rate that had to enter when they were last unhindered. If
+        they now bring more, T is unknown, and is at least what DS2's proposal would carry, so that no step is shorter
+        than DS2's.
         """
-        growth = self._growth(snapshot, proposal, memory, seen)
-        model = estimated(snapshot, proposal.rates, access, self.hit_ms, seen, growth)
-        task, held = model.task, self._held_back(snapshot, proposal)[snapshot.tasks.application[model.task]]
-        target, free_in = proposal.target_in[task], np.array([seen[one].free_in for one in task.tolist()])
+        growth = self._growth(snapshot, proposal, memory, observations)
+        model = estimated_model(snapshot, proposal.rates, access, self.hit_ms, observations, growth)
+        task, held_back = model.task, self._held_back(snapshot, proposal)[snapshot.tasks.application[model.task]]
+        target, free_in = proposal.target_in[task], np.array([observations[row].free_in for row in task.tolist()])
         is_known = target <= (1 + SAME_RATE) * free_in
-        wanted = (1 + self.ds2.factor) * np.where(held & is_known, np.fmax(target, free_in), target)
-        asked = proposal.parallelism[task]
+        wanted = (1 + self.ds2.factor) * np.where(held_back & is_known, np.fmax(target, free_in), target)
+        proposed = proposal.parallelism[task]
         with np.errstate(divide="ignore", invalid="ignore"):
-            carried = asked / model.row_cost_s(asked[:, None], model.managed_bytes[:, None])[:, 0]
-        leaps = held & ~is_known & (asked > model.parallelism)
-        return replace(model, wanted=np.where(leaps, np.fmax(wanted, carried), wanted))
+            carried = proposed / model.row_cost_s(proposed[:, None], model.managed_bytes[:, None])[:, 0]
+        undershoots = held_back & ~is_known & (proposed > model.parallelism)
+        return replace(model, wanted=np.where(undershoots, np.fmax(wanted, carried), wanted))
 
-    def _held_back(self, snapshot: ClusterSnapshot, proposal: Proposal) -> Bools:
-        """Return the applications of which nobody says what they should read: it is what they do, and they wait.
+    def _held_back(self, snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
+        """Return the applications whose sources have no target rate, read all that is offered, and are back-pressured.
 
-        So it is with generators, which emit what they are let (Justin, section 3).
+        Generators behave so: they emit as much as they are allowed to (Justin, section 3).
         """
         tasks, rates, band = snapshot.tasks, proposal.rates, self.ds2.band
         assert band is not None, "only with a band"
-        untold = tasks.is_source & np.isnan(or_nan(tasks.target_rate, len(tasks)))
+        untargeted = tasks.is_source & np.isnan(or_nan(tasks.target_rate, len(tasks)))
         same = np.abs(proposal.target_in - rates.rate_in) <= SAME_RATE * rates.rate_in
-        held = np.zeros(len(snapshot.applications), np.bool_)
-        np.logical_or.at(held, tasks.application, untold & same & (rates.output_wait_share > band.back_pressure))
-        return held
+        held_back = np.zeros(len(snapshot.applications), np.bool_)
+        np.logical_or.at(
+            held_back, tasks.application, untargeted & same & (rates.output_wait_share > band.back_pressure)
+        )
+        return held_back
 
-    def _growth(self, snapshot: ClusterSnapshot, proposal: Proposal, memory: ChoiceMemory, seen: list[Seen]) -> Floats:
-        """Return by how much the state of every task will have grown when its sizes can be looked at again.
+    def _growth(
+        self,
+        snapshot: ClusterSnapshot,
+        proposal: ScalingProposal,
+        memory: ChoiceMemory,
+        observations: list[TaskObservations],
+    ) -> Floats:
+        """Return the growth factor of every task's state until its size can next be changed.
 
         g = 1 + (S - S0) / S * h / dt * T / r, in [1, GROWTH_MOST]
           S, S0  bytes of state now and dt seconds before, at the last snapshot
           h      stabilisation and window (s)
           T, r   rows a second that must enter, and that did
         """
-        before = [memory.seen.get(name, Seen()) for name in _names(snapshot)]
-        there, then = (np.array([one.state_bytes for one in each]) for each in (seen, before))
+        before = [memory.observations.get(name, TaskObservations()) for name in _task_names(snapshot)]
+        state_bytes, state_bytes_before = (
+            np.array([one.state_bytes for one in each]) for each in (observations, before)
+        )
         since_s = snapshot.time_s - np.array([one.time_s for one in before])
         ahead_s = self.ds2.pace.warm_up_s + self.ds2.pace.interval_s
         with np.errstate(divide="ignore", invalid="ignore"):
-            more = (there - then) / there * ahead_s / since_s * proposal.target_in / proposal.rates.rate_in
-        return np.asarray(np.clip(1 + np.where(np.isfinite(more), more, 0.0), 1.0, GROWTH_MOST))
+            relative_growth = (
+                (state_bytes - state_bytes_before)
+                / state_bytes
+                * ahead_s
+                / since_s
+                * proposal.target_in
+                / proposal.rates.rate_in
+            )
+        return np.asarray(np.clip(1 + np.where(np.isfinite(relative_growth), relative_growth, 0.0), 1.0, GROWTH_MOST))
 
-    def choose(self, model: MemoryModel, snapshot: ClusterSnapshot) -> Choice:
+    def choose(self, model: MemoryModel, snapshot: ClusterSnapshot) -> SizeChoice:
         """Return the cheapest sizes: minimise price(p, m) over m and p >= wanted * cost(p, m)."""
         budgets = self._choices(model)
         needed = self._needed(model, snapshot, budgets)
         cost = price(needed, budgets, self.core_bytes)
         # Where no budget carries the target, all instances that there may be, each with what makes its rows cheapest.
-        most = np.broadcast_to(_most(model, snapshot)[:, None], budgets.shape)
+        most = np.broadcast_to(_parallelism_limit(model, snapshot)[:, None], budgets.shape)
         with np.errstate(invalid="ignore"):
             short = np.asarray(~np.isfinite(cost).any(axis=1))
             ranked = np.where(short[:, None], model.row_cost_s(most, budgets), cost)
         best = np.where(np.isnan(ranked), np.inf, ranked).argmin(axis=1)[:, None]
         chosen = np.take_along_axis(np.where(short[:, None], most, needed), best, axis=1)[:, 0]
-        return Choice(chosen, np.take_along_axis(budgets, best, 1)[:, 0], np.take_along_axis(cost, best, 1)[:, 0])
+        return SizeChoice(chosen, np.take_along_axis(budgets, best, 1)[:, 0], np.take_along_axis(cost, best, 1)[:, 0])
 
     def cost(self, model: MemoryModel, snapshot: ClusterSnapshot, parallelism: Floats, managed: Floats) -> Floats:
-        """Return the price of sizes, by stateful task, once they carry what is wanted: of max(p, instances needed)."""
+        """Return the price by stateful task of sizes that carry the required rate: of max(p, instances needed)."""
         needed = self._needed(model, snapshot, managed[:, None])[:, 0]
         return price(np.maximum(parallelism, needed), managed, self.core_bytes)
 
     def _needed(self, model: MemoryModel, snapshot: ClusterSnapshot, budgets: Floats) -> Floats:
-        most = _most(model, snapshot)
+        most = _parallelism_limit(model, snapshot)
         with np.errstate(invalid="ignore"):
             needed = model.instances_needed(budgets, most)
-        return _aligned(needed, most) if self.aligns else needed
+        return _aligned_with_key_groups(needed, most) if self.aligns else needed
 
-    def _anew(
-        self, snapshot: ClusterSnapshot, proposal: Proposal, access: StateAccess, model: MemoryModel, acts: Bools
+    def _cheapest_sizes(
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, access: StateAccess, model: MemoryModel, acts: Bools
     ) -> list[TaskSize]:
-        """Return the new sizes of the tasks that are acted on: the cheapest, without memory where there is no state."""
+        """Return the cheapest sizes of the tasks that change, without managed memory where there is no state."""
         tasks, best = snapshot.tasks, self.choose(model, snapshot)
         parallelism, managed = proposal.parallelism.copy(), np.where(tasks.is_stateful, np.nan, 0.0)
         sized = ~np.isnan(model.own_s) & ~tasks.is_source[model.task]
         parallelism[model.task[sized]] = best.parallelism[sized]
         managed[model.task[sized]] = best.managed_bytes[sized]
-        other = ~np.isnan(managed) & ~(np.abs(managed - access.managed_bytes) < 1)
-        changed = acts & ((parallelism != proposal.rates.parallelism) | other)
+        is_other_memory = ~np.isnan(managed) & ~(np.abs(managed - access.managed_bytes) < 1)
+        changed = acts & ((parallelism != proposal.rates.parallelism) | is_other_memory)
         return [_size(task, parallelism[task], managed[task]) for task in np.flatnonzero(changed).tolist()]
 
-    def _thrifty(self, snapshot: ClusterSnapshot, model: MemoryModel, acts: Bools) -> list[TaskSize]:
-        """Return what carries the target for clearly less: less memory, or more of it in fewer instances.
+    def _saving_sizes(self, snapshot: ClusterSnapshot, model: MemoryModel, acts: Bools) -> list[TaskSize]:
+        """Return sizes that carry the target at a clearly lower price: less memory, or more memory in fewer instances.
 
-        Instances are saved only where memory is what saves them: against those that the present memory needs.
+        Instances count as saved only against those that the present memory needs.
         """
-        budgets, there, count = self._choices(model), model.managed_bytes[:, None], model.parallelism[:, None]
+        budgets, managed, count = self._choices(model), model.managed_bytes[:, None], model.parallelism[:, None]
         needed = self._needed(model, snapshot, budgets)
         plain = np.minimum(needed[:, -1:], count)
-        fewer = (needed < plain) & (budgets > there)
+        fewer = (needed < plain) & (budgets > managed)
         parallelism = np.where(fewer, needed, count)
         cost = np.where(needed <= count, price(parallelism, budgets, self.core_bytes), np.inf)
-        now = price(np.where(fewer, plain, count), there, self.core_bytes)
+        now = price(np.where(fewer, plain, count), managed, self.core_bytes)
         cost = np.where(cost <= (1 - self.saving_least) * now, cost, np.inf)
         best, row = cost.argmin(axis=1), np.arange(len(cost))
         saves = acts[model.task] & ~np.isnan(model.own_s) & np.isfinite(cost[row, best])
@@ -232,8 +262,8 @@ class MemoryChoice:
         present = np.where(model.managed_bytes > 0, model.managed_bytes, common[:, 0])
         return np.concatenate([common, present[:, None]], axis=1)
 
-    def _stalls(self, snapshot: ClusterSnapshot, proposal: Proposal, model: MemoryModel) -> Bools:
-        """Return the applications of which a task stalls on flushes and a larger memtable is to be had."""
+    def _flush_stalled(self, snapshot: ClusterSnapshot, proposal: ScalingProposal, model: MemoryModel) -> Bools:
+        """Return the applications in which a task stalls on flushes and could have a larger memtable."""
         stalling = np.zeros(len(snapshot.applications), np.bool_)
         share = model.stall_s * proposal.rates.rate_in[model.task] / model.parallelism
         more = model.managed_bytes < max(self.budgets)
@@ -241,42 +271,46 @@ class MemoryChoice:
         return stalling
 
 
-def _kept(snapshot: ClusterSnapshot, model: MemoryModel, seen: list[Seen]) -> Mapping[tuple[str, str], Seen]:
-    """Return what is remembered of the stateful tasks, by name."""
-    names, told = _names(snapshot), {}
+def _observations_by_name(
+    snapshot: ClusterSnapshot, model: MemoryModel, observations: list[TaskObservations]
+) -> Mapping[tuple[str, str], TaskObservations]:
+    """Return the observations of the stateful tasks, by name."""
+    names, by_name = _task_names(snapshot), {}
     for task, flush_s_bytes in zip(model.task.tolist(), model.flush_s_bytes.tolist(), strict=True):
-        worst = seen[task].flush_s_bytes if np.isnan(flush_s_bytes) else flush_s_bytes
-        told[names[task]] = replace(seen[task], flush_s_bytes=worst)
-    return told
+        worst = observations[task].flush_s_bytes if np.isnan(flush_s_bytes) else flush_s_bytes
+        by_name[names[task]] = replace(observations[task], flush_s_bytes=worst)
+    return by_name
 
 
-def _expected(snapshot: ClusterSnapshot, model: MemoryModel, sizes: list[TaskSize]) -> dict[str, float]:
-    """Return, of every stateful task that is given memory, the hit rate that is expected with its new sizes."""
+def _expected_hit_rates(snapshot: ClusterSnapshot, model: MemoryModel, sizes: list[TaskSize]) -> dict[str, float]:
+    """Return the expected hit rate of every stateful task that gets memory, with its new size."""
     row = {task: index for index, task in enumerate(model.task.tolist())}
-    given = [size for size in sizes if size.managed_bytes]
+    sized = [size for size in sizes if size.managed_bytes]
     parallelism, managed = np.ones((len(row), 1)), np.ones((len(row), 1))
-    for size in given:
+    for size in sized:
         parallelism[row[size.task]], managed[row[size.task]] = size.parallelism, size.managed_bytes
     hits = 1 - model.miss_rate(parallelism, managed)[:, 0]
-    names = _names(snapshot)
-    return {"/".join(names[size.task]) + " hit_rate_expected": float(hits[row[size.task]]) for size in given}
+    names = _task_names(snapshot)
+    return {"/".join(names[size.task]) + " hit_rate_expected": float(hits[row[size.task]]) for size in sized}
 
 
-def _names(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
+def _task_names(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
     applications, tasks = snapshot.applications.name, snapshot.tasks
     return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]
 
 
-def _most(model: MemoryModel, snapshot: ClusterSnapshot) -> Floats:
-    """Return how many instances a stateful task may have: as many as it has key groups."""
+def _parallelism_limit(model: MemoryModel, snapshot: ClusterSnapshot) -> Floats:
+    """Return the largest parallelism of every stateful task: its number of key groups."""
     return np.maximum(snapshot.tasks.key_groups[model.task].astype(np.float64), 1.0)
 
 
-def _aligned(needed: Floats, most: Floats) -> Floats:
-    """Return instances that divide the key groups, or give each fewer, as Flink makes them."""
+def _aligned_with_key_groups(needed: Floats, most: Floats) -> Floats:
+    """Return the parallelism aligned with the key groups, as Flink aligns it."""
     groups = np.repeat(most, needed.shape[1])
     flat = np.where(np.isfinite(needed), needed, 1.0).ravel()
-    return np.where(np.isfinite(needed), aligned(np.maximum(flat, 1.0), groups, groups).reshape(needed.shape), np.inf)
+    return np.where(
+        np.isfinite(needed), aligned_parallelism(np.maximum(flat, 1.0), groups, groups).reshape(needed.shape), np.inf
+    )
 
 
 def _size(task: int, parallelism: float, managed: float) -> TaskSize:

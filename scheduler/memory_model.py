@@ -1,4 +1,4 @@
-"""What a row of a stateful task costs with other instances and other memory.
+"""A model of the cost of a row of a stateful task at another parallelism and with other memory.
 
 Estimated from one window's figures and sampled stack distances, so that the present sizes cost what was measured.
 Called by `memory_choice` (docs/design/papers/justin-ds2.md 7).
@@ -18,29 +18,29 @@ from penstock.scheduler.state_access import StateAccess
 from penstock.scheduler.true_rates import TaskRates, or_nan
 
 OWN_SHARE_LEAST = 0.05
-"""State never explains more of a row's cost than all but this part."""
-USEFUL: Floats = 2.0 ** (np.arange(-2 * PER_DOUBLING, PER_DOUBLING + 1) / PER_DOUBLING)
-"""Useful parts of a cache that are tried: a quarter to twice."""
-FORGETS = 0.8
-"""What a window counts when one more has come."""
-DOUBT = 0.02
-"""What a latency of hits that is assumed counts beside a window's figures."""
+"""State explains at most all but this share of a row's cost."""
+USEFUL_CANDIDATES: Floats = 2.0 ** (np.arange(-2 * PER_DOUBLING, PER_DOUBLING + 1) / PER_DOUBLING)
+"""Candidates for the useful part of a cache: a quarter to twice its size."""
+DECAY = 0.8
+"""The weight of a window relative to the next one."""
+ASSUMED_HIT_WEIGHT = 0.02
+"""The weight of the assumed latency of hits, relative to a window's figures."""
 HIT_SHARE = 0.5
-"""Where nobody says what a hit costs: this part of an access, until windows with other miss rates tell."""
+"""The assumed cost of a hit, as a share of an access, until windows with different miss rates show it."""
 MISSES_LEAST = 0.01
-"""Misses of which a cost can be told, as a part of accesses."""
+"""The smallest share of misses from which their cost can be estimated."""
 GROWTH_MOST = 2.0
-"""State is never expected to grow to more than this multiple."""
+"""The upper bound of the expected growth factor of state."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What windows told of a task; NaN: nothing yet.
+class TaskObservations:
+    """Accumulated observations of a task; NaN: none yet.
 
-    ``flush_s_bytes``: the most of stall * memtable. ``weight``, ``misses``, ``latencies``, ``squares``, ``products``:
+    ``flush_s_bytes``: the largest stall * memtable. ``weight``, ``misses``, ``latencies``, ``squares``, ``products``:
     sums over windows, of which older ones count less, of 1, x, y, x * x and x * y, where x is the miss rate and y the
-    latency of an access (ms). ``state_bytes`` were there at ``time_s``. ``free_in``: rows a second that had to enter
-    when last no source was held back.
+    latency of an access (ms). ``state_bytes`` was the size at ``time_s``. ``free_in``: the rate (rows/s) that
+    had to enter when no source was last held back.
     """
 
     flush_s_bytes: float = 0.0
@@ -53,30 +53,30 @@ class Seen:
     time_s: float = float("nan")
     free_in: float = float("nan")
 
-    def after(self, miss: float, latency_ms: float) -> "Seen":
-        """Return what is known after one more window; NaN: not measured, or nothing was read."""
+    def with_window(self, miss: float, latency_ms: float) -> "TaskObservations":
+        """Return the observations with one more window; NaN: not measured, or nothing was read."""
         if np.isnan(miss + latency_ms):
             return self
         return replace(
             self,
-            weight=FORGETS * self.weight + 1,
-            misses=FORGETS * self.misses + miss,
-            latencies=FORGETS * self.latencies + latency_ms,
-            squares=FORGETS * self.squares + miss * miss,
-            products=FORGETS * self.products + miss * latency_ms,
+            weight=DECAY * self.weight + 1,
+            misses=DECAY * self.misses + miss,
+            latencies=DECAY * self.latencies + latency_ms,
+            squares=DECAY * self.squares + miss * miss,
+            products=DECAY * self.products + miss * latency_ms,
         )
 
     def miss_s(self, hit_ms: float | None) -> float:
-        """Return what a miss costs more than a hit (s): the slope of y = t_hit + t_miss * x; NaN if nothing missed.
+        """Return the extra cost of a miss over a hit (s): the slope of y = t_hit + t_miss * x; NaN if nothing missed.
 
         t_miss = (n * Sxy - Sx * Sy) / (n * Sxx - Sx * Sx),  least squares over the windows and the point (0, hit_ms)
-          hit_ms   what a hit is thought to cost; its point has weight `DOUBT`. In windows that all missed alike it
-                   tells; where miss rates differ they tell for themselves
+          hit_ms   assumed latency of a hit; its point has weight `ASSUMED_HIT_WEIGHT`. It decides where all windows
+                   have the same miss rate, and hardly counts where miss rates differ
         """
         if self.misses < MISSES_LEAST * self.weight or self.weight == 0:
             return float("nan")
         assumed_ms = HIT_SHARE * self.latencies / self.weight if hit_ms is None else hit_ms
-        weight, latencies = self.weight + DOUBT, self.latencies + DOUBT * assumed_ms
+        weight, latencies = self.weight + ASSUMED_HIT_WEIGHT, self.latencies + ASSUMED_HIT_WEIGHT * assumed_ms
         slope = (weight * self.products - self.misses * latencies) / (weight * self.squares - self.misses**2)
         return slope / 1e3 if slope > 0 else float("nan")
 
@@ -86,11 +86,12 @@ class MemoryModel:
     """Columns by stateful task, which is the row ``task`` of the snapshot.
 
     ``parallelism`` and ``managed_bytes``: now. ``own_s``: c0, cost of a row but for misses and stalls. ``gets``: a,
-    accesses for a row. ``miss_s``: t_miss; NaN: never seen. ``stall_s``: flush stalls of a row at the present memtable;
-    ``flush_s_bytes``: the most of stall * memtable that was seen. ``served``: hit rate by buckets that fit, one column
+    accesses for a row. ``miss_s``: t_miss; NaN: never observed. ``stall_s``: flush stalls of a row at the present
+    memtable;
+    ``flush_s_bytes``: the largest stall * memtable observed. ``served``: hit rate by buckets that fit, one column
     each. ``useful``: e, with which the present hit rate is what was measured (indexes and filters take their part of a
-    cache, distances are sampled). ``growth``: g >= 1, of the state until sizes can be looked at again. ``wanted``: rows
-    a second that shall be carried.
+    cache, distances are sampled). ``growth``: g >= 1, of the state until its size can next be changed. ``wanted``:
+    the rate (rows/s) to be carried.
     """
 
     task: Ints
@@ -124,13 +125,13 @@ class MemoryModel:
 
         c0      useful time of a row but for misses and stalls (s)
         a       accesses to state for a row
-        t_miss  what a miss costs more than a hit (s); where none was seen, more misses than now are never chosen
+        t_miss  extra cost of a miss over a hit (s); where none was observed, more misses than now are never chosen
         s, w0   flush stalls of a row (s) at the present memtable (bytes); w(m) is that of the budget m
         """
         return self._fixed_s(managed) + self._missed_s(self.miss_rate(parallelism, managed))
 
     def _fixed_s(self, managed: Floats) -> Floats:
-        """Return c0 + s * w0 / w(m); of a smaller memtable also what was seen with one before."""
+        """Return c0 + s * w0 / w(m); at least what was observed with a smaller memtable before."""
         memtable, _ = split(managed)
         memtable_now = split(self.managed_bytes)[0][:, None]
         stalled = self.stall_s[:, None] * memtable_now / memtable
@@ -149,8 +150,8 @@ class MemoryModel:
     def instances_needed(self, managed: Floats, most: Floats) -> Floats:
         """Return the least p <= most with p >= wanted * cost(p, m); infinite if there is none.
 
-        The more instances, the larger the cache in all and the cheaper a row: what suffices goes on to suffice, so that
-        halving finds the least.
+        More instances mean a larger total cache and cheaper rows, so sufficiency is monotonic and bisection finds the
+        least.
         """
         least, fixed_s = (self.wanted * (1 - 1e-9))[:, None], self._fixed_s(managed)
 
@@ -169,62 +170,62 @@ class MemoryModel:
 
 
 def price(parallelism: Floats, managed: Floats, core_bytes: float) -> Floats:
-    """Return what instances cost, in cores: p * (1 + memory of a task / bytes that cost as much as a core)."""
+    """Return the price of instances, in cores: p * (1 + memory of a task / bytes that cost as much as a core)."""
     return parallelism * (1 + task_bytes(0) / core_bytes + managed / core_bytes)
 
 
-def estimated(
+def estimated_model(
     snapshot: ClusterSnapshot,
     rates: TaskRates,
     access: StateAccess,
     hit_ms: float | None,
-    seen: Sequence[Seen],
+    observations: Sequence[TaskObservations],
     growth: Floats,
 ) -> MemoryModel:
     """Return the model of every stateful task; a figure that was not measured makes ``own_s`` NaN.
 
-    ``hit_ms``: a get that hits, None if nobody knows. The last two by task: what was seen, this window included, and g.
-    What shall be carried is what came.
+    ``hit_ms``: latency of a get that hits, None if unknown. By task: ``observations``, this window included, and the
+    ``growth`` g. The rate to be carried is the arrival rate.
     """
     task = np.flatnonzero(snapshot.tasks.is_stateful).astype(np.int32)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost_s = (rates.parallelism / rates.true_rate)[task]
         gets = (access.gets / rates.rate_in)[task]
         stall_s = (access.stall_share * rates.parallelism / rates.rate_in)[task]
-    miss_s = np.array([seen[one].miss_s(hit_ms) for one in task.tolist()], np.float64)
+    miss_s = np.array([observations[row].miss_s(hit_ms) for row in task.tolist()], np.float64)
     # A task that only writes has no access to be sampled, and none that could miss.
-    served = np.where((access.gets == 0)[task][:, None], 1.0, _served(snapshot, task))
+    served = np.where((access.gets == 0)[task][:, None], 1.0, _hit_rates(snapshot, task))
     managed = access.managed_bytes[task]
     figures = (managed, served[:, -1], access.hit_rate[task], access.latency_ms[task], gets, stall_s)
     known = ~np.isnan(np.sum(figures, axis=0))
     cache = np.where(known, split(np.nan_to_num(managed))[1], 0.0)
-    useful, misses = _anchored(served, cache, 1 - access.hit_rate[task])
+    useful, misses = _fitted_useful_part(served, cache, 1 - access.hit_rate[task])
     explained = (1 - OWN_SHARE_LEAST) * cost_s
     stall_s = np.minimum(stall_s, explained)
     with np.errstate(divide="ignore", invalid="ignore"):
         miss_s = np.minimum(miss_s, np.where(gets * misses > 0, (explained - stall_s) / (gets * misses), np.inf))
     spent = np.where(np.isnan(miss_s) | (gets == 0), 0.0, gets * misses * np.nan_to_num(miss_s, posinf=0.0))
     own_s = np.where(known, cost_s - spent - stall_s, np.nan)
-    flush = np.fmax([seen[one].flush_s_bytes for one in task.tolist()], stall_s * split(managed)[0])
-    parallelism, came = rates.parallelism[task], rates.rate_in[task]
+    flush = np.fmax([observations[row].flush_s_bytes for row in task.tolist()], stall_s * split(managed)[0])
+    parallelism, arrival_rate = rates.parallelism[task], rates.rate_in[task]
     return MemoryModel(
-        task, parallelism, managed, own_s, gets, miss_s, stall_s, flush, served, useful, growth[task], came
+        task, parallelism, managed, own_s, gets, miss_s, stall_s, flush, served, useful, growth[task], arrival_rate
     )
 
 
-def _anchored(served: Floats, cache: Floats, misses: Floats) -> tuple[Floats, Floats]:
-    """Return the useful part of each cache with which sampled distances tell best what missed, and what they then tell.
+def _fitted_useful_part(served: Floats, cache: Floats, misses: Floats) -> tuple[Floats, Floats]:
+    """Return the useful part of each cache for which sampled distances best predict the misses, and that prediction.
 
-    Of equally good ones that closest to the whole cache.
+    Ties go to the part closest to the whole cache.
     """
-    tries = USEFUL[np.argsort(np.abs(np.log(USEFUL)), kind="stable")]
-    told = 1 - np.take_along_axis(served, buckets_within(cache[:, None] * tries), axis=1)
-    best = np.nan_to_num(np.abs(told - misses[:, None]), nan=np.inf).round(9).argmin(axis=1)[:, None]
-    return tries[best[:, 0]], np.take_along_axis(told, best, axis=1)[:, 0]
+    candidates = USEFUL_CANDIDATES[np.argsort(np.abs(np.log(USEFUL_CANDIDATES)), kind="stable")]
+    predicted = 1 - np.take_along_axis(served, buckets_within(cache[:, None] * candidates), axis=1)
+    best = np.nan_to_num(np.abs(predicted - misses[:, None]), nan=np.inf).round(9).argmin(axis=1)[:, None]
+    return candidates[best[:, 0]], np.take_along_axis(predicted, best, axis=1)[:, 0]
 
 
-def _served(snapshot: ClusterSnapshot, task: Ints) -> Floats:
-    """Return hit rates by buckets that fit, tasks x (buckets + 1); NaN for a task of which no access was sampled."""
+def _hit_rates(snapshot: ClusterSnapshot, task: Ints) -> Floats:
+    """Return hit rates by number of buckets that fit, tasks x (buckets + 1); NaN for tasks without samples."""
     reuse = snapshot.reuse
     row = np.full(len(snapshot.tasks), -1, np.int64)
     row[task] = np.arange(len(task))

@@ -1,4 +1,4 @@
-"""What Sage watches of every application, tick by tick, in sliding windows (Sage, 4). Called by `sage`.
+"""Metrics that Sage keeps of every application, tick by tick, in sliding windows (Sage, 4). Called by `sage`.
 
 A window is an array over ticks and applications; NaN: not measured. Nothing is changed in place, so an older history
 stays as it was.
@@ -19,15 +19,15 @@ Window = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Observed:
-    """One figure per application or, in a `History`, a `Window` of them; NaN: not measured.
+class ApplicationMetrics:
+    """One figure per application or, in a `MetricHistory`, a `Window` of them; NaN: not measured.
 
     Allocations: ``heap``, ``memory`` in bytes, ``cores``, ``threads``. Use: ``heap_used``, ``heap_committed``,
     ``resident`` in bytes, ``cpu`` and ``busy_threads`` as a mean number, ``gc`` as a share of the CPU that was used, or
     of one core's time if that is more, ``throttled`` of the threads' time, ``kills``, ``disk_io`` in bytes/s,
     ``backlog`` in rows waiting in the sources' logs, ``consumed`` and ``appended`` in rows/s. Remote services:
     ``latency_ms`` (the worst one's mean), ``calls`` and ``answers`` (those without an error) a second. ``settled_s``
-    has passed since an action or a restart (infinite where nobody says).
+    has passed since an action or a restart (infinite where unknown).
     """
 
     heap: Floats
@@ -52,12 +52,12 @@ class Observed:
     settled_s: Floats
 
 
-METRICS = tuple(field.name for field in fields(Observed))
+METRICS = tuple(field.name for field in fields(ApplicationMetrics))
 
 
-def observe(snapshot: ClusterSnapshot) -> Observed:
+def application_metrics(snapshot: ClusterSnapshot) -> ApplicationMetrics:
     """Return the figures of a snapshot by application."""
-    given, count, window_s = snapshot.applications, len(snapshot.applications), snapshot.window_s
+    applications, count, window_s = snapshot.applications, len(snapshot.applications), snapshot.window_s
     instances = snapshot.instances
     by_instance = snapshot.tasks.application[instances.task]
     by_partition = by_instance[snapshot.partitions.instance]
@@ -79,20 +79,20 @@ def observe(snapshot: ClusterSnapshot) -> Observed:
     latency = np.full(count, np.nan)
     if services.latency_ms is not None:
         np.fmax.at(latency, services.application, services.latency_ms)
-    return Observed(
-        heap=own(given.heap_bytes),
-        memory=own(given.memory_bytes),
-        cores=own(given.cores),
-        threads=own(given.threads),
-        heap_used=own(given.heap_used_bytes),
-        heap_committed=own(given.heap_committed_bytes),
-        resident=own(given.resident_bytes),
-        cpu=own(given.cpu_ns, window_s * 1e9),
+    return ApplicationMetrics(
+        heap=own(applications.heap_bytes),
+        memory=own(applications.memory_bytes),
+        cores=own(applications.cores),
+        threads=own(applications.threads),
+        heap_used=own(applications.heap_used_bytes),
+        heap_committed=own(applications.heap_committed_bytes),
+        resident=own(applications.resident_bytes),
+        cpu=own(applications.cpu_ns, window_s * 1e9),
         busy_threads=added(worked, by_instance, window_s * 1e9),
-        gc=own(given.gc_ns) / np.maximum(own(given.cpu_ns), window_s * 1e9),
-        throttled=own(given.throttled_ns, window_s * 1e9) / own(given.threads),
-        kills=own(given.out_of_memory_kills),
-        disk_io=own(given.disk_io_bytes, window_s),
+        gc=own(applications.gc_ns) / np.maximum(own(applications.cpu_ns), window_s * 1e9),
+        throttled=own(applications.throttled_ns, window_s * 1e9) / own(applications.threads),
+        kills=own(applications.out_of_memory_kills),
+        disk_io=own(applications.disk_io_bytes, window_s),
         backlog=added(behind, by_partition, 1.0),
         consumed=added(snapshot.partitions.consumed, by_partition, window_s),
         appended=added(snapshot.partitions.appended, by_partition, window_s),
@@ -104,49 +104,53 @@ def observe(snapshot: ClusterSnapshot) -> Observed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
-    """The last ticks of all applications: ``time_s`` of each; ``first_s``: when an application was first seen."""
+class MetricHistory:
+    """The last ticks of all applications: ``time_s`` of each; ``first_s``: when an application first appeared."""
 
     names: Names
     time_s: Floats
     first_s: Floats
-    windows: Observed
+    windows: ApplicationMetrics
 
     @classmethod
     def empty(cls) -> Self:
         """Return the history before the first tick."""
         none = np.empty((0, 0))
-        return cls((), np.empty(0), np.empty(0), Observed(*[none] * len(METRICS)))
+        return cls((), np.empty(0), np.empty(0), ApplicationMetrics(*[none] * len(METRICS)))
 
-    def after(self, snapshot: ClusterSnapshot, keep_s: float) -> "History":
-        """Return the history with a snapshot more and no ticks older than ``keep_s``; applications may come and go."""
+    def with_snapshot(self, snapshot: ClusterSnapshot, keep_s: float) -> "MetricHistory":
+        """Return the history with one more snapshot, without ticks older than ``keep_s``; applications come and go."""
         names = snapshot.applications.name
         places = {name: place for place, name in enumerate(self.names)}
         old = np.array([places.get(name, -1) for name in names], np.int64)
         first_s = np.where(old >= 0, self.first_s[old] if len(self.names) else np.nan, snapshot.time_s)
-        kept = self.time_s > snapshot.time_s - keep_s
-        latest = observe(snapshot)
-        windows = {name: _moved(getattr(self.windows, name), kept, old, getattr(latest, name)) for name in METRICS}
-        return History(names, np.append(self.time_s[kept], snapshot.time_s), first_s, Observed(**windows))
+        is_recent = self.time_s > snapshot.time_s - keep_s
+        latest = application_metrics(snapshot)
+        windows = {
+            name: _with_latest(getattr(self.windows, name), is_recent, old, getattr(latest, name)) for name in METRICS
+        }
+        return MetricHistory(
+            names, np.append(self.time_s[is_recent], snapshot.time_s), first_s, ApplicationMetrics(**windows)
+        )
 
-    def last(self, seconds: float) -> Observed:
-        """Return the ticks of the last so many seconds."""
+    def last(self, seconds: float) -> ApplicationMetrics:
+        """Return the ticks of the last ``seconds``."""
         first = int(np.searchsorted(self.time_s, self.time_s[-1] - seconds, side="right"))
         return replace(self.windows, **{name: getattr(self.windows, name)[first:] for name in METRICS})
 
 
-def known(window: Observed, names: Sequence[str]) -> tuple[Bools, tuple[str, ...]]:
-    """Return which applications have all of these figures in a window, and which figures nobody has."""
+def complete_figures(window: ApplicationMetrics, names: Sequence[str]) -> tuple[Bools, tuple[str, ...]]:
+    """Return which applications have all of these figures in a window, and which figures no application has."""
     holes = {name: np.isnan(getattr(window, name)) for name in names}
-    nowhere = tuple(name for name, hole in holes.items() if hole.all())
-    whole = ~np.logical_or.reduce([hole.any(axis=0) for hole in holes.values()])
-    return np.asarray(whole, np.bool_), nowhere
+    unmeasured = tuple(name for name, hole in holes.items() if hole.all())
+    is_complete = ~np.logical_or.reduce([hole.any(axis=0) for hole in holes.values()])
+    return np.asarray(is_complete, np.bool_), unmeasured
 
 
-def _moved(window: Window, kept: Bools, old: NDArray[np.int64], latest: Floats) -> Window:
-    past = np.full((int(kept.sum()), len(old)), np.nan)
+def _with_latest(window: Window, is_recent: Bools, old_places: NDArray[np.int64], latest: Floats) -> Window:
+    past = np.full((int(is_recent.sum()), len(old_places)), np.nan)
     if window.size:
-        past[:, old >= 0] = window[kept][:, old[old >= 0]]
+        past[:, old_places >= 0] = window[is_recent][:, old_places[old_places >= 0]]
     return np.vstack([past, latest[np.newaxis]])
 
 

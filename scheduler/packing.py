@@ -1,7 +1,6 @@
-"""Tasks of different needs onto machines of several dimensions: first fit, largest first (Justin, section 4.3).
+"""Packing of tasks onto machines in several dimensions: first fit, largest first (Justin, section 4.3).
 
-No streaming noun but the slot model of Justin's evaluation; called by `memory_model` and by the evaluation of
-Justin.
+It includes the slot model of Justin's evaluation; called by `memory_model` and by that evaluation.
 """
 
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from penstock.model.memory_levels import MIB
 
 HEAP_BYTES = 134 * MIB
 NETWORK_BYTES = 39 * MIB
-"""What every task takes beside managed memory, in Justin's evaluation."""
+"""Memory of every task beside its managed memory, in Justin's evaluation."""
 SLOTS = 4
-"""Tasks of a machine there, each with a core."""
+"""Tasks per machine in that evaluation, each with a core."""
 
 Amounts = NDArray[np.int64]
 NONE = -1
@@ -44,7 +43,7 @@ def profile(managed_bytes: int, milli_cores: int = 1000) -> Amounts:
 
 
 def machine_room(base_bytes: int) -> Amounts:
-    """Return what a machine of that evaluation offers to tasks: 4 cores and 4 tasks' worth of each memory."""
+    """Return the capacity of a machine in that evaluation: 4 cores, and each kind of memory for 4 tasks."""
     return SLOTS * profile(base_bytes)
 
 
@@ -59,12 +58,12 @@ def pack(needs: Amounts, room: Amounts, new: Amounts | None, stays: NDArray[np.i
             those that stay do not fit together; then the last of them move.
     """
     free = room.copy()
-    machine = _kept(needs, free, stays)
-    left = np.flatnonzero(machine == NONE)
+    machine = _place_staying(needs, free, stays)
+    unplaced = np.flatnonzero(machine == NONE)
     # Tasks of equal needs are placed together: first fit fills a machine with them before it goes to the next.
-    kinds, kind = np.unique(needs[left], axis=0, return_inverse=True)
-    for one in np.argsort(-_dominant_share(kinds, room, new), kind="stable"):
-        tasks, need = left[kind.reshape(-1) == one], kinds[one]
+    kinds, kind = np.unique(needs[unplaced], axis=0, return_inverse=True)
+    for index in np.argsort(-_dominant_share(kinds, room, new), kind="stable"):
+        tasks, need = unplaced[kind.reshape(-1) == index], kinds[index]
         placed = 0
         fits = _fitting(need, free)
         taken = np.minimum(fits, np.maximum(0, len(tasks) - (np.cumsum(fits) - fits)))
@@ -72,19 +71,19 @@ def pack(needs: Amounts, room: Amounts, new: Amounts | None, stays: NDArray[np.i
         machine[tasks[: taken.sum()]] = np.repeat(np.arange(len(free)), taken)
         placed = int(taken.sum())
         if new is not None and placed < len(tasks):
-            each = int(min(_fitting(need, new[None, :])[0], len(tasks) - placed))
-            if each == 0:
+            per_machine = int(min(_fitting(need, new[None, :])[0], len(tasks) - placed))
+            if per_machine == 0:
                 continue
-            added = -(-(len(tasks) - placed) // each)
-            counts = np.full(added, each)
-            counts[-1] = len(tasks) - placed - each * (added - 1)
+            added = -(-(len(tasks) - placed) // per_machine)
+            counts = np.full(added, per_machine)
+            counts[-1] = len(tasks) - placed - per_machine * (added - 1)
             machine[tasks[placed:]] = np.repeat(np.arange(len(free), len(free) + added), counts)
             free = np.concatenate([free, new - counts[:, None] * need])
     return Packing(machine, len(free))
 
 
-def _kept(needs: Amounts, free: Amounts, stays: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the machines of the tasks that stay, and take their needs from what is free."""
+def _place_staying(needs: Amounts, free: Amounts, stays: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the machines of the tasks that stay, and subtract their needs from the free room."""
     machine = np.full(len(needs), NONE, np.int64)
     order = np.flatnonzero(stays != NONE)
     order = order[np.argsort(stays[order], kind="stable")]
@@ -93,9 +92,9 @@ def _kept(needs: Amounts, free: Amounts, stays: NDArray[np.int64]) -> NDArray[np
     starts = np.searchsorted(on, on, side="left")
     inside = running - np.where(starts[:, None] > 0, running[starts - 1], 0)
     fits = (inside <= free[on]).all(axis=1)
-    kept = order[fits]
-    machine[kept] = stays[kept]
-    np.subtract.at(free, stays[kept], needs[kept])
+    staying = order[fits]
+    machine[staying] = stays[staying]
+    np.subtract.at(free, stays[staying], needs[staying])
     return machine
 
 

@@ -1,6 +1,6 @@
-"""Where instances start that do not run: on the machine with the most free CPU (Stream-Economics, section 4).
+"""Placement of waiting instances on the machine with the most free CPU (Stream-Economics, section 4).
 
-It is asked where instances have no place: when a job is deployed, when some were stopped or lost.
+Needed when a job is deployed, and when instances were stopped or lost.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from penstock.model.plan import Decision, Move, NoChange, Placement
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.usable_machines import usable_machines
-from penstock.scheduler.most_free import MostFree
-from penstock.scheduler.placement_wishes import Wishes, wishes_of
+from penstock.scheduler.free_cpu_heap import FreeCpuHeap
+from penstock.scheduler.placement_preferences import PlacementPreferences, preferences_of
 
 UNMEASURED_CPU = 100.0
-"""CPU that a task counts before it was ever measured, percent: one core."""
+"""Assumed CPU of a task that was never measured, percent: one core."""
 
 TaskName = tuple[str, str]
 """An application's name and a task's."""
@@ -29,7 +29,7 @@ Starts = Mapping[tuple[str, str, int], tuple[str, float]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementMemory:
-    """The last CPU known of each task, percent of a core, and the instances that were placed and do not run yet."""
+    """The last known CPU of each task, percent of a core, and the instances that were placed but do not run yet."""
 
     cpu: Mapping[TaskName, float] = field(default_factory=dict)
     starts: Starts = field(default_factory=dict)
@@ -37,10 +37,10 @@ class PlacementMemory:
 
 @dataclass(frozen=True, slots=True)
 class TaskScheduler(Policy[PlacementMemory]):
-    """Places what waits; ties are broken by a draw that `seed` and the snapshot's number fix.
+    """Places waiting instances; ties are broken by a draw that depends on `seed` and the snapshot's number.
 
-    A machine that was not heard of for `lost_after_s` is lost; one without cores or memory takes nobody either. An
-    instance that does not run `start_timeout_s` after it was placed is placed again.
+    A machine that was silent for `lost_after_s` is lost; it and machines without cores or memory get no instance. An
+    instance that does not run `start_timeout_s` after its placement is placed again.
     """
 
     seed: int = 0
@@ -48,11 +48,11 @@ class TaskScheduler(Policy[PlacementMemory]):
     start_timeout_s: float = 60.0
 
     def start(self) -> PlacementMemory:
-        """Return that no task is known."""
+        """Return the empty memory."""
         return PlacementMemory()
 
     def decide(self, snapshot: ClusterSnapshot, memory: PlacementMemory) -> tuple[Decision, PlacementMemory]:
-        """Return the machines of all instances that wait and for which there is one."""
+        """Return machines for all waiting instances for which there is one."""
         names = _task_names(snapshot)
         load = cpu_by_task(snapshot)
         last = np.array([memory.cpu.get(name, UNMEASURED_CPU) for name in names])
@@ -69,7 +69,7 @@ class TaskScheduler(Policy[PlacementMemory]):
 
         is_alive = usable_machines(snapshot.machines, self.lost_after_s)
         free = self._free(snapshot, need, {i: memory.starts[key][0] for i, key in pending.items()})
-        chosen = place(snapshot, waiting, wishes_of(snapshot), need, free, is_alive, self._ranks(snapshot))
+        chosen = place(snapshot, waiting, preferences_of(snapshot), need, free, is_alive, self._ranks(snapshot))
         if not chosen:
             return NoChange(f"no machine for {len(waiting)} instances"), memory
         numbers = {"placed": len(chosen), "without_machine": len(waiting) - len(chosen), "starting": len(pending)}
@@ -83,7 +83,7 @@ class TaskScheduler(Policy[PlacementMemory]):
     def _pending(
         self, snapshot: ClusterSnapshot, starts: Starts, names: list[TaskName]
     ) -> dict[int, tuple[str, str, int]]:
-        """Return which instances were placed lately and do not run yet, by their row."""
+        """Return the instances that were placed recently and do not run yet, by row."""
         instances = snapshot.instances
         if not starts:
             return {}
@@ -112,48 +112,48 @@ class TaskScheduler(Policy[PlacementMemory]):
 def place(
     snapshot: ClusterSnapshot,
     waiting: list[int],
-    wishes: Wishes,
+    preferences: PlacementPreferences,
     need: Floats,
     free: Floats,
     is_alive: Bools,
     ranks: NDArray[np.int64],
 ) -> list[Move]:
-    """Return where these instances start; those that no machine may take are left out.
+    """Return moves that start these instances; those that no machine may take are left out.
 
     need: percent of a core by task; free: percent by machine, NaN if not measured; ranks: which of equals comes first.
-    What is fixed comes first: room that was reserved, then the machine on which an instance ran that was not flagged.
-    The others take a machine that they prefer and that has what they need free, else that with the most.
+    Fixed places come first: reserved room, then the machine on which an unflagged instance ran before. The others get
+    a preferred machine with enough free CPU, else the machine with the most.
     """
     instances = snapshot.instances
     age = instances.age_s if instances.age_s is not None else np.full(len(instances), np.nan)
-    most_free = MostFree(np.where(is_alive, free, np.nan), ranks)
-    moves, rest = {}, []
+    free_heap = FreeCpuHeap(np.where(is_alive, free, np.nan), ranks)
+    moves, without_place = {}, []
     for i in waiting:
-        flagged = wishes.flagged.get(i, frozenset())
+        flagged = preferences.flagged.get(i, frozenset())
         previous = int(instances.machine[i])
-        fixed = [m for m in wishes.reserved.get(i, ()) if is_alive[m]]
+        fixed = [m for m in preferences.reserved.get(i, ()) if is_alive[m]]
         if not fixed and not flagged and not np.isnan(age[i]) and is_alive[previous]:
             fixed = [previous]
         if fixed:
             moves[i] = fixed[0]
-            most_free.take(fixed[0], float(need[instances.task[i]]))
+            free_heap.take(fixed[0], float(need[instances.task[i]]))
         else:
-            rest.append(i)
-    for i in rest:
+            without_place.append(i)
+    for i in without_place:
         cpu = float(need[instances.task[i]])
-        flagged = wishes.flagged.get(i, frozenset())
-        preferred = [m for m in wishes.preferred.get(i, ()) if m not in flagged and most_free.has(m, cpu)]
-        machine = most_free.best_of(preferred) if preferred else most_free.best(flagged)
+        flagged = preferences.flagged.get(i, frozenset())
+        preferred = [m for m in preferences.preferred.get(i, ()) if m not in flagged and free_heap.has(m, cpu)]
+        machine = free_heap.best_of(preferred) if preferred else free_heap.best(flagged)
         if machine is not None:
             moves[i] = machine
-            most_free.take(machine, cpu)
-    return [Move(i, moves[i], flagged=i in wishes.flagged) for i in waiting if i in moves]
+            free_heap.take(machine, cpu)
+    return [Move(i, moves[i], flagged=i in preferences.flagged) for i in waiting if i in moves]
 
 
 def cpu_by_task(snapshot: ClusterSnapshot) -> Floats:
-    """Return cpu(t), percent of a core: that of the instance which takes the fewest rows; NaN if not measured.
+    """Return cpu(t), percent of a core: that of its instance with the fewest rows; NaN if not measured.
 
-    Of several the highest (Stream-Economics, equation 6).
+    Among ties the highest counts (Stream-Economics, equation 6).
     """
     instances, load = snapshot.instances, np.full(len(snapshot.tasks), np.nan)
     if instances.cpu_ns is None or instances.records_in is None:
@@ -167,7 +167,7 @@ def cpu_by_task(snapshot: ClusterSnapshot) -> Floats:
 
 
 def _without_refused(snapshot: ClusterSnapshot, starts: Starts) -> Starts:
-    """Return the starts but for those that were refused, which nobody need wait for."""
+    """Return the starts without those that were refused."""
     refusals = snapshot.refusals
     refused = {who for who, what in zip(refusals.subject, refusals.what, strict=True) if what == "machine"}
     return {key: start for key, start in starts.items() if f"{key[0]}/{key[1]}/{key[2]}" not in refused}

@@ -1,6 +1,6 @@
-"""What a plan may ask for: quotas, steps, key groups, partitions and machines, whoever made it. Called by `guarded`.
+"""Limits applied to plans: quotas, steps, key groups, partitions and machines. Called by `guarded`.
 
-A plan beyond them is made for the largest share of its target that fits, so that a job's tasks stay in proportion.
+A plan beyond them is scaled to the largest share of its target that fits, so that a job's tasks stay in proportion.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,81 +23,83 @@ from penstock.model.plan import (
 )
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.application_limits import limited_applications
-from penstock.scheduler.limits import Bounds, Limits, Refusal
+from penstock.scheduler.limits import PlanBounds, PlanLimits, Refusal
 from penstock.scheduler.size_limits import limited_sizes
 
-SAID = 3
+REASONS_SHOWN = 3
 """Refusals that a reason names; the others are counted."""
 
 
-def limited(
-    decision: Decision, snapshot: ClusterSnapshot, limits: Limits, vetoed: Bools
+def limited_decision(
+    decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits, vetoed: Bools
 ) -> tuple[Decision, tuple[Refusal, ...]]:
-    """Return what of a decision is allowed, and what is not; the same object if all of it is.
+    """Return the allowed part of a decision, and the refusals; the same object if all of it is allowed.
 
     ``vetoed``: tasks that may not grow. A plan of which nothing is left is `NoChange`, whose reason begins with
     "refused".
     """
-    bounds = Bounds(snapshot, limits, vetoed)
+    bounds = PlanBounds(snapshot, limits, vetoed)
     if isinstance(decision, NoChange):
         return decision, ()
     if isinstance(decision, RescalePlan):
-        made: Decision = _rescaled(decision, bounds)
-        is_empty = isinstance(made, RescalePlan) and not (
-            made.tasks or made.buckets or made.routes or made.applications
+        allowed: Decision = _limited_rescale_plan(decision, bounds)
+        is_empty = isinstance(allowed, RescalePlan) and not (
+            allowed.tasks or allowed.buckets or allowed.routes or allowed.applications
         )
     elif isinstance(decision, Placement):
-        moves = _moved(decision.moves, bounds)
-        made, is_empty = replace(decision, moves=moves), not moves
+        moves = _allowed_moves(decision.moves, bounds)
+        allowed, is_empty = replace(decision, moves=moves), not moves
     else:
-        made, is_empty = _shed(decision, bounds), False
+        allowed, is_empty = _limited_shed_plan(decision, bounds), False
     if not bounds.refusals:
         return decision, ()
-    refused = "; ".join(f"{item.subject} {item.what}: {item.reason}" for item in bounds.refusals[:SAID])
-    more = f" and {len(bounds.refusals) - SAID} more" if len(bounds.refusals) > SAID else ""
+    refused = "; ".join(f"{item.subject} {item.what}: {item.reason}" for item in bounds.refusals[:REASONS_SHOWN])
+    more = f" and {len(bounds.refusals) - REASONS_SHOWN} more" if len(bounds.refusals) > REASONS_SHOWN else ""
     if is_empty:
         return NoChange(f"refused: {refused}{more}", decision.numbers), tuple(bounds.refusals)
-    return replace(made, reason=f"{decision.reason}; refused: {refused}{more}"), tuple(bounds.refusals)
+    return replace(allowed, reason=f"{decision.reason}; refused: {refused}{more}"), tuple(bounds.refusals)
 
 
-def _rescaled(plan: RescalePlan, bounds: Bounds) -> RescalePlan:
+def _limited_rescale_plan(plan: RescalePlan, bounds: PlanBounds) -> RescalePlan:
     sizes = limited_sizes(plan.tasks, bounds)
-    after = bounds.now.copy()
-    after[[size.task for size in sizes]] = [size.parallelism for size in sizes]
+    parallelism = bounds.now.copy()
+    parallelism[[size.task for size in sizes]] = [size.parallelism for size in sizes]
     return replace(
         plan,
         tasks=sizes,
-        buckets=tuple(move for move in plan.buckets if _is_bucket(move, after, bounds)),
-        routes=tuple(route for route in plan.routes if _is_route(route, after, bounds)),
+        buckets=tuple(move for move in plan.buckets if _is_allowed_bucket_move(move, parallelism, bounds)),
+        routes=tuple(route for route in plan.routes if _is_allowed_route(route, parallelism, bounds)),
         applications=limited_applications(plan.applications, bounds),
     )
 
 
-def _is_bucket(move: BucketMove, after: NDArray[np.int64], bounds: Bounds) -> bool:
+def _is_allowed_bucket_move(move: BucketMove, parallelism: NDArray[np.int64], bounds: PlanBounds) -> bool:
     tasks = bounds.snapshot.tasks
     if not 0 <= move.task < len(tasks):
         bounds.refuse(f"task {move.task}", "bucket", "there is no such task")
         return False
-    if not (0 <= move.bucket < tasks.key_groups[move.task] and 0 <= move.number < after[move.task]):
+    if not (0 <= move.bucket < tasks.key_groups[move.task] and 0 <= move.number < parallelism[move.task]):
         bounds.refuse(bounds.task(move.task), "bucket", f"there is no bucket {move.bucket} or instance {move.number}")
         return False
     return True
 
 
-def _is_route(route: Route, after: NDArray[np.int64], bounds: Bounds) -> bool:
+def _is_allowed_route(route: Route, parallelism: NDArray[np.int64], bounds: PlanBounds) -> bool:
     edges, shares = bounds.snapshot.edges, np.array(route.shares, np.float64)
     if not 0 <= route.edge < len(edges):
         bounds.refuse(f"edge {route.edge}", "route", "there is no such edge")
         return False
     task = int(edges.consumer[route.edge])
-    whole = len(shares) == after[task] and bool(np.all(shares >= 0)) and abs(float(shares.sum()) - 1) <= 1e-6
+    whole = len(shares) == parallelism[task] and bool(np.all(shares >= 0)) and abs(float(shares.sum()) - 1) <= 1e-6
     if not whole:
-        bounds.refuse(bounds.task(task), "route", f"{len(shares)} shares that are no parts of 1 for {after[task]}")
+        bounds.refuse(
+            bounds.task(task), "route", f"{len(shares)} shares that are no parts of 1 for {parallelism[task]}"
+        )
     return whole
 
 
-def _moved(moves: Sequence[Move], bounds: Bounds) -> tuple[Move, ...]:
-    snapshot, kept = bounds.snapshot, []
+def _allowed_moves(moves: Sequence[Move], bounds: PlanBounds) -> tuple[Move, ...]:
+    snapshot, allowed = bounds.snapshot, []
     for move in moves:
         if not 0 <= move.instance < len(snapshot.instances):
             bounds.refuse(f"instance {move.instance}", "machine", "there is no such instance")
@@ -109,43 +111,43 @@ def _moved(moves: Sequence[Move], bounds: Bounds) -> tuple[Move, ...]:
             machine = snapshot.machines.name[move.machine]
             bounds.refuse(name, "machine", f"{machine} is lost, has no cores, or is above its memory limit")
         else:
-            kept.append(move)
-    return tuple(kept)
+            allowed.append(move)
+    return tuple(allowed)
 
 
-def _shed(plan: ShedPlan, bounds: Bounds) -> ShedPlan:
-    """Return a plan whose keeps and accuracies are in [0, 1]; what is no number keeps all."""
+def _limited_shed_plan(plan: ShedPlan, bounds: PlanBounds) -> ShedPlan:
+    """Return a plan whose keep rates and accuracies are in [0, 1]; NaN keeps all rows."""
     snapshot = bounds.snapshot
     desired = tuple(_part(value) for value in plan.desired_accuracy)
     if desired != plan.desired_accuracy:
         bounds.refuse("queries", "keep", "an accuracy is in [0, 1]")
     return replace(
         plan,
-        source_keep=_kept(plan.source_keep, len(snapshot.tasks), "task", bounds),
-        edge_keep=_kept(plan.edge_keep, len(snapshot.edges), "edge", bounds),
+        source_keep=_allowed_keep(plan.source_keep, len(snapshot.tasks), "task", bounds),
+        edge_keep=_allowed_keep(plan.edge_keep, len(snapshot.edges), "edge", bounds),
         desired_accuracy=desired,
-        moves=_moved(plan.moves, bounds),
-        demands=_asked(plan, bounds),
+        moves=_allowed_moves(plan.moves, bounds),
+        demands=_allowed_demands(plan, bounds),
     )
 
 
-def _asked(plan: ShedPlan, bounds: Bounds) -> tuple[Demand, ...]:
-    kept = tuple(item for item in plan.demands if 0 <= item.task < len(bounds.now) and 0 <= item.cores < np.inf)
-    if len(kept) < len(plan.demands):
+def _allowed_demands(plan: ShedPlan, bounds: PlanBounds) -> tuple[Demand, ...]:
+    allowed = tuple(item for item in plan.demands if 0 <= item.task < len(bounds.now) and 0 <= item.cores < np.inf)
+    if len(allowed) < len(plan.demands):
         bounds.refuse("demands", "cores", "a demand is for finite cores, of a task that there is")
-    return kept
+    return allowed
 
 
-def _kept(keep: Mapping[int, float], rows: int, kind: str, bounds: Bounds) -> dict[int, float]:
-    found = {}
+def _allowed_keep(keep: Mapping[int, float], rows: int, kind: str, bounds: PlanBounds) -> dict[int, float]:
+    allowed = {}
     for row, value in keep.items():
         if not 0 <= row < rows:
             bounds.refuse(f"{kind} {row}", "keep", f"there is no such {kind}", value)
             continue
-        found[row] = _part(value)
-        if found[row] != value:
-            bounds.refuse(f"{kind} {row}", "keep", "what is kept is a part in [0, 1]", value, found[row])
-    return found
+        allowed[row] = _part(value)
+        if allowed[row] != value:
+            bounds.refuse(f"{kind} {row}", "keep", "what is kept is a part in [0, 1]", value, allowed[row])
+    return allowed
 
 
 def _part(value: float) -> float:

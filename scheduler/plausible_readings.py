@@ -1,4 +1,4 @@
-"""Readings that cannot be true become "not measured" before any policy sees them.
+"""Replacement of impossible readings by "not measured" before any policy sees them.
 
 Counters that ran backwards, figures that are not finite or negative, times longer than the window, more CPU than a
 machine has. Called by `guarded`, with the snapshot before.
@@ -16,18 +16,18 @@ from penstock.model.snapshot import GROUPS, ClusterSnapshot, QueryColumns
 from penstock.model.usable_machines import usable_machines
 
 SLACK = 2.0
-"""Times the window, or a machine's cores, beyond which a reading is impossible: readings are some batches apart."""
+"""Multiple of the window, or of a machine's cores, above which a reading is impossible; readings may lag a little."""
 MOST = float(2**63)
-"""No count, offset or size is larger."""
+"""The largest plausible count, offset or size."""
 LEAST = 1e-12
-"""No figure that is not 0 is smaller."""
+"""The smallest plausible figure above 0."""
 LEAST_WINDOW_S, MOST_WINDOW_S = 1e-3, 1e7
-"""Of less than a millisecond no rate can be told, and no window lasts for months."""
+"""A window below a millisecond yields no rates, and no window lasts for months."""
 MOST_TIME_S = 1e12
 MOST_LEVEL = 16
 TIMES = ("busy_ns", "remote_wait_ns", "core_wait_ns", "input_wait_ns", "output_wait_ns", "flush_stall_ns")
-GIVEN = frozenset({"cores", "memory_bytes", "heap_bytes", "threads"})
-"""Of an application: it has some of each."""
+ALLOCATIONS = frozenset({"cores", "memory_bytes", "heap_bytes", "threads"})
+"""Allocations of an application, which are never 0."""
 TOTALS = ("end_offset", "position")
 
 _OPTIONAL: Mapping[str, tuple[str, ...]] = {
@@ -36,7 +36,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
 
 
 def clock_fault(snapshot: ClusterSnapshot, before: ClusterSnapshot | None) -> str:
-    """Return what is wrong with a snapshot's clock, which no figure of it can do without; empty if nothing is."""
+    """Return the fault of a snapshot's clock, on which all its figures depend; empty if there is none."""
     if not abs(snapshot.time_s) <= MOST_TIME_S:
         return f"a snapshot of second {snapshot.time_s:g} is of no time"
     if snapshot.window_s < LEAST_WINDOW_S:
@@ -48,31 +48,33 @@ def clock_fault(snapshot: ClusterSnapshot, before: ClusterSnapshot | None) -> st
     return ""
 
 
-def plausible(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, lost_after_s: float) -> ClusterSnapshot:
+def plausible_snapshot(
+    snapshot: ClusterSnapshot, before: ClusterSnapshot | None, lost_after_s: float
+) -> ClusterSnapshot:
     """Return a snapshot without impossible readings; the same object if it has none.
 
-    NaN stands for them. Where a figure cannot lack: a machine has no cores, nothing of a query may be dropped, a keyed
-    task has as many key groups as instances. Of a machine that is lost or full, and on which nothing runs, no CPU is
-    measured, so that nobody is sent there.
+    NaN replaces them. Where a figure is mandatory, the machine has no cores, nothing of the query may be dropped, the
+    keyed task has as many key groups as instances. The CPU of a machine that is lost or full, and on which nothing
+    runs, becomes not measured, so that no instance is placed there.
     """
     window_ns = snapshot.window_s * 1e9
     groups: dict[str, Any] = {}
     for group, columns in _OPTIONAL.items():
-        own = getattr(snapshot, group)
+        group_columns = getattr(snapshot, group)
         changed = {}
         for name in columns:
-            values = getattr(own, name)
+            values = getattr(group_columns, name)
             if values is None:
                 continue
             most = MOST
             if group == "instances" and name in TIMES:
                 most = SLACK * window_ns
-                none = (values > 0) & (values < LEAST)
-                if none.any():
+                negligible = (values > 0) & (values < LEAST)
+                if negligible.any():
                     # What is left of a mean that fades away is no time at all, and no reason to know nothing.
-                    values = changed[name] = np.where(none, 0.0, values)
+                    values = changed[name] = np.where(negligible, 0.0, values)
             wrong = ~((values == 0) | ((values >= LEAST) & (values <= most)))
-            if group == "applications" and name in GIVEN:
+            if group == "applications" and name in ALLOCATIONS:
                 wrong |= values == 0
             wrong &= ~np.isnan(values)
             if group == "partitions" and name in TOTALS:
@@ -80,23 +82,23 @@ def plausible(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, lost_af
             if wrong.any():
                 changed[name] = np.where(wrong, np.nan, values)
         if changed:
-            groups[group] = replace(own, **changed)
-    seen = replace(snapshot, **groups) if groups else snapshot
-    return _drops(_tasks(_contracts(_machines(seen, lost_after_s))))
+            groups[group] = replace(group_columns, **changed)
+    plausible = replace(snapshot, **groups) if groups else snapshot
+    return _drops(_tasks(_contracts(_machines(plausible, lost_after_s))))
 
 
 def _ran_back(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, name: str) -> NDArray[np.bool_]:
-    """Return the partitions whose total is less than it was, where they are the same partitions."""
-    none = np.zeros(len(snapshot.partitions), np.bool_)
-    if before is None or len(before.partitions) != len(none):
-        return none
-    was: Floats | None = getattr(before.partitions, name)
-    now: Floats | None = getattr(snapshot.partitions, name)
-    if was is None or now is None or snapshot.tasks.name != before.tasks.name:
-        return none
-    reader, then = snapshot.instances.task[snapshot.partitions.instance], before.instances.task
-    same = reader == then[before.partitions.instance]
-    return np.asarray(same & np.isfinite(was) & (now < was), np.bool_)
+    """Return the partitions whose total decreased, provided that they are the same partitions."""
+    no_partitions = np.zeros(len(snapshot.partitions), np.bool_)
+    if before is None or len(before.partitions) != len(no_partitions):
+        return no_partitions
+    total_before: Floats | None = getattr(before.partitions, name)
+    total: Floats | None = getattr(snapshot.partitions, name)
+    if total_before is None or total is None or snapshot.tasks.name != before.tasks.name:
+        return no_partitions
+    reader, tasks_before = snapshot.instances.task[snapshot.partitions.instance], before.instances.task
+    same = reader == tasks_before[before.partitions.instance]
+    return np.asarray(same & np.isfinite(total_before) & (total < total_before), np.bool_)
 
 
 def _machines(snapshot: ClusterSnapshot, lost_after_s: float) -> ClusterSnapshot:
@@ -105,10 +107,10 @@ def _machines(snapshot: ClusterSnapshot, lost_after_s: float) -> ClusterSnapshot
     changed: dict[str, Any] = {"cores": np.where(wrong, 0.0, machines.cores)} if wrong.any() else {}
     if machines.cpu_percent is not None and len(machines):
         cores = changed.get("cores", machines.cores)
-        seen = replace(machines, **changed) if changed else machines
+        plausible = replace(machines, **changed) if changed else machines
         runs = np.zeros(len(machines), np.bool_)
         runs[snapshot.instances.machine[snapshot.instances.is_running]] = True
-        closed = ~usable_machines(seen, lost_after_s) & ~runs
+        closed = ~usable_machines(plausible, lost_after_s) & ~runs
         hidden = (closed | (machines.cpu_percent > SLACK * 100.0 * cores)) & ~np.isnan(machines.cpu_percent)
         if hidden.any():
             changed["cpu_percent"] = np.where(hidden, np.nan, machines.cpu_percent)
@@ -116,7 +118,7 @@ def _machines(snapshot: ClusterSnapshot, lost_after_s: float) -> ClusterSnapshot
 
 
 def _contracts(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Return queries whose minimum is in [0, 1], 1 where it is not, and whose priority is finite, 0 where it is not."""
+    """Return the queries with minimums outside [0, 1] replaced by 1, and priorities that are not finite by 0."""
     queries = snapshot.queries
     minimum = np.where((queries.minimum_accuracy >= 0) & (queries.minimum_accuracy <= 1), queries.minimum_accuracy, 1.0)
     priority = np.where(np.isfinite(queries.priority), queries.priority, 0.0)
@@ -140,7 +142,7 @@ def _tasks(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 
 def _drops(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """Return outputs of which no more was dropped than came."""
+    """Return the outputs, with drops that exceed the rows replaced by NaN."""
     outputs = snapshot.outputs
     if outputs.dropped is None or outputs.records_out is None:
         return snapshot

@@ -1,6 +1,6 @@
-"""How much must flow through every task if the sources read what they should (DS2, section 3.1; no streaming noun).
+"""Propagation of the sources' target rates to every task (DS2, section 3.1).
 
-Rates are carried as they are, never rounded to instances. Called by the scalers.
+Rates are propagated exactly, never rounded to instances. Called by the scalers.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def propagate(target: Floats, ratio: Floats, producer: Ints, consumer: Ints) -> 
 
     T_j = sum over edges (i, j) of O_ij,   O_ij = T_i * r_ij
       T_i    rows a second into task i; of a task without edges into it: ``target``, NaN if unknown
-      r_ij   rows into the edge for a row into i, >= 0; NaN if unknown. Nothing comes of nothing: 0 * NaN = 0
+      r_ij   rows into the edge for a row into i, >= 0; NaN if unknown. By definition 0 * NaN = 0
     """
     entering = np.zeros(len(target))
     roots = np.bincount(consumer, minlength=len(target)) == 0

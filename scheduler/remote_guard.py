@@ -1,6 +1,6 @@
-"""Whether a backlog grows because a remote service falters; more threads would not help then.
+"""Detection of backlogs that a faltering remote service causes, against which more threads would not help.
 
-`sage` asks the guard that it was given by name (docs/design/papers/sage.md 3). Arrays are ticks x applications, the
+`sage` calls the guard named by its parameter (docs/design/papers/sage.md 3). Arrays are ticks x applications, the
 oldest first; NaN: not measured.
 """
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools
-from penstock.scheduler.observations import Observed
+from penstock.scheduler.observations import ApplicationMetrics
 
 LAGS = (0, 1, 2, 3)
 THRESHOLD = 0.7
-SLOWER, FEWER = 1.2, 0.8
-USUAL = 0.9
-"""Part of the time in which a service is no slower than it is now and then."""
-LOADED = 1.05
-"""Input over what it was before, above which a service that is slow still does not explain a backlog alone."""
+SLOWER_FACTOR, FEWER_FACTOR = 1.2, 0.8
+USUAL_QUANTILE = 0.9
+"""The quantile of a service's usual latency: it is slower only in the rest of the time."""
+LOADED_FACTOR = 1.05
+"""The ratio of input to its former rate above which a service that stays slow does not explain a backlog alone."""
 
 
 def explained_by_service(
@@ -28,78 +28,81 @@ def explained_by_service(
     answers: NDArray[np.float64],
     ticks: int,
 ) -> Bools:
-    """Return for which applications the last two windows' growth of backlog goes with a slower service.
+    """Return the applications whose growth of backlog in the last two windows coincides with a slower service.
 
     r(backlog growth, latency) >= 0.7, or r(backlog growth, answers) <= -0.7, at a lag of 0 to 3 ticks, over two windows
     of ``ticks`` each; **and** in the last one latency was 1.2 times, or answers per call 0.8 times, their median before
     both (trouble that began a window ago is half of two).
-    Correlation alone blocks 41% of independent noise. Applications without a service are never explained. Of readings
-    those count that are there; where more than half of a service's are missing, nobody can tell, and growth counts as
-    explained.
+    Correlation alone blocks 41% of independent noise. Applications without a service are never explained. Missing
+    readings are skipped; where more than half of a service's are missing, growth counts as explained.
     """
     span = min(2 * ticks, backlog.shape[0] - 1)
     if span < 3:
         return np.zeros(backlog.shape[1], np.bool_)
     growth = np.diff(backlog, axis=0)[-span:]
     follows = _follows(growth, latency_ms, 1.0) | _follows(growth, answers, -1.0)
-    each = _per_call(answers, calls)
-    slower = _mean(latency_ms[-ticks:]) >= SLOWER * _before(latency_ms, span)
-    fewer = _mean(each[-ticks:]) <= FEWER * _before(each, span)
+    per_call = _per_call(answers, calls)
+    slower = _mean(latency_ms[-ticks:]) >= SLOWER_FACTOR * _median_before(latency_ms, span)
+    fewer = _mean(per_call[-ticks:]) <= FEWER_FACTOR * _median_before(per_call, span)
     parts = (slice(-ticks, None), slice(-span, None), slice(None, -span))
-    seen = ~np.isnan(backlog)
-    unknown = [_sparse(values, seen, part) for values in (latency_ms, each) for part in parts]
+    is_seen = ~np.isnan(backlog)
+    unknown = [_sparse(values, is_seen, part) for values in (latency_ms, per_call) for part in parts]
     return np.asarray(follows & (slower | fewer) | np.logical_or.reduce(unknown), np.bool_)
 
 
-def faltered(
+def service_faltered(
     backlog: NDArray[np.float64],
     latency_ms: NDArray[np.float64],
     calls: NDArray[np.float64],
     answers: NDArray[np.float64],
     ticks: int,
 ) -> Bools:
-    """Return for which applications the service was slower than it ever is for long, as rows piled up.
+    """Return the applications whose service was unusually slow while rows piled up.
 
     sum(w L) / sum(w) >= 1.2 median(L), and >= p90(L);  w: growth of the backlog in a tick of the last window
 
-    L: latency, median and p90 of what was before the window; or answers per call as much fewer. A backlog within
-    minutes says nothing about a correlation over two windows. Not where less than half a window was before.
+    L: latency, median and p90 of what was before the window; or answers per call as much fewer. A backlog of
+    minutes does not show in a correlation over two windows. False where the history is shorter than 1.5 windows.
     """
     if len(backlog) < 1.5 * ticks:
         return np.zeros(backlog.shape[1], np.bool_)
-    grew = np.nan_to_num(np.maximum(np.diff(backlog[-ticks - 1 :], axis=0), 0.0))
-    each = _per_call(answers, calls)
-    slower, fewer = _weighted(latency_ms[-len(grew) :], grew), _weighted(each[-len(grew) :], grew)
-    is_slower = (slower >= SLOWER * _quantile(latency_ms[:-ticks], 0.5)) & (
-        slower >= _quantile(latency_ms[:-ticks], USUAL)
+    growth = np.nan_to_num(np.maximum(np.diff(backlog[-ticks - 1 :], axis=0), 0.0))
+    per_call = _per_call(answers, calls)
+    slower, fewer = _weighted(latency_ms[-len(growth) :], growth), _weighted(per_call[-len(growth) :], growth)
+    is_slower = (slower >= SLOWER_FACTOR * _quantile(latency_ms[:-ticks], 0.5)) & (
+        slower >= _quantile(latency_ms[:-ticks], USUAL_QUANTILE)
     )
-    is_fewer = (fewer <= FEWER * _quantile(each[:-ticks], 0.5)) & (fewer <= _quantile(each[:-ticks], 1 - USUAL))
+    is_fewer = (fewer <= FEWER_FACTOR * _quantile(per_call[:-ticks], 0.5)) & (
+        fewer <= _quantile(per_call[:-ticks], 1 - USUAL_QUANTILE)
+    )
     return np.asarray(is_slower | is_fewer, np.bool_)
 
 
-def normal(history: Observed, ticks: int) -> NDArray[np.float64]:
-    """Return by application (column) the latency and the answers per call before the last two windows, and the input.
+def service_baseline(history: ApplicationMetrics, ticks: int) -> NDArray[np.float64]:
+    """Return by application (column) latency and answers per call before the last two windows, and the input rate.
 
     The input is in rows/s, of the last window. This is what `sage` remembers when the guard begins to block.
     """
     span = min(2 * ticks, history.backlog.shape[0] - 1)
-    each = _per_call(history.answers, history.calls)
-    return np.stack([_before(history.latency_ms, span), _before(each, span), _mean(history.appended[-ticks:])])
+    per_call = _per_call(history.answers, history.calls)
+    return np.stack(
+        [_median_before(history.latency_ms, span), _median_before(per_call, span), _mean(history.appended[-ticks:])]
+    )
 
 
-def stays_slow(history: Observed, ticks: int, before: NDArray[np.float64]) -> Bools:
-    """Return for which applications the service of the last window is slower than what was `normal`, for no more input.
+def service_stays_slow(history: ApplicationMetrics, ticks: int, before: NDArray[np.float64]) -> Bools:
+    """Return the applications whose service in the last window is slower than the baseline, at no more input.
 
-    A service that stays slow is no longer slower than two windows ago, and nothing correlates with what is constant.
+    A service that stays slow is no slower than it was two windows ago, and nothing correlates with a constant.
     """
-    latency_ms, each, appended = before
-    slower = _mean(history.latency_ms[-ticks:]) >= SLOWER * latency_ms
-    fewer = _mean(_per_call(history.answers[-ticks:], history.calls[-ticks:])) <= FEWER * each
-    return np.asarray((slower | fewer) & (_mean(history.appended[-ticks:]) <= LOADED * appended), np.bool_)
+    latency_ms, per_call, appended = before
+    slower = _mean(history.latency_ms[-ticks:]) >= SLOWER_FACTOR * latency_ms
+    fewer = _mean(_per_call(history.answers[-ticks:], history.calls[-ticks:])) <= FEWER_FACTOR * per_call
+    return np.asarray((slower | fewer) & (_mean(history.appended[-ticks:]) <= LOADED_FACTOR * appended), np.bool_)
 
 
-def correlated(backlog: NDArray[np.float64], latency_ms: NDArray[np.float64], ticks: int) -> Bools:
-    """Return the literal rule of the paper: the detrended backlog of a window correlates with the latency."""
+def backlog_correlates(backlog: NDArray[np.float64], latency_ms: NDArray[np.float64], ticks: int) -> Bools:
+    """Return the paper's rule as printed: the detrended backlog of a window correlates with the latency."""
     values = backlog[-ticks:]
     trend = np.linspace(-1.0, 1.0, len(values))[:, np.newaxis]
     slope = (values * trend).sum(axis=0) / (trend**2).sum()
@@ -107,20 +110,20 @@ def correlated(backlog: NDArray[np.float64], latency_ms: NDArray[np.float64], ti
 
 
 def _follows(growth: NDArray[np.float64], cause: NDArray[np.float64], sign: float) -> Bools:
-    found = np.zeros(growth.shape[1], np.bool_)
+    follows = np.zeros(growth.shape[1], np.bool_)
     length = len(growth)
     for lag in LAGS:
         end = len(cause) - lag
         if end < length:
             break
-        found |= sign * _correlation(growth, cause[end - length : end]) >= THRESHOLD
-    return found
+        follows |= sign * _correlation(growth, cause[end - length : end]) >= THRESHOLD
+    return follows
 
 
 def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Pearson's r by column over the pairs that are there.
+    """Return Pearson's r by column over the complete pairs.
 
-    0 where one of both is constant, or fewer than 3 pairs are there, or than half of those whose x is.
+    0 where one of them is constant, or where there are fewer than 3 pairs, or pairs for less than half of the x.
     """
     both = ~np.isnan(x) & ~np.isnan(y)
     pairs = both.sum(axis=0)
@@ -138,61 +141,61 @@ def _per_call(answers: NDArray[np.float64], calls: NDArray[np.float64]) -> NDArr
 
 
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean by column of what is there; NaN, which no comparison meets, if nothing is."""
+    """Return the mean by column of the measured values; NaN, which fails every comparison, if there are none."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.nansum(values, axis=0) / (~np.isnan(values)).sum(axis=0), np.float64)
 
 
-def _before(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
-    """Return the median of what is there before the last ``span`` ticks; NaN if nothing is."""
+def _median_before(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
+    """Return the median of the values measured before the last ``span`` ticks; NaN if there are none."""
     return _quantile(values[:-span], 0.5)
 
 
 def _quantile(values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Return by column a quantile of what is there; NaN if nothing is."""
-    found = np.full(values.shape[1], np.nan)
-    there = ~np.isnan(values).all(axis=0)
-    if there.any():
-        found[there] = np.nanquantile(values[:, there], share, axis=0)
-    return found
+    """Return by column a quantile of the measured values; NaN if there are none."""
+    quantiles = np.full(values.shape[1], np.nan)
+    is_measured = ~np.isnan(values).all(axis=0)
+    if is_measured.any():
+        quantiles[is_measured] = np.nanquantile(values[:, is_measured], share, axis=0)
+    return quantiles
 
 
 def _weighted(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by column the weighted mean of what is there; NaN if nothing is."""
+    """Return by column the weighted mean of the measured values; NaN if there are none."""
     weights = np.where(np.isnan(values), 0.0, weights)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((np.nan_to_num(values) * weights).sum(axis=0) / weights.sum(axis=0), np.float64)
 
 
-def _sparse(values: NDArray[np.float64], seen: Bools, part: slice) -> Bools:
-    """Tell where a part of the ticks lacks readings of a service: most of those in which its application was seen."""
-    called = ~np.isnan(values).all(axis=0)
-    there = (~np.isnan(values) & seen)[part].sum(axis=0)
-    return np.asarray(called & (2 * there < seen[part].sum(axis=0)), np.bool_)
+def _sparse(values: NDArray[np.float64], is_seen: Bools, part: slice) -> Bools:
+    """Return where a service lacks readings for most of the ticks in ``part`` in which its application was measured."""
+    has_service = ~np.isnan(values).all(axis=0)
+    readings = (~np.isnan(values) & is_seen)[part].sum(axis=0)
+    return np.asarray(has_service & (2 * readings < is_seen[part].sum(axis=0)), np.bool_)
 
 
-def no_guard(history: Observed, ticks: int) -> Bools:
-    """Return that nothing is put down to a service."""
+def no_guard(history: ApplicationMetrics, ticks: int) -> Bools:
+    """Return False for all applications: no backlog is attributed to a service."""
     return np.zeros(history.backlog.shape[1], np.bool_)
 
 
-def growth_guard(history: Observed, ticks: int) -> Bools:
-    """Return for which applications `explained_by_service` or `faltered` puts a backlog down to a service."""
+def growth_guard(history: ApplicationMetrics, ticks: int) -> Bools:
+    """Return the applications whose backlog `explained_by_service` or `service_faltered` attributes to a service."""
     figures = history.backlog, history.latency_ms, history.calls, history.answers, ticks
-    return explained_by_service(*figures) | faltered(*figures)
+    return explained_by_service(*figures) | service_faltered(*figures)
 
 
-def correlation_guard(history: Observed, ticks: int) -> Bools:
-    """Return for which applications the paper's rule as it stands, `correlated`, does."""
-    return correlated(history.backlog, history.latency_ms, ticks)
+def correlation_guard(history: ApplicationMetrics, ticks: int) -> Bools:
+    """Return the applications whose backlog the paper's rule, `backlog_correlates`, attributes to a service."""
+    return backlog_correlates(history.backlog, history.latency_ms, ticks)
 
 
-GUARDS: Mapping[str, Callable[[Observed, int], Bools]] = {
+GUARDS: Mapping[str, Callable[[ApplicationMetrics, int], Bools]] = {
     "growth": growth_guard,
     "correlation": correlation_guard,
     "none": no_guard,
 }
-"""By name: whether the last ``ticks`` of a backlog are put down to a remote service."""
+"""By name: functions that attribute the last ``ticks`` of a backlog to a remote service."""
 
-REMEMBERS = frozenset({"growth"})
-"""Guards that go on blocking while a service `stays_slow`."""
+STICKY_GUARDS = frozenset({"growth"})
+"""Guards that go on blocking while a service `service_stays_slow`."""

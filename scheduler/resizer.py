@@ -1,7 +1,7 @@
-"""From what a policy asks for to containers that a cluster can give (docs/design/papers/sage.md 4).
+"""Translation of requested sizes into containers that a cluster can provide (docs/design/papers/sage.md 4).
 
-Sizes are rounded up to whole containers, and cut to what a host, a quota and the free part of the cluster allow; what
-was cut is said.
+Sizes are rounded up to whole containers, and cut to what a host, a quota and the free part of the cluster allow; cuts
+are reported.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ GIB = float(1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What is free on a machine."""
+    """Free resources of a machine."""
 
     cores: float
     memory_bytes: float
@@ -23,7 +23,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """One container's most memory and threads (as many as a host has cores), and an application's quotas.
+    """The most memory and threads of one container (as many as a host has cores), and an application's quotas.
 
     None: no quota.
     """
@@ -40,9 +40,9 @@ class ContainerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What an application gets: so many containers, each with the same share.
+    """The allocation of an application: equal containers.
 
-    ``clipped`` names every resource that was cut, with what was asked and what is given; empty: nothing was.
+    ``clipped`` names every resource that was cut, with the requested and the granted amount; empty: none was.
     """
 
     count: int
@@ -64,19 +64,19 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """An application's whole size."""
+class Allocation:
+    """The total size of an application."""
 
     cores: float
     memory_bytes: float
     heap_bytes: float
     threads: int
 
-    def after(self, change: ApplicationSize) -> "Size":
-        """Return the size with what a decision changes; memory grows with a heap that would not fit."""
+    def after(self, change: ApplicationSize) -> "Allocation":
+        """Return the size after a decision's change; memory grows with a heap that would not fit."""
         heap = self.heap_bytes if change.heap_bytes is None else change.heap_bytes
         memory = self.memory_bytes if change.memory_bytes is None else change.memory_bytes
-        return Size(
+        return Allocation(
             self.cores if change.cores is None else change.cores,
             max(memory, heap),
             heap,
@@ -84,11 +84,11 @@ class Size:
         )
 
 
-def resize(size: Size, limits: ContainerLimits, hosts: Sequence[Host]) -> Containers:
+def resize(size: Allocation, limits: ContainerLimits, hosts: Sequence[Host]) -> Containers:
     """Return containers for a size: 100 GB become 25 of 4 GB, 2,000 threads 125 of 16.
 
-    ``hosts``: what is free for this application, what it has now included. Containers are equal, so the number is the
-    least that keeps each within its limits; it is cut to what fits the hosts, fragments included.
+    ``hosts``: resources available to this application, its present ones included. Containers are equal, so their
+    number is the least that keeps each within its limits; it is cut to the number that fits the hosts.
 
     Raises:
         ValueError: there is no host on which one container fits.
@@ -107,11 +107,11 @@ def resize(size: Size, limits: ContainerLimits, hosts: Sequence[Host]) -> Contai
         fitting = _fitting(one, hosts)
     if fitting == 0:
         raise ValueError(f"no host has {one.cores:g} cores and {one.memory_bytes:,.0f} bytes free for one container")
-    given = min(count, fitting)
+    fitted = min(count, fitting)
     threads = ceil(size.threads / count)
-    if given < count:
-        clipped.append(f"containers: {count} asked, {given} fit the cluster")
-    return Containers(given, one.cores, one.memory_bytes, heap / count, threads, tuple(clipped))
+    if fitted < count:
+        clipped.append(f"containers: {count} asked, {fitted} fit the cluster")
+    return Containers(fitted, one.cores, one.memory_bytes, heap / count, threads, tuple(clipped))
 
 
 def _cut(name: str, asked: float, quota: float | None, clipped: list[str]) -> float:

@@ -1,4 +1,4 @@
-"""Rows of a snapshot by what they belong to, sorted once, as there may be thousands of groups. Called by `flink_er`."""
+"""Rows of a snapshot by group, sorted once, as there may be thousands of groups. Called by `flink_er`."""
 
 import numpy as np
 

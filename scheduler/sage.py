@@ -1,4 +1,4 @@
-"""Sage: sizes applications by rules in an order of priority, one resource of an application at a time (Sage, 4).
+"""Sage: sizes applications by rules in order of priority, one resource of an application at a time (Sage, 4).
 
 Memory comes before cores and cores before parallelism, because a starved heap shows as CPU and as backlog. Run by
 ``penstock decide`` and by the simulated cluster.
@@ -13,31 +13,31 @@ from numpy.typing import NDArray
 from penstock.model.columns import Bools, Floats
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.growing import ThreadsUp
-from penstock.scheduler.looks import Look, look
-from penstock.scheduler.observations import METRICS, History, Observed, known
-from penstock.scheduler.remote_guard import GUARDS, REMEMBERS, normal, stays_slow
+from penstock.scheduler.growth_rules import ThreadsUp
+from penstock.scheduler.observations import METRICS, ApplicationMetrics, MetricHistory, complete_figures
+from penstock.scheduler.remote_guard import GUARDS, STICKY_GUARDS, service_baseline, service_stays_slow
+from penstock.scheduler.rule_window import RuleWindow, rule_window
 from penstock.scheduler.sizing import RULES
-from penstock.scheduler.sizing_rule import Limits, Proposal, Resource, Rule
+from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingProposal
 
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
 TRIGGERS = ("bound", "rising")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Remembered:
-    """Of each resource (row) of each application (column): when it was last asked to change or grow, and from what.
+class SageMemory:
+    """Last changes by resource (row) and application (column): times, values before, and the guard's baselines.
 
-    ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if it never was. ``normal``: what `remote_guard.normal`
-    found as the guard began to block an application, NaN where it does not; ``blocked_s``: when it last did, -inf if it
-    never did. ``tried_s``: when rules were last tried.
+    ``changed_s`` and ``grown_s`` are -inf, ``changed_from`` NaN if there was no change. ``service_baseline``: what
+    `remote_guard.service_baseline` found when the guard began to block an application, NaN where it does not;
+    ``blocked_s``: when it last blocked, -inf if never. ``tried_s``: when rules were last evaluated.
     """
 
-    history: History
+    history: MetricHistory
     changed_s: NDArray[np.float64]
     grown_s: NDArray[np.float64]
     changed_from: NDArray[np.float64]
-    normal: NDArray[np.float64]
+    service_baseline: NDArray[np.float64]
     blocked_s: NDArray[np.float64]
     tried_s: float
 
@@ -46,13 +46,13 @@ class Remembered:
 class Sage:
     """The policy engine.
 
-    ``stabilisation_s``: nothing is asked of an application for so long after an action, and three times as long while
-    its allocation has not changed. A window begins anew when its resource changes, or one that it depends on grows.
-    ``guard``: how a backlog is told that a faltering remote service explains, which is no reason for more threads:
-    "growth", the paper's "correlation" as it stands, or "none". ``idle_backlog_s``: a backlog worth so many
-    seconds of input, which the application's bound of latency allows, counts as none. ``trigger``: what asks for more
-    threads: a backlog beyond that "bound", or only one that is "rising" through the window, as the paper has it.
-    ``tick_s``: rules are tried no more often; snapshots in between are samples.
+    ``stabilisation_s``: the wait after an action on an application, three times as long while its allocation has not
+    changed. A window restarts when its resource changes, or one that it depends on grows. ``guard``: the test for
+    backlogs that a faltering remote service explains, which do not justify more threads: "growth", the paper's
+    "correlation" as printed, or "none". ``idle_backlog_s``: a backlog worth this many seconds of input, which the
+    application's latency bound allows, counts as none. ``trigger``: the reason for more threads: a backlog beyond that
+    "bound", or only one that is "rising" throughout the window, as in the paper. ``tick_s``: the least time between
+    evaluations of the rules; snapshots in between are samples.
     """
 
     growth: float = 1.5
@@ -74,13 +74,13 @@ class Sage:
         if not 0 < self.tick_s <= ThreadsUp.window_s / 3:
             raise ValueError(f"tick_s is above 0, at most {ThreadsUp.window_s / 3:g}, not {self.tick_s}")
 
-    def limits(self) -> Limits:
-        """Return the bounds that rules share.
+    def limits(self) -> RuleLimits:
+        """Return the limits that all rules share.
 
         Raises:
-            ValueError: with these, sizes would go up and down for ever.
+            ValueError: with these parameters sizes would oscillate.
         """
-        return Limits(
+        return RuleLimits(
             growth=self.growth,
             margin=self.margin,
             up=self.up,
@@ -91,70 +91,70 @@ class Sage:
         )
 
     def rules(self) -> Sequence[Rule]:
-        """Return the rules by priority, the first first."""
+        """Return the rules, highest priority first."""
         return RULES
 
     def wait_s(self) -> float:
-        """Return for how long nothing is asked of an application after an action."""
+        """Return the wait after an action on an application."""
         return self.stabilisation_s
 
-    def start(self) -> Remembered:
-        """Remember nothing."""
+    def start(self) -> SageMemory:
+        """Return the empty memory."""
         none = np.empty((len(Resource), 0))
-        return Remembered(History.empty(), none, none, none, np.empty((3, 0)), np.empty((1, 0)), -np.inf)
+        return SageMemory(MetricHistory.empty(), none, none, none, np.empty((3, 0)), np.empty((1, 0)), -np.inf)
 
-    def decide(self, snapshot: ClusterSnapshot, memory: Remembered) -> tuple[Decision, Remembered]:
-        """Return what changes; rules are tried by priority, and one rests where what it sees is changed by another."""
+    def decide(self, snapshot: ClusterSnapshot, memory: SageMemory) -> tuple[Decision, SageMemory]:
+        """Return the changes; rules are evaluated by priority, and one rests where another changes its evidence."""
         rules = self.rules()
         keep_s = max(max(rule.window_s for rule in rules), 4 * ThreadsUp.window_s)
-        history = memory.history.after(snapshot, keep_s)
-        changed_s = _moved(memory, history, memory.changed_s, -np.inf)
-        grown_s = _moved(memory, history, memory.grown_s, -np.inf)
-        changed_from = _moved(memory, history, memory.changed_from, np.nan)
-        usual = _moved(memory, history, memory.normal, np.nan)
-        blocked_s = _moved(memory, history, memory.blocked_s, -np.inf)
+        history = memory.history.with_snapshot(snapshot, keep_s)
+        changed_s = _by_present_application(memory, history, memory.changed_s, -np.inf)
+        grown_s = _by_present_application(memory, history, memory.grown_s, -np.inf)
+        changed_from = _by_present_application(memory, history, memory.changed_from, np.nan)
+        baseline = _by_present_application(memory, history, memory.service_baseline, np.nan)
+        blocked_s = _by_present_application(memory, history, memory.blocked_s, -np.inf)
         is_tick = snapshot.time_s - memory.tried_s >= self.tick_s - snapshot.window_s / 2
         tried_s = snapshot.time_s if is_tick else memory.tried_s
-        after = Remembered(history, changed_s, grown_s, changed_from, usual, blocked_s, tried_s)
+        after = SageMemory(history, changed_s, grown_s, changed_from, baseline, blocked_s, tried_s)
         if not len(history.names):
             return NoChange("there are no applications"), after
         if not is_tick:
             return NoChange("a sample; rules are tried at the next tick"), after
-        given = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
+        allocated = np.stack([getattr(history.windows, _ALLOCATED[resource])[-1] for resource in Resource])
         since_s = snapshot.time_s - changed_s
-        in_flight = (given == changed_from) & (since_s < 3 * self.stabilisation_s)
+        in_flight = (allocated == changed_from) & (since_s < 3 * self.stabilisation_s)
         free = (since_s.min(axis=0) >= self.wait_s()) & ~in_flight.any(axis=0)
         sizes, reasons, missing = [], [], {}
-        whole_s = snapshot.time_s - history.first_s + snapshot.window_s
-        heap = given[Resource.HEAP].copy()
-        fired = np.zeros(given.shape, np.bool_)
+        observed_s = snapshot.time_s - history.first_s + snapshot.window_s
+        heap = allocated[Resource.HEAP].copy()
+        fired = np.zeros(allocated.shape, np.bool_)
         for rule in rules:
-            found, whole, nowhere = self._proposed(rule, history, snapshot, heap, blocked_s)
-            if nowhere:
-                missing[rule.name] = nowhere
+            proposal, is_known, unmeasured = self._proposal(rule, history, snapshot, heap, blocked_s)
+            if unmeasured:
+                missing[rule.name] = unmeasured
                 continue
             begin_s = grown_s[list(rule.after)].max(axis=0, initial=-np.inf)
             begin_s = np.maximum(begin_s, changed_s[rule.resource]) if rule.renews else begin_s
-            ready = free & (np.minimum(snapshot.time_s - begin_s, whole_s) >= rule.window_s)
-            ready &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
+            due = free & (np.minimum(snapshot.time_s - begin_s, observed_s) >= rule.window_s)
+            due &= ~fired[list({rule.resource, *rule.rests_on})].any(axis=0)
             if rule.rides:
-                ready &= fired.any(axis=0)
-            fires = ready & whole & found.fires
+                due &= fired.any(axis=0)
+            fires = due & is_known & proposal.fires
             if isinstance(rule, ThreadsUp):
-                ticks = look(history, snapshot, keep_s, self.tick_s).ticks
-                each_s = max(self.tick_s, snapshot.window_s)
-                blocked = fires & self._guarded(ticks, max(1, round(ThreadsUp.window_s / each_s)), usual, fires)
+                ticks = rule_window(history, snapshot, keep_s, self.tick_s).ticks
+                step_s = max(self.tick_s, snapshot.window_s)
+                blocked = fires & self._guarded(ticks, max(1, round(ThreadsUp.window_s / step_s)), baseline, fires)
                 blocked_s[0, blocked] = snapshot.time_s
                 fires &= ~blocked
-            # A higher rule that cannot tell yet keeps lower ones from acting.
-            free &= whole | ~ready
+            # A higher rule that lacks figures keeps lower ones from acting.
+            free &= is_known | ~due
             fired[rule.resource] |= fires
             if rule.resource is Resource.HEAP:
-                heap = np.where(fires, found.value, heap)
+                heap = np.where(fires, proposal.value, heap)
             for place in np.flatnonzero(fires).tolist():
-                value = float(found.value[place])
+                value = float(proposal.value[place])
                 sizes.append(_size(place, rule.resource, value))
-                before = float(given[rule.resource, place])
+                before = float(allocated[rule.resource, place])
                 reasons.append(f"{history.names[place]}: {rule.name}, {before:.6g} -> {value:.6g}")
                 changed_s[rule.resource, place] = snapshot.time_s
                 changed_from[rule.resource, place] = before
@@ -162,61 +162,68 @@ class Sage:
                     grown_s[rule.resource, place] = snapshot.time_s
         return _decision(sizes, reasons, missing), after
 
-    def _proposed(
-        self, rule: Rule, history: History, snapshot: ClusterSnapshot, heap: Floats, blocked_s: Floats
-    ) -> tuple[Proposal, Bools, tuple[str, ...]]:
-        """Return what a rule proposes, for which applications it could tell, and the figures that nobody has.
+    def _proposal(
+        self, rule: Rule, history: MetricHistory, snapshot: ClusterSnapshot, heap: Floats, blocked_s: Floats
+    ) -> tuple[SizingProposal, Bools, tuple[str, ...]]:
+        """Return a rule's proposal, the applications with all of its figures, and the figures that none has.
 
-        It looks as far back as it may; where figures are missing there, as far as it must.
+        It uses the longest window allowed; where figures are missing there, the shortest.
         """
 
-        def told(seconds: float) -> tuple[Proposal, Bools, tuple[str, ...]]:
-            seen = replace(look(history, snapshot, seconds, self.tick_s), heap=heap)
+        def told(seconds: float) -> tuple[SizingProposal, Bools, tuple[str, ...]]:
+            window = replace(rule_window(history, snapshot, seconds, self.tick_s), heap=heap)
             if isinstance(rule, ThreadsUp):
-                # What was once put down to a service stays so when the service is well again.
-                seen = replace(seen, explained=history.time_s[-len(seen.samples.backlog) :, np.newaxis] <= blocked_s)
-            whole, nowhere = known(seen.ticks, rule.needs)
-            return rule.propose(_of(seen, whole), self.limits()), whole, nowhere
+                # A backlog once attributed to a service stays so when the service recovers.
+                window = replace(
+                    window, explained=history.time_s[-len(window.samples.backlog) :, np.newaxis] <= blocked_s
+                )
+            is_known, unmeasured = complete_figures(window.ticks, rule.needs)
+            return rule.propose(_with_harmless_figures(window, is_known), self.limits()), is_known, unmeasured
 
-        found, whole, nowhere = told(rule.most_s)
-        if whole.all() or rule.most_s <= rule.window_s:
-            return found, whole, nowhere
-        near, is_near, nowhere = told(rule.window_s)
-        fires, value = np.where(whole, found.fires, near.fires), np.where(whole, found.value, near.value)
-        return Proposal(fires, value), np.asarray(whole | is_near, np.bool_), nowhere
+        longest, is_known, unmeasured = told(rule.most_s)
+        if is_known.all() or rule.most_s <= rule.window_s:
+            return longest, is_known, unmeasured
+        shortest, is_known_short, unmeasured = told(rule.window_s)
+        fires, value = (
+            np.where(is_known, longest.fires, shortest.fires),
+            np.where(is_known, longest.value, shortest.value),
+        )
+        return SizingProposal(fires, value), np.asarray(is_known | is_known_short, np.bool_), unmeasured
 
-    def _guarded(self, windows: Observed, ticks: int, usual: NDArray[np.float64], fires: Bools) -> Bools:
-        """Return for which applications the guard blocks; in ``usual`` what is normal there begins and ends."""
-        slow = stays_slow(windows, ticks, usual)
-        usual[:, ~slow] = np.nan
+    def _guarded(self, windows: ApplicationMetrics, ticks: int, baseline: NDArray[np.float64], fires: Bools) -> Bools:
+        """Return the applications that the guard blocks, and update their columns of ``baseline`` in place."""
+        slow = service_stays_slow(windows, ticks, baseline)
+        baseline[:, ~slow] = np.nan
         if not (fires & ~slow).any():
             return slow
         blocked = GUARDS[self.guard](windows, ticks)
-        if self.guard in REMEMBERS:
+        if self.guard in STICKY_GUARDS:
             begins = fires & blocked & ~slow
-            usual[:, begins] = normal(windows, ticks)[:, begins]
+            baseline[:, begins] = service_baseline(windows, ticks)[:, begins]
         return np.asarray(blocked | slow, np.bool_)
 
 
-def _of(seen: Look, whole: Bools) -> Look:
-    """Return the window with harmless figures where some are missing: what is proposed there does not count."""
-    if whole.all():
-        return seen
-    return replace(seen, samples=_filled(seen.samples, whole), ticks=_filled(seen.ticks, whole))
+def _with_harmless_figures(window: RuleWindow, is_known: Bools) -> RuleWindow:
+    """Return the window with harmless figures where some are missing; proposals there are ignored."""
+    if is_known.all():
+        return window
+    return replace(window, samples=_filled(window.samples, is_known), ticks=_filled(window.ticks, is_known))
 
 
-def _filled(window: Observed, whole: Bools) -> Observed:
-    return Observed(**{name: np.where(whole, getattr(window, name), 1.0) for name in METRICS})
+def _filled(window: ApplicationMetrics, is_known: Bools) -> ApplicationMetrics:
+    return ApplicationMetrics(**{name: np.where(is_known, getattr(window, name), 1.0) for name in METRICS})
 
 
-def _moved(memory: Remembered, history: History, values: NDArray[np.float64], new: float) -> NDArray[np.float64]:
-    """Return a copy of values by application as the applications are now."""
+def _by_present_application(
+    memory: SageMemory, history: MetricHistory, values: NDArray[np.float64], new: float
+) -> NDArray[np.float64]:
+    """Return a copy of the values by application, reordered to the present applications."""
     places = {name: place for place, name in enumerate(memory.history.names)}
-    moved = np.full((len(values), len(history.names)), new)
+    aligned = np.full((len(values), len(history.names)), new)
     for place, name in enumerate(history.names):
         if name in places:
-            moved[:, place] = values[:, places[name]]
-    return moved
+            aligned[:, place] = values[:, places[name]]
+    return aligned
 
 
 def _size(place: int, resource: Resource, value: float) -> ApplicationSize:
@@ -234,6 +241,6 @@ def _decision(sizes: list[ApplicationSize], reasons: list[str], missing: dict[st
         order = sorted(range(len(sizes)), key=lambda place: sizes[place].application)
         return RescalePlan("; ".join(reasons[place] for place in order), applications=tuple(sizes[p] for p in order))
     if missing:
-        lacking = sorted({name for names in missing.values() for name in names})
-        return NoChange(f"not measured: {', '.join(lacking)}; the other rules ask for nothing")
+        unmeasured = sorted({name for names in missing.values() for name in names})
+        return NoChange(f"not measured: {', '.join(unmeasured)}; the other rules ask for nothing")
     return NoChange("no rule asks for anything")

@@ -1,4 +1,4 @@
-"""Sage without its waits: what rests on evidence of its own changes in one action (docs/design/papers/sage.md 6).
+"""Sage without its waits: resources with independent evidence change in one action (docs/design/papers/sage.md 6).
 
 The paper alters one resource at a time, "at the cost of a minimal increase in sizing time", about 40 minutes. Its order
 of priority stays where a rule's evidence rests on what another one changes.
@@ -7,26 +7,26 @@ of priority stays where a rule's evidence rests on what another one changes.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from penstock.scheduler.at_once_rules import AT_ONCE, SOON_S
+from penstock.scheduler.concurrent_rules import CONCURRENT_RULES, EARLY_WINDOW_S
 from penstock.scheduler.sage import Sage
-from penstock.scheduler.sizing_rule import Limits, Rule
+from penstock.scheduler.sizing_rule import Rule, RuleLimits
 
 
 @dataclass(frozen=True, slots=True)
 class SageAtOnce(Sage):
-    """Sage with rules that act together and windows that end when enough is known."""
+    """Sage with rules that act together and windows that end as soon as the evidence suffices."""
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules by priority."""
-        return AT_ONCE
+        return CONCURRENT_RULES
 
-    def limits(self) -> Limits:
-        """Return the bounds of Sage; before a shrink no rows wait for as long as before a growth they do.
+    def limits(self) -> RuleLimits:
+        """Return Sage's limits; a shrink requires no waiting rows for as long as a growth requires waiting ones.
 
-        Nothing in the evidence of a shrink is hidden by a backlog: it is the work that comes.
+        A backlog hides nothing of the evidence for a shrink, which is the arriving work.
         """
-        return replace(super(SageAtOnce, self).limits(), idle_s=SOON_S)
+        return replace(super(SageAtOnce, self).limits(), idle_s=EARLY_WINDOW_S)
 
     def wait_s(self) -> float:
-        """Return two ticks: work that comes is no other while a backlog is made up for."""
-        return SOON_S
+        """Return two ticks: the arriving work is the same while a backlog drains."""
+        return EARLY_WINDOW_S

@@ -1,4 +1,4 @@
-"""One round of a scaler over a snapshot: whose turn it is, what is missing, and the one decision that comes of it.
+"""One round of a scaler over a snapshot: due applications, missing figures, and the resulting decision.
 
 Shared by `ds2`, `justin`, `memory_choice` and `autoscaler`; each application is decided on alone.
 """
@@ -11,68 +11,76 @@ import numpy as np
 from penstock.model.columns import Bools
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.pacing import Pace, PaceStates, after_action
 from penstock.scheduler.true_rates import TaskRates
-from penstock.scheduler.turns import Pace, Turns, acted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Round:
+class ScalingRound:
     """``due``: applications that are evaluated; ``may_act``: those of them that may change.
 
-    ``waits``: why not, by what was found first. ``turns``: what to remember if nothing changes.
+    ``wait_reason``: the first reason why the others may not. ``pace_states``: the memory if nothing changes.
     """
 
     due: Bools
     may_act: Bools
-    waits: str
-    turns: Turns
+    wait_reason: str
+    pace_states: PaceStates
 
 
-def open_round(snapshot: ClusterSnapshot, pace: Pace, turns: Turns, rates: TaskRates, missing: Bools) -> Round:
-    """Return whose turn it is; ``missing`` tells of every task whether a needed figure was not measured."""
+def open_round(
+    snapshot: ClusterSnapshot, pace: Pace, states: PaceStates, rates: TaskRates, missing: Bools
+) -> ScalingRound:
+    """Return the round of the due applications; ``missing`` marks the tasks that lack a needed figure."""
     applications = len(snapshot.applications)
-    waiting = pace.waiting(snapshot, turns, rates.settled_s)
+    wait_reasons = pace.wait_reasons(snapshot, states, rates.settled_s)
     of = snapshot.tasks.application
     stopped = _any(of, ~rates.is_running, applications)
-    due = np.array([reason is None for reason in waiting], np.bool_) & ~stopped
-    lacking = due & _any(of, missing, applications)
-    turned = pace.evaluated(snapshot, turns, (due & ~lacking).tolist())
-    active = np.array([pace.is_active(turned[name]) for name in snapshot.applications.name], np.bool_)
-    return Round(due, due & ~lacking & active, _why(snapshot, waiting, stopped, lacking, missing), turned)
+    due = np.array([reason is None for reason in wait_reasons], np.bool_) & ~stopped
+    incomplete = due & _any(of, missing, applications)
+    pace_states = pace.after_evaluation(snapshot, states, (due & ~incomplete).tolist())
+    active = np.array([pace.is_active(pace_states[name]) for name in snapshot.applications.name], np.bool_)
+    return ScalingRound(
+        due, due & ~incomplete & active, _why(snapshot, wait_reasons, stopped, incomplete, missing), pace_states
+    )
 
 
-def decided(
+def round_decision(
     snapshot: ClusterSnapshot,
     pace: Pace,
-    opened: Round,
+    scaling_round: ScalingRound,
     sizes: Sequence[TaskSize],
     reason: str,
     numbers: Mapping[str, float],
-) -> tuple[Decision, Turns]:
-    """Return the plan of these sizes, or that nothing changes and why; and the turns after it."""
+) -> tuple[Decision, PaceStates]:
+    """Return the plan of these sizes, or `NoChange` with a reason; and the pace states after it."""
     if not sizes:
-        return NoChange(opened.waits, numbers), opened.turns
+        return NoChange(scaling_round.wait_reason, numbers), scaling_round.pace_states
     touched = np.unique(snapshot.tasks.application[[size.task for size in sizes]])
     names = [snapshot.applications.name[application] for application in touched]
-    told = f"{reason}; {opened.waits}" if opened.waits.startswith("not measured") else reason
-    return RescalePlan(told, tasks=tuple(sizes), numbers=numbers), acted(opened.turns, names, snapshot.time_s)
+    full_reason = (
+        f"{reason}; {scaling_round.wait_reason}" if scaling_round.wait_reason.startswith("not measured") else reason
+    )
+    return RescalePlan(full_reason, tasks=tuple(sizes), numbers=numbers), after_action(
+        scaling_round.pace_states, names, snapshot.time_s
+    )
 
 
 def _why(
-    snapshot: ClusterSnapshot, waiting: Sequence[str | None], stopped: Bools, lacking: Bools, missing: Bools
+    snapshot: ClusterSnapshot, wait_reasons: Sequence[str | None], stopped: Bools, incomplete: Bools, missing: Bools
 ) -> str:
     tasks = snapshot.tasks
-    if lacking.any():
-        task = int(np.flatnonzero(missing & lacking[tasks.application])[0])
+    if incomplete.any():
+        task = int(np.flatnonzero(missing & incomplete[tasks.application])[0])
         application = snapshot.applications.name[tasks.application[task]]
         return f"not measured: figures of task {tasks.name[task]!r} of {application!r}"
     if stopped.any():
         return f"instances of {snapshot.applications.name[int(np.flatnonzero(stopped)[0])]!r} do not run"
-    reasons = [reason for reason in waiting if reason is not None]
-    return reasons[0] if len(reasons) == len(waiting) and reasons else "capacity suffices"
+    reasons = [reason for reason in wait_reasons if reason is not None]
+    return reasons[0] if len(reasons) == len(wait_reasons) and reasons else "capacity suffices"
 
 
 def _any(group: np.ndarray, flags: Bools, groups: int) -> Bools:
-    found = np.zeros(groups, np.bool_)
-    np.logical_or.at(found, group, flags)
-    return found
+    flagged = np.zeros(groups, np.bool_)
+    np.logical_or.at(flagged, group, flags)
+    return flagged

@@ -1,6 +1,6 @@
-"""Tasks that wait for a remote service that falters: more instances would only wait with them.
+"""A veto on growing tasks that wait for a faltering remote service: more instances would only wait too.
 
-Called by `guarded` under every scaler; `remote_guard` is Sage's own, which sees backlog and calls as well.
+Called by `guarded` under every scaler; `remote_guard` is Sage's own, which also reads backlog and calls.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.true_rates import or_nan, sum_by
 
 WAITS = 0.5
-"""Part of its time that a task waits for others before the wait is looked at."""
+"""The share of its time that a task must wait for remote calls before the wait is checked."""
 LEARNED, FORGOTTEN = 0.1, 1.02
-"""Part of a window's wait per row that enters the usual one; what the usual grows by in a window that is vetoed."""
+"""The weight of a window's wait per row in the usual one; the factor by which the latter grows in a vetoed window."""
 
 TaskName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class UsualWait:
-    """Nanoseconds that a row usually waits for remote calls, by application and task."""
+    """The usual wait of a row for remote calls (ns), by application and task."""
 
     ns_per_row: Mapping[TaskName, float] = field(default_factory=dict)
 
 
-def faltering(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -> tuple[Bools, UsualWait]:
-    """Return which tasks wait for a service that is slower than usual, by ``factor``, or hangs; and the usual waits.
+def service_vetoes(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -> tuple[Bools, UsualWait]:
+    """Return the tasks whose service is slower than usual by ``factor``, or hangs; and the new usual waits.
 
-    A service hangs if nothing comes back, or a row of a task seen for the first time waits for half of the window. What
-    stays slower becomes usual in the end: threefold in about 55 windows.
+    A service hangs if no call returns, or if a row of a new task waits for half of the window. A lasting slowdown
+    becomes usual in the end: threefold in about 55 windows.
     """
     tasks, count = snapshot.tasks, len(snapshot.tasks)
     instances = snapshot.instances
@@ -40,17 +40,17 @@ def faltering(snapshot: ClusterSnapshot, usual: UsualWait, factor: float) -> tup
     parallelism = np.bincount(instances.task, minlength=count)
     wall_ns = parallelism * snapshot.window_s * 1e9
     waits = np.flatnonzero(wait_ns > 0)
-    known = dict(usual.ns_per_row)
-    found = np.zeros(count, np.bool_)
+    wait_ns_per_row = dict(usual.ns_per_row)
+    vetoed = np.zeros(count, np.bool_)
     for task in waits.tolist():
         name = (snapshot.applications.name[tasks.application[task]], tasks.name[task])
-        before = known.get(name)
-        each = wait_ns[task] / rows[task] if rows[task] > 0 else np.inf
+        before = wait_ns_per_row.get(name)
+        row_wait_ns = wait_ns[task] / rows[task] if rows[task] > 0 else np.inf
         most = factor * before if before is not None else snapshot.window_s * 1e9 / 2
-        if wait_ns[task] > WAITS * wall_ns[task] and each > most:
-            found[task] = True
+        if wait_ns[task] > WAITS * wall_ns[task] and row_wait_ns > most:
+            vetoed[task] = True
             if before is not None:
-                known[name] = before * FORGOTTEN
-        elif np.isfinite(each):
-            known[name] = float(each if before is None else before + LEARNED * (each - before))
-    return found, UsualWait(known)
+                wait_ns_per_row[name] = before * FORGOTTEN
+        elif np.isfinite(row_wait_ns):
+            wait_ns_per_row[name] = float(row_wait_ns if before is None else before + LEARNED * (row_wait_ns - before))
+    return vetoed, UsualWait(wait_ns_per_row)

@@ -1,4 +1,4 @@
-"""The sizes of tasks that quotas, steps, key groups and partitions allow. Called by `plan_limits`."""
+"""Limits on task sizes: quotas, steps, key groups and partitions. Called by `plan_limits`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
 from penstock.model.plan import TaskSize
-from penstock.scheduler.limits import Bounds
+from penstock.scheduler.limits import PlanBounds
 
 ROUNDING = 1e-9
 HALVINGS = 40
@@ -16,11 +16,11 @@ HALVINGS = 40
 Counts = NDArray[np.int64]
 
 
-def _known(sizes: Sequence[TaskSize], bounds: Bounds) -> list[TaskSize]:
-    """Return sizes of tasks that there are, each once, of one instance or more, with memory that can be given."""
-    found: dict[int, TaskSize] = {}
+def _valid_sizes(sizes: Sequence[TaskSize], bounds: PlanBounds) -> list[TaskSize]:
+    """Return the valid sizes: of existing tasks, once each, with at least one instance and possible memory."""
+    valid: dict[int, TaskSize] = {}
     for size in sizes:
-        if not 0 <= size.task < len(bounds.now) or size.task in found:
+        if not 0 <= size.task < len(bounds.now) or size.task in valid:
             bounds.refuse(f"task {size.task}", "parallelism", "there is no such task, or it is sized twice")
             continue
         if size.parallelism < 1:
@@ -28,108 +28,109 @@ def _known(sizes: Sequence[TaskSize], bounds: Bounds) -> list[TaskSize]:
             size = replace(size, parallelism=1)
         wrong_bytes = size.managed_bytes is not None and not 0 <= size.managed_bytes < 2**63
         if wrong_bytes or (size.memory_level is not None and size.memory_level < 0):
-            asked = np.nan if size.managed_bytes is None else float(size.managed_bytes)
-            bounds.refuse(bounds.task(size.task), "memory", "memory is 0 bytes or more, levels begin at 0", asked)
+            requested = np.nan if size.managed_bytes is None else float(size.managed_bytes)
+            bounds.refuse(bounds.task(size.task), "memory", "memory is 0 bytes or more, levels begin at 0", requested)
             size = replace(size, managed_bytes=None, memory_level=None)
-        found[size.task] = size
-    return list(found.values())
+        valid[size.task] = size
+    return list(valid.values())
 
 
-def limited_sizes(asked: Sequence[TaskSize], bounds: Bounds) -> tuple[TaskSize, ...]:
-    """Return the sizes of the largest share of each application's target that fits, and of all of them together."""
-    sizes = _known(asked, bounds)
+def limited_sizes(requested: Sequence[TaskSize], bounds: PlanBounds) -> tuple[TaskSize, ...]:
+    """Return the sizes at the largest share of each application's target that fits, alone and together."""
+    sizes = _valid_sizes(requested, bounds)
     if not sizes:
         return ()
     task = np.array([size.task for size in sizes])
-    now, wanted = bounds.now[task], np.array([size.parallelism for size in sizes], np.float64)
-    grows = wanted > now
-    fits = np.where(grows, np.minimum(1.0, bounds.most[task] / wanted), 1.0)
+    now, target = bounds.now[task], np.array([size.parallelism for size in sizes], np.float64)
+    grows = target > now
+    fits = np.where(grows, np.minimum(1.0, bounds.most[task] / target), 1.0)
     owner = bounds.snapshot.tasks.application[task]
     share = np.ones(len(bounds.snapshot.applications))
-    # A task that may not grow at all holds up itself alone: what it can take, the others are sized for already.
-    held = bounds.vetoed[task] & grows
-    np.minimum.at(share, owner[~held], fits[~held])
-    given = _of_share(wanted, now, grows, share[owner])
-    given[held] = np.maximum(now[held], 1)
-    each = _managed(sizes, bounds)
-    of_share = given
-    given, each_after = _within_quotas(given, now, grows, each, bounds, task)
-    kept = []
+    # A vetoed task limits only itself: the others are already sized for what it can take.
+    vetoed = bounds.vetoed[task] & grows
+    np.minimum.at(share, owner[~vetoed], fits[~vetoed])
+    granted = _share_of_target(target, now, grows, share[owner])
+    granted[vetoed] = np.maximum(now[vetoed], 1)
+    memory = _memory_of_sizes(sizes, bounds)
+    of_share = granted
+    granted, memory_after = _within_quotas(granted, now, grows, memory, bounds, task)
+    limited = []
     for place, size in enumerate(sizes):
-        after = int(given[place])
+        after = int(granted[place])
         if after != size.parallelism:
             why = bounds.why[size.task] if fits[place] < 1 else "in proportion to a task that may not grow so far"
             why = "the quota of all tasks" if after < of_share[place] else why
             bounds.refuse(bounds.task(size.task), "parallelism", why, size.parallelism, after)
         has_memory = size.managed_bytes is not None or size.memory_level is not None
-        if has_memory and each_after[place] < each[place]:
-            bounds.refuse(bounds.task(size.task), "memory", "the quota of memory", float(each[place]))
+        if has_memory and memory_after[place] < memory[place]:
+            bounds.refuse(bounds.task(size.task), "memory", "the quota of memory", float(memory[place]))
             size, has_memory = replace(size, managed_bytes=None, memory_level=None), False
         if after != now[place] or has_memory:
-            kept.append(replace(size, parallelism=after))
-    return tuple(kept)
+            limited.append(replace(size, parallelism=after))
+    return tuple(limited)
 
 
-def _of_share(wanted: Floats, now: Counts, grows: Bools, share: Floats) -> Counts:
-    scaled = np.maximum(np.ceil(wanted * share - ROUNDING), np.maximum(now, 1))
-    return np.where(grows, scaled, wanted).astype(np.int64)
+def _share_of_target(target: Floats, now: Counts, grows: Bools, share: Floats) -> Counts:
+    scaled = np.maximum(np.ceil(target * share - ROUNDING), np.maximum(now, 1))
+    return np.where(grows, scaled, target).astype(np.int64)
 
 
-def _held(bounds: Bounds) -> Floats:
-    """Return the memory of an instance's state by task now, 0 where nobody says."""
+def _memory_now(bounds: PlanBounds) -> Floats:
+    """Return the present state memory of an instance by task, 0 where unknown."""
     instances, tasks = bounds.snapshot.instances, len(bounds.now)
-    held = np.zeros(tasks)
+    memory = np.zeros(tasks)
     if instances.managed_bytes is not None:
-        np.maximum.at(held, instances.task, np.nan_to_num(instances.managed_bytes))
-    return held
+        np.maximum.at(memory, instances.task, np.nan_to_num(instances.managed_bytes))
+    return memory
 
 
-def _managed(sizes: list[TaskSize], bounds: Bounds) -> Floats:
-    held = _held(bounds)
+def _memory_of_sizes(sizes: list[TaskSize], bounds: PlanBounds) -> Floats:
+    memory_now = _memory_now(bounds)
     return np.array(
-        [held[size.task] if size.managed_bytes is None else float(size.managed_bytes) for size in sizes], np.float64
+        [memory_now[size.task] if size.managed_bytes is None else float(size.managed_bytes) for size in sizes],
+        np.float64,
     )
 
 
 def _within_quotas(
-    given: Counts,
+    granted: Counts,
     now: Counts,
     grows: Bools,
-    each: Floats,
-    bounds: Bounds,
+    memory: Floats,
+    bounds: PlanBounds,
     task: Counts,
 ) -> tuple[Counts, Floats]:
-    """Return parallelism and memory of an instance within what all jobs may have together."""
-    held = _held(bounds)
-    rest = np.ones(len(bounds.now), np.bool_)
-    rest[task] = False
-    instances, memory = int(bounds.now[rest].sum()), float((bounds.now * held)[rest].sum())
+    """Return the parallelism and the memory of an instance within the quotas of all jobs."""
+    memory_now = _memory_now(bounds)
+    others = np.ones(len(bounds.now), np.bool_)
+    others[task] = False
+    others_instances, others_memory = int(bounds.now[others].sum()), float((bounds.now * memory_now)[others].sum())
     most_memory = bounds.limits.memory_quota(bounds.snapshot.machines, bounds.usable)
 
-    def fits(count: Counts, each: Floats) -> bool:
-        return instances + int(count.sum()) <= bounds.limits.most_instances and (
-            memory + float((count * each).sum()) <= most_memory
+    def fits(count: Counts, memory: Floats) -> bool:
+        return others_instances + int(count.sum()) <= bounds.limits.most_instances and (
+            others_memory + float((count * memory).sum()) <= most_memory
         )
 
-    if fits(given, each):
-        return given, each
+    if fits(granted, memory):
+        return granted, memory
     # Where memory does not fit even at the present parallelism, nobody gets more of it.
-    least = np.where(grows, np.maximum(now, 1), given)
-    if memory + float((least * each).sum()) > most_memory:
-        each = np.minimum(each, held[task])
-    return _largest(given, now, grows, lambda count: fits(count, each)), each
+    least = np.where(grows, np.maximum(now, 1), granted)
+    if others_memory + float((least * memory).sum()) > most_memory:
+        memory = np.minimum(memory, memory_now[task])
+    return _largest_share(granted, now, grows, lambda count: fits(count, memory)), memory
 
 
-def _largest(given: Counts, now: Counts, grows: Bools, fits: Callable[[Counts], bool]) -> Counts:
-    """Return the sizes of the largest share that fits; where none does, nothing grows."""
+def _largest_share(granted: Counts, now: Counts, grows: Bools, fits: Callable[[Counts], bool]) -> Counts:
+    """Return the sizes at the largest share that fits; where none does, nothing grows."""
     low, high = 0.0, 1.0
-    wanted = given.astype(np.float64)
-    best = _of_share(wanted, now, grows, np.zeros(len(given)))
+    target = granted.astype(np.float64)
+    best = _share_of_target(target, now, grows, np.zeros(len(granted)))
     for _ in range(HALVINGS):
         share = (low + high) / 2
-        tried = _of_share(wanted, now, grows, np.full(len(given), share))
-        if fits(tried):
-            low, best = share, tried
+        candidate = _share_of_target(target, now, grows, np.full(len(granted), share))
+        if fits(candidate):
+            low, best = share, candidate
         else:
             high = share
     return best

@@ -1,12 +1,12 @@
-"""The sizing policies of Sage in their order of priority (docs/design/papers/sage.md 2). Called by `sage`.
+"""Sage's sizing rules in order of priority (docs/design/papers/sage.md 2). Called by `sage`.
 
-Each rule looks at its own window of all applications and says for which of them it would change which resource to what.
+Each rule reads its own window of all applications and proposes new values of its resource for some of them.
 """
 
 from collections.abc import Sequence
 
-from penstock.scheduler.growing import CpuUp, HeapUp, MemoryUp, ThreadsUp
-from penstock.scheduler.shrinking import CpuDown, HeapDown, MemoryDown, ThreadsDown
+from penstock.scheduler.growth_rules import CpuUp, HeapUp, MemoryUp, ThreadsUp
+from penstock.scheduler.shrink_rules import CpuDown, HeapDown, MemoryDown, ThreadsDown
 from penstock.scheduler.sizing_rule import Rule
 
 RULES: Sequence[Rule] = (

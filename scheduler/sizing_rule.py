@@ -1,4 +1,4 @@
-"""What the sizing policies of Sage have in common: resources, bounds, proposals. Called by `growing`, `shrinking`."""
+"""Common parts of Sage's sizing rules: resources, limits, proposals. Called by `growth_rules`, `shrink_rules`."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from enum import IntEnum
 from math import inf
 
 from penstock.model.columns import Bools, Floats
-from penstock.scheduler.looks import Look
+from penstock.scheduler.rule_window import RuleWindow
 
 
 class Resource(IntEnum):
-    """What an application is given."""
+    """A resource that is allocated to applications."""
 
     HEAP = 0
     MEMORY = 1
@@ -19,10 +19,10 @@ class Resource(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds that rules share.
+class RuleLimits:
+    """Limits that all rules share.
 
-    ``growth``: factor of an increase. ``margin``: kept above a measured peak. ``up`` and ``down``: use of an
+    ``growth``: factor of an increase. ``margin``: share added to a measured peak. ``up`` and ``down``: use of an
     allocation, in [0, 1], above which it grows and below which, margin included, it shrinks. ``gc``: share of
     the CPU used, never of less than one core's time. ``throttled``: share of the threads' time. ``disk_io``: bytes/s of
     local state that say memory is short. ``idle_backlog_s``: a backlog worth so many seconds of input, which the bound
@@ -56,18 +56,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """For which applications a rule fires, and the resource's new value there."""
+class SizingProposal:
+    """The applications for which a rule fires, and the resource's new value for each."""
 
     fires: Bools
     value: Floats
 
 
 class Rule(ABC):
-    """One policy. ``after``: growth of these resources makes its window begin anew, as a change of its own does.
+    """One sizing rule. ``after``: growth of these resources restarts its window, as a change of its own does.
 
-    ``window_s``: so long it looks before it acts. ``most_s``: so long it looks where there is more. ``rests_on``: what
-    it sees would be different if these changed, so it waits where a rule before it changes one of them.
+    ``window_s``: its shortest window. ``most_s``: its longest window, where the history allows. ``rests_on``: resources
+    on which its evidence depends, so it waits where a rule before it changes one of them.
     """
 
     name: str
@@ -77,15 +77,15 @@ class Rule(ABC):
     after: tuple[Resource, ...]
     rests_on: tuple[Resource, ...] = tuple(Resource)
     renews: bool = True
-    """Whether a change of its own resource makes its window begin anew."""
+    """Whether a change of its own resource restarts its window."""
     rides: bool = False
-    """Whether it acts only where another rule does."""
+    """Whether it acts only together with another rule."""
 
     @property
     def most_s(self) -> float:
-        """Return how far it looks back."""
+        """Return the length of the longest window."""
         return self.window_s
 
     @abstractmethod
-    def propose(self, seen: Look, limits: Limits) -> Proposal:
-        """Say what to change; figures of ``needs`` are there for every application that counts."""
+    def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
+        """Return the proposal; applications without all figures of ``needs`` are ignored."""

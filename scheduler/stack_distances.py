@@ -1,4 +1,4 @@
-"""The hit rate that a cache of any size would have, from a sample of the accesses (stack distances; SHARDS, FAST 2015).
+"""Hit rates of caches of any size, from a sample of the accesses (stack distances; SHARDS, FAST 2015).
 
 A key is sampled by a fixed hash of it, so that samples of several instances add up. No store samples its
 accesses yet; `memory_choice` reads such histograms from snapshots, where the simulated cluster puts them.
@@ -24,7 +24,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReuseHistogram:
-    """Accesses by the bucket of their stack distance, scaled up to all accesses; the last bucket is `FIRST`."""
+    """Accesses by bucket of stack distance, scaled up to all accesses; the last bucket is `FIRST`."""
 
     accesses: Floats = field(default_factory=lambda: np.zeros(FIRST + 1))
 
@@ -45,27 +45,27 @@ class ReuseHistogram:
         return np.asarray(np.clip(served[buckets_within(cache_bytes)] / total, 0.0, 1.0))
 
     def rows(self) -> tuple[Floats, Floats]:
-        """Return ``distance_bytes`` and ``accesses`` of the buckets that hold some, as a snapshot has them."""
+        """Return ``distance_bytes`` and ``accesses`` of the buckets that are not empty, as in a snapshot."""
         used = np.flatnonzero(self.accesses)
         return np.append(BOUNDS, np.nan)[used], self.accesses[used]
 
 
 def bucket_of(distance_bytes: Floats) -> NDArray[np.int64]:
-    """Return the bucket of every distance: that of the smallest bound which is not below it; `FIRST` for NaN."""
+    """Return the bucket of every distance, whose bound is the smallest at or above it; `FIRST` for NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
         bucket = np.ceil(np.log2(np.maximum(distance_bytes, 1.0)) * PER_DOUBLING - _ROUNDING)
     return np.where(np.isnan(bucket), FIRST, np.minimum(bucket, FIRST)).astype(np.int64)
 
 
 def buckets_within(cache_bytes: Floats) -> NDArray[np.int64]:
-    """Return how many buckets hold only distances that fit into a cache of each size; into an unknown one, none."""
+    """Return the number of buckets with only distances that fit into a cache of each size; 0 for NaN."""
     whole = np.floor(np.log2(np.maximum(cache_bytes, 1.0)) * PER_DOUBLING + _ROUNDING) + 1
     return np.where(cache_bytes >= 1, np.minimum(whole, FIRST), 0).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccessSample:
-    """The sampled keys that were used last, from the oldest to the newest, and the histogram of what was observed.
+    """The most recently used sampled keys, oldest first, and the histogram of their accesses.
 
     ``rate`` in (0, 1]: the part of all keys that is sampled. At most ``keys_most`` keys are remembered; what was used
     before them counts as never used, which is right for all caches that hold less than they.
@@ -81,30 +81,33 @@ class AccessSample:
         if not (0 < self.rate <= 1 and self.keys_most > 0):
             raise ValueError("a rate is in (0, 1], and some keys are remembered")
 
-    def observed(self, hashes: NDArray[np.uint64], sizes: Floats) -> Self:
-        """Return the sample after accesses in this order to keys of these hashes, whose entries have these bytes."""
-        taken = is_sampled(hashes, self.rate)
-        keys, weights = np.concatenate([self.keys, hashes[taken]]), np.concatenate([self.sizes, sizes[taken]])
+    def after(self, hashes: NDArray[np.uint64], sizes: Floats) -> Self:
+        """Return the sample after accesses, in this order, to keys with these hashes and entries of these sizes."""
+        is_sampled_access = is_sampled(hashes, self.rate)
+        keys, weights = (
+            np.concatenate([self.keys, hashes[is_sampled_access]]),
+            np.concatenate([self.sizes, sizes[is_sampled_access]]),
+        )
         distance = stack_distances(keys, weights)[len(self.keys) :] / self.rate
-        found = np.bincount(bucket_of(distance), minlength=FIRST + 1) / self.rate
+        buckets = np.bincount(bucket_of(distance), minlength=FIRST + 1) / self.rate
         # SHARDS-adj: hot keys that are sampled, or not, are made up for where they would be, at the shortest distances.
-        found[0] += len(hashes) - found.sum()
+        buckets[0] += len(hashes) - buckets.sum()
         keys, weights = _last_uses(keys, weights)
         return type(self)(
             self.rate,
             self.keys_most,
             keys[-self.keys_most :],
             weights[-self.keys_most :],
-            self.histogram.merged(ReuseHistogram(found)),
+            self.histogram.merged(ReuseHistogram(buckets)),
         )
 
-    def started_anew(self) -> Self:
-        """Return the sample with an empty histogram, for the next window; what was used last stays known."""
+    def next_window(self) -> Self:
+        """Return the sample with an empty histogram for the next window; recent uses are kept."""
         return type(self)(self.rate, self.keys_most, self.keys, self.sizes)
 
 
 def is_sampled(hashes: NDArray[np.uint64], rate: float) -> NDArray[np.bool_]:
-    """Return which keys belong to the sample: the same ones everywhere (the finaliser of SplitMix64, fixed)."""
+    """Return which keys belong to the sample: the same in every process (the finaliser of SplitMix64, fixed)."""
     x = hashes.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""What a snapshot says of every task's accesses to its state: theta, tau, flush stalls (Justin, section 4).
+"""Figures of every task's state access, from a snapshot: theta, tau, flush stalls (Justin, section 4).
 
 Read by `justin` and `memory_choice`.
 """
@@ -16,8 +16,8 @@ from penstock.scheduler.true_rates import NS_PER_S, or_nan, sum_by
 class StateAccess:
     """Columns by task; NaN: not measured.
 
-    ``hit_rate``: theta in [0, 1]; of a task that read nothing 1, for nothing missed. ``latency_ms``: tau, mean of a
-    get; of a task that read nothing 0. ``gets``: accesses a second. ``stall_share``: flush stalls / wall, mean.
+    ``hit_rate``: theta in [0, 1]; 1 for a task without reads. ``latency_ms``: tau, mean of a get; 0 for a task without
+    reads. ``gets``: accesses a second. ``stall_share``: flush stalls / wall, mean.
     ``managed_bytes``: mean budget of an instance.
     """
 
@@ -29,7 +29,7 @@ class StateAccess:
 
 
 def state_access(snapshot: ClusterSnapshot) -> StateAccess:
-    """Return the figures of every task.
+    """Return the state access of every task.
 
     theta = sum of hits / sum of (hits + misses);   tau = sum of (hits + misses) * get_ms / sum of (hits + misses)
 

@@ -1,7 +1,7 @@
-"""What a snapshot says of every task: true rates on useful time, busy shares, outputs by edge (DS2, section 3.1).
+"""Figures of every task from a snapshot: true rates, busy shares, outputs by edge (DS2, section 3.1).
 
-Several instances share a core, so that busy time alone never says that one is saturated: shares count the wait for the
-core, true rates do not. Read by `ds2`, `autoscaler`, `justin` and `memory_choice`.
+Several instances share a core, so busy time alone never shows saturation: shares include the wait for the core, true
+rates do not. Read by `ds2`, `autoscaler`, `justin` and `memory_choice`.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ NS_PER_S = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskRates:
-    """Columns by task; NaN: not measured, or nothing came.
+    """Columns by task; NaN: not measured, or no row arrived.
 
     ``parallelism``: instances. ``rate_in``: rows a second. ``true_rate``: rows in a useful second, of all instances.
     ``busy_share``: (busy + core wait) / wall in [0, 1], mean of the instances; ``output_wait_share`` alike.
-    ``is_running``: all its instances do. ``settled_s`` since the last action that touched one; infinite if nobody says.
+    ``is_running``: all its instances do. ``settled_s`` since the last action that touched one; infinite if unknown.
     """
 
     parallelism: Floats
@@ -63,16 +63,16 @@ def _true_rate(task: np.ndarray, records_in: Floats, useful_ns: Floats, parallel
     lp_i = sum over k of records_in_k / W_u,k
       records_in_k   rows that instance k took, >= 0
       W_u,k          its useful time (s): processing, (de)serialising and remote calls, no waits for input, room or core
-    An instance to which nothing came has no rate of its own; it counts as the mean of the others.
+    An instance without input has no rate of its own; it counts as the mean of the others.
     """
-    came = ~(records_in == 0)
+    is_active = ~(records_in == 0)
     rate = np.where(useful_ns > 0, records_in / useful_ns * NS_PER_S, np.nan)
-    total = sum_by(task, np.where(came, rate, 0.0), len(parallelism))
-    return total * (parallelism / sum_by(task, came.astype(np.float64), len(parallelism)))
+    total = sum_by(task, np.where(is_active, rate, 0.0), len(parallelism))
+    return total * (parallelism / sum_by(task, is_active.astype(np.float64), len(parallelism)))
 
 
 def output_ratios(snapshot: ClusterSnapshot, rate_in: Floats) -> Floats:
-    """Return, for every edge, the rows sent into it (before its shedders) for a row that its producer took.
+    """Return, for every edge, the rows sent into it (before its shedders) per row that its producer took.
 
     NaN: not measured, or the producer took nothing.
     """
@@ -85,16 +85,16 @@ def output_ratios(snapshot: ClusterSnapshot, rate_in: Floats) -> Floats:
 
 
 def source_targets(snapshot: ClusterSnapshot) -> Floats:
-    """Return the rows a second that every source must read, NaN for other tasks and where nobody knows.
+    """Return the rate (rows/s) that every source must read; NaN for other tasks and where it is unknown.
 
-    A target from outside counts before what the log was offered; what shedders leave never counts.
+    An external target takes precedence over the log's input rate; rates after shedders are never used.
     """
     tasks, partitions = snapshot.tasks, snapshot.partitions
     reader = snapshot.instances.task[partitions.instance]
     appended = sum_by(reader, or_nan(partitions.appended, len(partitions)), len(tasks)) / snapshot.window_s
     appended[np.bincount(reader, minlength=len(tasks)) == 0] = np.nan
-    outside = or_nan(tasks.target_rate, len(tasks))
-    return np.where(tasks.is_source, np.where(np.isnan(outside), appended, outside), np.nan)
+    external = or_nan(tasks.target_rate, len(tasks))
+    return np.where(tasks.is_source, np.where(np.isnan(external), appended, external), np.nan)
 
 
 def or_nan(column: Floats | None, rows: int) -> Floats:

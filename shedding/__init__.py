@@ -1,4 +1,4 @@
-"""Floor 1: what to drop under overload, and what it costs in accuracy."""
+"""Floor 1: load shedding under overload, and its cost in accuracy."""
 
 if __name__ != "penstock.shedding":
     raise ImportError(

@@ -6,7 +6,7 @@ Accuracies are in [0, 1] and CPU in percent of a core. `qod_figures` and the two
 import numpy as np
 
 from penstock.model.columns import Floats
-from penstock.shedding.by_group import least, most, total
+from penstock.shedding.group_sums import least, most, total
 from penstock.shedding.task_graph import Indexes, TaskGraph
 
 
@@ -51,21 +51,22 @@ def least_above(l_ac: Floats, graph: TaskGraph) -> Floats:
 
 
 def mixed_above(l_ac: Floats, out_rate: Floats, graph: TaskGraph) -> Floats:
-    """Return the accuracy of the mix that a task is offered, in [0, 1], 1 where there is no task above.
+    """Return the accuracy of the mixed input of a task, in [0, 1], 1 where there is no task above.
 
     above(t) = sum of out(e) / sum of out(e) / cAc(producer of e), over the edges e into t; cAc(t) = lAc(t) * above(t)
 
-    out(e): rows/s before the shedder of edge e. In place of the least of equation 3, which counts twice what a shedder
-    takes off a producer of higher accuracy than its neighbour; the same where all producers have one accuracy.
+    out(e): rows/s before the shedder of edge e. It replaces the minimum of equation 3, which counts twice what a
+    shedder drops from a producer of higher accuracy than its neighbour; both agree if all producers are equally
+    accurate.
     """
     accuracy, above = l_ac.copy(), least_above(l_ac, graph)
     for edges in graph.edges_by_level:
         tasks, from_above = graph.consumer[edges].astype(np.intp), accuracy[graph.producer[edges]]
-        seen = (from_above > 0) & (out_rate[edges] > 0)
-        offered = total(out_rate[edges[seen]], tasks[seen], graph.tasks)
-        whole = total(out_rate[edges[seen]] / from_above[seen], tasks[seen], graph.tasks)
-        known = whole > 0
-        above[known] = offered[known] / whole[known]
+        is_counted = (from_above > 0) & (out_rate[edges] > 0)
+        offered = total(out_rate[edges[is_counted]], tasks[is_counted], graph.tasks)
+        unshed = total(out_rate[edges[is_counted]] / from_above[is_counted], tasks[is_counted], graph.tasks)
+        has_input = unshed > 0
+        above[has_input] = offered[has_input] / unshed[has_input]
         accuracy[tasks] = l_ac[tasks] * above[tasks]
     return above
 
@@ -76,8 +77,8 @@ def l_ac(in_rate: Floats, task: Indexes, offered: Floats, instances: Indexes) ->
     lAc(t) = min over i of inRate(i) / (offered(t) / n_inst(t))
 
     inRate(i): rows/s that instance i took, after shedders; task: t(i); offered(t): the sum of outRate(t', t) over
-    up(t), or what a source's log was given, rows/s before shedders; n_inst(t): how many instances t has. Where nothing
-    is offered all is taken: 1. A task without an instance here has NaN.
+    up(t), or the input of a source's log, rows/s before shedders; n_inst(t): the number of instances of t. 1 where
+    nothing is offered. A task without an instance here has NaN.
     """
     slowest = least(in_rate, task, len(offered))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -87,11 +88,11 @@ def l_ac(in_rate: Floats, task: Indexes, offered: Floats, instances: Indexes) ->
 
 
 def max_ac(desired: Floats, graph: TaskGraph) -> Floats:
-    """Return the most accuracy that is asked of every task, in [0, 1]; equation 5.
+    """Return the greatest accuracy required of every task, in [0, 1]; equation 5.
 
     maxAc(t) = max over q in Q(t) of desired(q)
 
-    desired(q): the accuracy that query q is to have.
+    desired(q): the target accuracy of query q.
     """
     return graph.over_queries(desired)
 
@@ -101,7 +102,7 @@ def cpu(cpu_metric: Floats, in_rate: Floats, task: Indexes, tasks: int) -> Float
 
     cpu(t) = cpuMetric of the instance with the smallest inRate, the highest if there are several
 
-    cpuMetric(i): CPU that instance i took, percent of a core; inRate(i): rows/s, after shedders; task: t(i). A task
+    cpuMetric(i): CPU that instance i used, percent of a core; inRate(i): rows/s, after shedders; task: t(i). A task
     without an instance here has NaN.
     """
     slowest = in_rate == least(in_rate, task, tasks)[task]
@@ -110,7 +111,7 @@ def cpu(cpu_metric: Floats, in_rate: Floats, task: Indexes, tasks: int) -> Float
 
 
 def m_obt_cpu(a_cpu: Floats, instances: Floats) -> Floats:
-    """Return the CPU that every instance is sure to get, percent of a core; equation 7.
+    """Return the CPU that every instance gets at least, percent of a core; equation 7.
 
     mObtCpu(i) = aCpu(tm(i)) / |ti(tm(i), p(t(i)))|
 
@@ -162,28 +163,28 @@ def diff_req(max_req_cpu: Floats, min_req_cpu: Floats) -> Floats:
 
 
 def slack(diff_req: Floats, m_obt_cpu: Floats, group: Indexes, groups: int) -> Floats:
-    """Return what lacks by machine and priority, percent of a core; equation 13.
+    """Return the shortage of CPU by machine and priority, percent of a core; equation 13.
 
     slack(tm, p) = sum over i in ti(tm, p) of (diffReq(t(i)) - mObtCpu(i))
 
-    diffReq(t(i)) and mObtCpu(i) are by instance, and `group` is the row of its (tm, p). In spite of the name the
-    machine that starves most has the largest.
+    diffReq(t(i)) and mObtCpu(i) are by instance, and `group` is the row of its (tm, p). Despite the name, the
+    machine with the greatest shortage has the largest value.
     """
     return total(diff_req - m_obt_cpu, group, groups)
 
 
 def desired(desired: Floats, graph: TaskGraph) -> Floats:
-    """Return the accuracy that every task is to have, in [0, 1]; equation 14.
+    """Return the target accuracy of every task, in [0, 1]; equation 14.
 
     desired(t) = max over t' in down(t) of desired(t')
 
     down(t): the consumers of the edges out of t; a query's own desired accuracy is that of its sink's task.
     """
-    wanted = np.zeros(graph.tasks)
-    np.maximum.at(wanted, graph.query_task, desired)
+    of_task = np.zeros(graph.tasks)
+    np.maximum.at(of_task, graph.query_task, desired)
     for edges in reversed(graph.edges_by_level):
-        np.maximum.at(wanted, graph.producer[edges], wanted[graph.consumer[edges]])
-    return wanted
+        np.maximum.at(of_task, graph.producer[edges], of_task[graph.consumer[edges]])
+    return of_task
 
 
 def d(desired_below: Floats, desired_above: Floats) -> Floats:

@@ -1,6 +1,6 @@
-"""What a tuple costs on average, and so how many a node can process until the next check (DISSP, section 5.3).
+"""The average cost of a tuple, and the number that a node can process until the next check (DISSP, section 5.3).
 
-`PaperCost` is literal; `UsefulCost` divides useful time instead of elapsed time, so that an idle node does not look
+`PaperCost` is literal; `UsefulCost` divides useful time instead of elapsed time, so that an idle node does not seem
 slow (docs/design/papers/dissp.md 3). Called at every shedding interval, beside `overload`.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from penstock.model.columns import Floats
-from penstock.shedding.by_group import Counts
+from penstock.shedding.group_sums import Counts
 
 DELTA_MS = 250.0
 """delta, the shedding interval (DISSP, section 5.2)."""
@@ -21,20 +21,20 @@ SMOOTHED = 40
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What was measured in the last intervals between checks of one node, oldest first, at most `SMOOTHED` of them.
+class IntervalHistory:
+    """Measurements of the last intervals between checks of one node, oldest first, at most `SMOOTHED` of them.
 
     ``elapsed_ms``: t, as measured. ``busy_ms``: useful time of its whole fragment, all threads. ``rows``: n, rows taken
-    from the input buffer, each counted once and not once an operator.
+    from the input buffer, each counted once and not once per operator.
     """
 
     elapsed_ms: tuple[float, ...] = ()
     busy_ms: tuple[float, ...] = ()
     rows: tuple[int, ...] = ()
 
-    def after(self, elapsed_ms: float, busy_ms: float, rows: int, length: int = SMOOTHED) -> "History":
-        """Return the history with one more interval; the oldest leaves if there are too many."""
-        return History(
+    def after(self, elapsed_ms: float, busy_ms: float, rows: int, length: int = SMOOTHED) -> "IntervalHistory":
+        """Return the history with one more interval, without the oldest if there are too many."""
+        return IntervalHistory(
             (*self.elapsed_ms, elapsed_ms)[-length:], (*self.busy_ms, busy_ms)[-length:], (*self.rows, rows)[-length:]
         )
 
@@ -43,11 +43,11 @@ class CostModel(Protocol):
     """Predicts capacity; frozen, its fields are its parameters."""
 
     @abstractmethod
-    def tuple_cost_ms(self, history: History) -> float | None:
+    def tuple_cost_ms(self, history: IntervalHistory) -> float | None:
         """Return C_T, ms; None: nothing was processed, so it is not measured."""
 
     @abstractmethod
-    def n_tuples(self, history: History) -> float | None:
+    def n_tuples(self, history: IntervalHistory) -> float | None:
         """Return N_tuples until the next check; None: not measured."""
 
 
@@ -71,20 +71,20 @@ def tuples_in_interval(delta_ms: float, c_t_ms: float, threads: int = 1) -> floa
 
 @dataclass(frozen=True, slots=True)
 class PaperCost:
-    """Equations 5.2 and 5.3 as they stand: elapsed time, and a moving average of each of the two figures.
+    """Equations 5.2 and 5.3 as printed: elapsed time, and a moving average of each of the two figures.
 
-    On an idle node n is just what arrived, so that C_T tells nothing of the capacity: any burst looks like overload.
+    On an idle node n is just the arrivals, so C_T says nothing about capacity, and any burst looks like overload.
     """
 
     delta_ms: float = DELTA_MS
 
-    def tuple_cost_ms(self, history: History) -> float | None:
+    def tuple_cost_ms(self, history: IntervalHistory) -> float | None:
         """Return the mean of t / n over the history."""
         costs = self._costs(history)
         return sum(costs) / len(costs) if costs else None
 
-    def n_tuples(self, history: History) -> float | None:
-        """Return the mean over the history of delta / C_T, each C_T being smoothed itself."""
+    def n_tuples(self, history: IntervalHistory) -> float | None:
+        """Return the mean over the history of delta / C_T, where each C_T is itself smoothed."""
         costs = self._costs(history)
         if not costs:
             return None
@@ -92,7 +92,7 @@ class PaperCost:
         return sum(tuples_in_interval(self.delta_ms, cost) for cost in smoothed) / len(costs)
 
     @staticmethod
-    def _costs(history: History) -> list[float]:
+    def _costs(history: IntervalHistory) -> list[float]:
         return [average_cost_ms(t, n) for t, n in zip(history.elapsed_ms, history.rows, strict=True) if n > 0]
 
 
@@ -103,12 +103,12 @@ class UsefulCost:
     delta_ms: float = DELTA_MS
     threads: int = 1
 
-    def tuple_cost_ms(self, history: History) -> float | None:
+    def tuple_cost_ms(self, history: IntervalHistory) -> float | None:
         """Return C_T = sum of busy / sum of n over the history."""
         busy_ms, rows = sum(history.busy_ms), sum(history.rows)
         return average_cost_ms(busy_ms, rows) if rows > 0 and busy_ms > 0 else None
 
-    def n_tuples(self, history: History) -> float | None:
+    def n_tuples(self, history: IntervalHistory) -> float | None:
         """Return T * delta / C_T."""
         cost_ms = self.tuple_cost_ms(history)
         return None if cost_ms is None else tuples_in_interval(self.delta_ms, cost_ms, self.threads)
@@ -116,7 +116,7 @@ class UsefulCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryCosts:
-    """What a row costs by query: an exponential average that starts anew when a query's cost jumps.
+    """The cost of a row by query: an exponential average that restarts when a query's cost jumps.
 
     ``mean_ms`` NaN: not measured. ``above`` and ``below`` are the two one-sided sums of CUSUM, in parts of the mean.
     """
@@ -127,32 +127,32 @@ class QueryCosts:
 
     @classmethod
     def unknown(cls, queries: int) -> "QueryCosts":
-        """Return the costs before anything was measured."""
+        """Return the costs before any measurement."""
         return cls(np.full(queries, np.nan), np.zeros(queries), np.zeros(queries))
 
     def after(
         self, busy_ms: Floats, rows: Counts, *, gain: float = 0.1, slack: float = 0.1, jump: float = 1.0
     ) -> "QueryCosts":
-        """Return the costs after an interval in which queries were busy with rows; one without rows stays as it is.
+        """Return the costs after an interval with these busy times and rows; a query without rows is unchanged.
 
         m' = m + gain * (x - m),   g+ = max(0, g+ + e - slack),   g- = max(0, g- - e - slack),   e = (x - m) / m
         m' = x and g+ = g- = 0 once g+ or g- exceeds ``jump``
           x  busy_ms / rows in this interval   m  average so far   g+, g-  evidence of a jump up, down
         """
-        seen = (rows > 0) & (busy_ms > 0)
+        is_measured = (rows > 0) & (busy_ms > 0)
         x = np.full(len(rows), np.nan)
-        np.divide(busy_ms, rows, out=x, where=seen)
+        np.divide(busy_ms, rows, out=x, where=is_measured)
         error = (x - self.mean_ms) / self.mean_ms
         above = np.maximum(0.0, self.above + error - slack)
         below = np.maximum(0.0, self.below - error - slack)
-        anew = seen & (np.isnan(self.mean_ms) | (above > jump) | (below > jump))
+        anew = is_measured & (np.isnan(self.mean_ms) | (above > jump) | (below > jump))
         mean_ms = np.where(anew, x, self.mean_ms + gain * (x - self.mean_ms))
         return QueryCosts(
-            np.where(seen, mean_ms, self.mean_ms),
-            np.where(anew, 0.0, np.where(seen, above, self.above)),
-            np.where(anew, 0.0, np.where(seen, below, self.below)),
+            np.where(is_measured, mean_ms, self.mean_ms),
+            np.where(anew, 0.0, np.where(is_measured, above, self.above)),
+            np.where(anew, 0.0, np.where(is_measured, below, self.below)),
         )
 
     def relative_to(self, c_t_ms: float) -> Floats:
-        """Return c_q / C_T by query; a query of which nothing is known costs what the paper says of any, C_T."""
+        """Return c_q / C_T by query; an unmeasured query has the paper's average cost, C_T."""
         return np.where(np.isnan(self.mean_ms), 1.0, self.mean_ms / c_t_ms)

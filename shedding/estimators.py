@@ -1,7 +1,7 @@
-"""What aggregates over kept rows say about all rows, and how far off they may be: Horvitz-Thompson estimators.
+"""Horvitz-Thompson estimators: aggregates over all rows, and their errors, from the kept rows.
 
-Rows are kept independently (Poisson sampling), each weighs w = 1 / (product of d on its path). MIN, MAX and DISTINCT
-cannot be weighted: they are not here (docs/design/papers/stream-economics.md 11).
+Rows are kept independently (Poisson sampling), each with the weight w = 1 / (product of d on its path). MIN, MAX and
+DISTINCT cannot be weighted and have no estimator (docs/design/papers/stream-economics.md 11).
 """
 
 import math
@@ -17,7 +17,7 @@ Z_95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the variance of its error; `low` and `high` bound it in 95% of all cases."""
+    """A value and the variance of its error; [`low`, `high`] is the 95% confidence interval."""
 
     value: float
     variance: float
@@ -52,7 +52,7 @@ def count(w: Floats) -> Estimate:
 def mean(x: Floats, w: Floats) -> Estimate | None:
     """Return MEAN^ = SUM^ / COUNT^, and V^ = sum (w^2 - w) * (x - MEAN^)^2 / COUNT^2; None where no row was kept.
 
-    x: values of kept rows; w: their weights, 1 or more. A ratio: its bias falls with the number of rows.
+    x: values of kept rows; w: their weights, 1 or more. It is a ratio, whose bias falls with the number of rows.
     """
     if not len(x):
         return None

@@ -1,4 +1,4 @@
-"""Whether a node must shed, and how much it may keep (DISSP, section 5.2).
+"""Overload detection: whether a node must shed, and how much it may keep (DISSP, section 5.2).
 
 `PaperDetector` is equation 5.1; `MeanDetector` lets an isolated large batch pass, as section 5.4 asks for. Called at
 every shedding interval, before `shedders`.
@@ -16,7 +16,7 @@ MOST_CHECKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """The node must shed until so many rows are left: N_tuples, rounded down."""
+    """The node must shed down to ``n_to_keep`` rows: N_tuples, rounded down."""
 
     n_to_keep: int
     reason: str
@@ -24,31 +24,31 @@ class Overload:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The input buffer at a check: batches from sources and from other nodes only. ``bytes`` None: not measured."""
+class BufferSize:
+    """The size of the input buffer at a check: batches from sources and other nodes. ``bytes`` None: not measured."""
 
     rows: int
     bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """What the checks before have seen, oldest first: IB_size, and the rows that were left after the last one."""
+class BufferHistory:
+    """Buffer sizes at previous checks, oldest first: IB_size, and the rows left after the last check."""
 
     rows: tuple[int, ...] = ()
-    left: int = 0
+    rows_left: int = 0
 
 
 class Detector(Protocol):
     """Detects overload; frozen, its fields are its parameters."""
 
     @abstractmethod
-    def detect(self, waiting: Waiting, n_tuples: float | None, sizes: Sizes) -> Overload | NoChange:
-        """Return what to do at this check; ``n_tuples`` None: nothing was processed yet."""
+    def detect(self, waiting: BufferSize, n_tuples: float | None, sizes: BufferHistory) -> Overload | NoChange:
+        """Return the decision at this check; ``n_tuples`` None: nothing was processed yet."""
 
 
 def n_discard(ib_size: float, n_tuples: float) -> float:
-    """Return how many tuples are too many (DISSP, eq 5.1).
+    """Return the number of excess tuples (DISSP, eq 5.1).
 
     N_discard = IB_size - N_tuples
       IB_size  tuples in the input buffer   N_tuples  tuples that can be processed until the next check
@@ -60,17 +60,17 @@ def n_discard(ib_size: float, n_tuples: float) -> float:
 class PaperDetector:
     """Sheds whenever equation 5.1 is positive."""
 
-    def detect(self, waiting: Waiting, n_tuples: float | None, sizes: Sizes) -> Overload | NoChange:
+    def detect(self, waiting: BufferSize, n_tuples: float | None, sizes: BufferHistory) -> Overload | NoChange:
         """Return what to do at this check."""
         return _not_measured() if n_tuples is None else _by_size(waiting, n_tuples, "the input buffer is too large")
 
 
 @dataclass(frozen=True, slots=True)
 class MeanDetector:
-    """Sheds if the mean of some checks, or the bytes that wait, exceed a limit; the amount comes from this check.
+    """Sheds if the mean of several checks, or the waiting bytes, exceed a limit; this check decides the amount.
 
-    ``checks``: how many are averaged. ``limit``: of the mean, in N_tuples. A backlog that falls to N_tuples within as
-    many checks by itself is no overload; beyond ``limit_bytes`` (None: there is no limit) nothing is spared.
+    ``checks``: the number averaged. ``limit``: of the mean, in N_tuples. A backlog that drains to N_tuples within that
+    many checks by itself is no overload; beyond ``limit_bytes`` (None: no limit) it always is.
     """
 
     checks: int = 4
@@ -81,7 +81,7 @@ class MeanDetector:
         if not 1 <= self.checks <= MOST_CHECKS:
             raise ValueError(f"a mean of {self.checks} checks, but 1 to {MOST_CHECKS} are remembered")
 
-    def detect(self, waiting: Waiting, n_tuples: float | None, sizes: Sizes) -> Overload | NoChange:
+    def detect(self, waiting: BufferSize, n_tuples: float | None, sizes: BufferHistory) -> Overload | NoChange:
         """Return what to do at this check."""
         if n_tuples is None:
             return _not_measured()
@@ -95,23 +95,23 @@ class MeanDetector:
         numbers = {"ib_size": waiting.rows, "n_tuples": n_tuples, "mean_ib_size": mean}
         if mean <= self.limit * n_tuples:
             return NoChange("no sustained overload", numbers)
-        drained = sizes.left - waiting.rows
+        drained = sizes.rows_left - waiting.rows
         if drained > 0 and n_discard(waiting.rows, n_tuples) <= self.checks * drained:
             return NoChange("the backlog drains by itself", numbers)
         return _by_size(waiting, n_tuples, "sustained overload")
 
 
-def remember(sizes: Sizes, waiting: Waiting, decision: Overload | NoChange) -> Sizes:
-    """Return the sizes after a check."""
-    left = min(waiting.rows, decision.n_to_keep) if isinstance(decision, Overload) else waiting.rows
-    return Sizes((*sizes.rows, waiting.rows)[-MOST_CHECKS:], left)
+def with_check(sizes: BufferHistory, waiting: BufferSize, decision: Overload | NoChange) -> BufferHistory:
+    """Return the history after a check."""
+    rows_left = min(waiting.rows, decision.n_to_keep) if isinstance(decision, Overload) else waiting.rows
+    return BufferHistory((*sizes.rows, waiting.rows)[-MOST_CHECKS:], rows_left)
 
 
 def _not_measured() -> NoChange:
     return NoChange("not measured: cost of a tuple")
 
 
-def _by_size(waiting: Waiting, n_tuples: float, reason: str) -> Overload | NoChange:
+def _by_size(waiting: BufferSize, n_tuples: float, reason: str) -> Overload | NoChange:
     too_many = n_discard(waiting.rows, n_tuples)
     numbers = {"ib_size": waiting.rows, "n_tuples": n_tuples, "n_discard": too_many}
     if too_many <= 0:

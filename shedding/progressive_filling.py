@@ -1,13 +1,13 @@
 """The largest common accuracy of all queries, priority by priority: max-min fair filling of machines' CPU.
 
 The `penstock` way of `qod` in place of Algorithm 3 of Stream-Economics: accuracy is raised evenly, where the paper
-hands out CPU evenly. A query that a full machine or a full thread blocks stays, the others rise on.
+shares out CPU evenly. A query that is blocked by a full machine or thread stays, the others continue to rise.
 """
 
 import numpy as np
 
 from penstock.model.columns import Bools, Floats
-from penstock.shedding.by_group import least, total
+from penstock.shedding.group_sums import least, total
 from penstock.shedding.qod_figures import Figures
 from penstock.shedding.task_graph import Indexes, ranges
 
@@ -17,36 +17,36 @@ _STEEPEST = 1e12
 
 
 def fill(figures: Figures, a_cpu: Floats, desired: Floats, taking: Indexes) -> tuple[Floats, Floats]:
-    """Return desired(q) by query, and the CPU that each instance got above its minimum, percent of a core.
+    """Return desired(q) by query, and the CPU granted to each instance above its minimum, percent of a core.
 
-    a_cpu: percent by machine, what is left once minimums are reserved; desired: the most that each query may have;
+    a_cpu: percent by machine, left after reserving the minimums; desired: upper bound of each query;
     taking: the instances that use it.
     """
-    graph, left = figures.graph, a_cpu.astype(np.float64)
+    graph, spare = figures.graph, a_cpu.astype(np.float64)
     weight = np.zeros(len(figures.task))
     weight[taking] = _cpu_per_accuracy(figures)[taking]
     ceiling = np.maximum(figures.minimum, np.minimum(desired, _thread_ceiling(figures)))
     level = figures.minimum.copy()
-    reached = graph.over_queries(level)
-    begin = reached
+    level_before = graph.over_queries(level)
+    begin = level_before
     for p in np.unique(figures.priority)[::-1]:
         rising = (figures.priority == p) & (ceiling > level)
         if not rising.any():
             continue
-        level = _Level(figures, weight, left, reached, np.where(rising, ceiling, level), rising).filled()
-        risen = graph.over_queries(level)
-        used = weight * (risen - reached)[figures.task]
-        left -= total(used, figures.machine, len(left))
+        level = _Level(figures, weight, spare, level_before, np.where(rising, ceiling, level), rising).filled()
+        level_after = graph.over_queries(level)
+        used = weight * (level_after - level_before)[figures.task]
+        spare -= total(used, figures.machine, len(spare))
         # What rounding leaves is nothing: a query that gets next to none of it would come and go.
-        left[left < _ROUNDING] = 0.0
-        reached = risen
-    return level, weight * (reached - begin)[figures.task]
+        spare[spare < _ROUNDING] = 0.0
+        level_before = level_after
+    return level, weight * (level_before - begin)[figures.task]
 
 
 def _cpu_per_accuracy(figures: Figures) -> Floats:
     """Return CPU by instance for an accuracy of 1 above the minimum: the slope of equation 8, percent of a core.
 
-    Where cAc = 0 it is a bet on a whole core; a minimum above 0 has reserved that already.
+    Where cAc = 0 it assumes a whole core; a minimum above 0 has reserved that already.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slope = np.minimum(figures.cpu / figures.c_ac, _STEEPEST)
@@ -66,15 +66,15 @@ def _thread_ceiling(figures: Figures) -> Floats:
 class _Level:
     """The queries of one priority, which rise together: x is their common accuracy.
 
-    Of a task it lifts max(bottom, min(x, top)): bottom is what others or a minimum ask for, top the highest ceiling
-    among its rising queries. A machine's load is then piecewise linear in x and never falls.
+    A task is raised to max(bottom, min(x, top)): bottom is the requirement of others or of a minimum, top the highest
+    ceiling among its rising queries. A machine's load is then piecewise linear in x and never falls.
     """
 
     def __init__(
-        self, figures: Figures, weight: Floats, left: Floats, bottom: Floats, ceiling: Floats, rising: Bools
+        self, figures: Figures, weight: Floats, spare: Floats, bottom: Floats, ceiling: Floats, rising: Bools
     ) -> None:
         graph = figures.graph
-        self._left, self._ceiling, self._bottom, self._rising = left, ceiling, bottom, rising
+        self._left, self._ceiling, self._bottom, self._rising = spare, ceiling, bottom, rising
         pairs = np.flatnonzero(rising[graph.pair_query])
         self._pair_task, self._pair_query = graph.pair_task[pairs], graph.pair_query[pairs]
         self._tasks, self._pair_starts = np.unique(self._pair_task, return_index=True)
@@ -85,15 +85,19 @@ class _Level:
         self._weight = weight[active]
 
     def filled(self) -> Floats:
-        """Return desired(q) by query: every ceiling lowered to what the machines can carry."""
+        """Return desired(q) by query: every ceiling, lowered to the machines' capacity."""
         while True:
             bottom, top = self._bottom[self._task], self._top[self._task]
             is_full = self._load(1.0, bottom, top) > self._left + _ROUNDING * (1.0 + self._left)
-            kept = is_full[self._machine] & (top > bottom)
-            if not kept.any():
+            is_stopped = is_full[self._machine] & (top > bottom)
+            if not is_stopped.any():
                 return self._ceiling
-            self._task, self._machine, self._weight = self._task[kept], self._machine[kept], self._weight[kept]
-            bottom, top = bottom[kept], top[kept]
+            self._task, self._machine, self._weight = (
+                self._task[is_stopped],
+                self._machine[is_stopped],
+                self._weight[is_stopped],
+            )
+            bottom, top = bottom[is_stopped], top[is_stopped]
             x = np.where(is_full, self._level_when_full(bottom, top), np.inf)
             at, counts = self._pairs_of()
             full = self._first_to_fill(x, at, counts)
@@ -109,7 +113,7 @@ class _Level:
         return total(self._weight * lifted, self._machine, len(self._left))
 
     def _level_when_full(self, bottom: Floats, top: Floats) -> Floats:
-        """Return by machine the largest x that it can carry: between two kinks of its load, which is linear there."""
+        """Return by machine the largest x that it can carry, by interpolation between two kinks of its load."""
         kinks = np.unique(np.concatenate([bottom, top]))
         low = np.zeros(len(self._left), np.intp)
         high = np.full(len(self._left), len(kinks) - 1)
@@ -124,9 +128,9 @@ class _Level:
         return np.where(above > below, kinks[low] + part * (kinks[high] - kinks[low]), kinks[low])
 
     def _first_to_fill(self, x: Floats, at: Indexes, counts: Indexes) -> Bools:
-        """Return the machines that fill no later than any other on which a query of theirs has a task.
+        """Return the machines that fill no later than any other machine that shares a query with them.
 
-        What happens elsewhere does not change their load until then, so all of them can be settled in one round.
+        Other machines do not change their load until then, so all of them can be settled in one round.
         """
         machine, query = np.repeat(self._machine, counts), self._pair_query[at]
         fills = x[machine]
@@ -136,7 +140,7 @@ class _Level:
         return np.isfinite(x) & ~waits
 
     def _stop_at(self, reached: Floats, at: Indexes) -> None:
-        """Let none of the queries at these places rise above what its task on a full machine has reached."""
+        """Cap the queries at these places at the level that their tasks on full machines have reached."""
         np.minimum.at(self._ceiling, self._pair_query[at], reached)
         self._lower_tops()
 

@@ -1,6 +1,6 @@
-"""The quality-of-data controller: what every shedder keeps, and what moves, so that no minimum is missed.
+"""The quality-of-data controller: keep rates of all shedders, and moves, so that no minimum is missed.
 
-Algorithm 1 of Stream-Economics, section 5; `paper` shares CPU out as it does, `penstock` accuracy. The simulated
+Algorithm 1 of Stream-Economics, section 5; `PAPER` shares out CPU as the paper does, `PENSTOCK` accuracy. The simulated
 cluster runs it every few seconds, `penstock decide` over logs.
 """
 
@@ -14,12 +14,12 @@ from penstock.model.plan import Decision, Demand, Move, NoChange, ShedPlan
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.shedding import accuracy
-from penstock.shedding.by_group import most, total
+from penstock.shedding.group_sums import most, total
+from penstock.shedding.pending_moves import PendingMoves, moves_in_progress, with_moves
 from penstock.shedding.progressive_filling import fill
 from penstock.shedding.qod_distribute import distribute
-from penstock.shedding.qod_figures import Figures, Reading, read
+from penstock.shedding.qod_figures import FigureOptions, Figures, read_figures
 from penstock.shedding.qod_kill import kill_tasks, reserve, sparing_order
-from penstock.shedding.qod_moving import Moving, under_way, with_moves
 from penstock.shedding.qod_sources import NO_LAGS, LagMaxima, lag_maxima
 from penstock.shedding.task_graph import Indexes, TaskGraph
 from penstock.shedding.warm_up import WarmUpRule, WarmUps, warming
@@ -30,31 +30,31 @@ SharingOut = Callable[[Figures, Floats, Floats, Indexes], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QodMemory:
-    """What the controller remembers: when it last decided, who warms up or moves, lag maxima, and whether it shed.
+    """The controller's memory: last decision, warm-ups, pending moves, lag maxima, and whether it was shedding.
 
-    short: the machines on which minimums did not fit.
+    short: names of the machines on which minimums did not fit.
     """
 
     decided_s: float | None = None
     warm_ups: WarmUps = field(default_factory=WarmUps)
     lags: LagMaxima = NO_LAGS
     is_shedding: bool = False
-    moving: Moving = field(default_factory=Moving)
+    pending_moves: PendingMoves = field(default_factory=PendingMoves)
     short: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class QualityOfData(Policy[QodMemory]):
-    """A cycle every `period_s`: minimums first, moving instances if they do not fit, then what is left by priority.
+    """A cycle every `period_s`: minimums first, with moves where they do not fit, then the rest by priority.
 
-    A move that did not come about within `move_timeout_s` is forgotten. Until then its room is kept, and the machine
-    that it leaves is left alone, as one that warms up is. confirms: nothing leaves a machine before its minimums have
-    not fitted in two cycles running, because the first may have seen a part of a change, and who moves depends on how
-    much is lacking; until then its tasks run at their minimums.
+    A move that does not complete within `move_timeout_s` is forgotten. Until then its room stays reserved, and the
+    machine that it leaves is left alone, like one that warms up. confirms: nothing leaves a machine until its minimums
+    have not fitted in two consecutive cycles, because the first may have caught only part of a change, and the choice
+    of moves depends on the shortage; until then its tasks run at their minimums.
     """
 
     share_out: SharingOut
-    reading: Reading
+    reading: FigureOptions
     period_s: float = 5.0
     warm_up: WarmUpRule = WarmUpRule()
     move_timeout_s: float = 60.0
@@ -65,36 +65,38 @@ class QualityOfData(Policy[QodMemory]):
             raise ValueError(f"a cycle comes every so many seconds, not {self.period_s}")
 
     def start(self) -> QodMemory:
-        """Return that nothing has been decided."""
+        """Return the empty memory."""
         return QodMemory()
 
     def decide(self, snapshot: ClusterSnapshot, memory: QodMemory) -> tuple[Decision, QodMemory]:
-        """Return a `ShedPlan`, or that there is nothing to shed and was nothing before."""
+        """Return a `ShedPlan`, or `NoChange` if nothing is or was shed."""
         if memory.decided_s is not None and snapshot.time_s < memory.decided_s + self.period_s:
             return NoChange(f"not due: decided at {memory.decided_s:g} s, every {self.period_s:g} s"), memory
-        figures = read(snapshot, self.reading, memory.lags)
+        figures = read_figures(snapshot, self.reading, memory.lags)
         lags = lag_maxima(snapshot)
         if isinstance(figures, NoChange):
             return figures, replace(memory, lags=lags, short=frozenset())
-        plain = self._without_backlog(snapshot, figures, memory.lags)
+        without_backlog = self._without_backlog(snapshot, figures, memory.lags)
         is_warming, warm_ups = warming(
             self.warm_up,
             memory.warm_ups,
             figures.who,
             figures.age_s,
             figures.cpu_metric,
-            figures.min_ac - plain.c_ac,
+            figures.min_ac - without_backlog.c_ac,
         )
         names = snapshot.machines.name
-        moving = under_way(memory.moving, figures, names, snapshot.time_s, self.move_timeout_s)
-        figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - moving.reserved))
+        in_progress = moves_in_progress(memory.pending_moves, figures, names, snapshot.time_s, self.move_timeout_s)
+        figures = replace(figures, a_cpu=np.maximum(0.0, figures.a_cpu - in_progress.reserved))
         is_next = memory.decided_s is not None and snapshot.time_s < memory.decided_s + 2 * self.period_s
         confirmed = memory.short if is_next else frozenset()
         stays = np.array([self.confirms and name not in confirmed for name in names], np.bool_)
-        cycle = plan_cycle(figures, is_warming | moving.leaving, self.share_out, plain.min_req_cpu, stays)
-        plan = _shed_plan(snapshot, plain, is_warming, cycle)
+        cycle = plan_cycle(
+            figures, is_warming | in_progress.leaving, self.share_out, without_backlog.min_req_cpu, stays
+        )
+        plan = _shed_plan(snapshot, without_backlog, is_warming, cycle)
         is_shedding = bool(plan.source_keep or plan.edge_keep)
-        moves = with_moves(moving.moving, plain, cycle.moves, names, snapshot.time_s)
+        moves = with_moves(in_progress.pending, without_backlog, cycle.moves, names, snapshot.time_s)
         short = frozenset(names[machine] for machine in np.flatnonzero(cycle.short))
         after = QodMemory(snapshot.time_s, warm_ups, lags, is_shedding, moves, short)
         if is_shedding or memory.is_shedding or plan.moves or plan.demands or plan.failed:
@@ -102,28 +104,28 @@ class QualityOfData(Policy[QodMemory]):
         return NoChange(plan.reason, plan.numbers), after
 
     def _without_backlog(self, snapshot: ClusterSnapshot, figures: Figures, lags: LagMaxima) -> Figures:
-        """Return the figures without backlogs, which are no reason to move, to wait, or for more threads."""
+        """Return the figures without backlogs, which do not justify moves, waits or more threads."""
         if self.reading.drain_s is None:
             return figures
-        plain = read(snapshot, replace(self.reading, drain_s=None), lags)
-        return figures if isinstance(plain, NoChange) else plain
+        without_backlog = read_figures(snapshot, replace(self.reading, drain_s=None), lags)
+        return figures if isinstance(without_backlog, NoChange) else without_backlog
 
 
-PAPER = QualityOfData(distribute, Reading())
+PAPER = QualityOfData(distribute, FigureOptions())
 """The controller of the paper, repaired: equal CPU above the minimums, backlogs left alone."""
 
-PENSTOCK = QualityOfData(fill, Reading(drain_s=10.0, by_instance=True, by_mix=True), confirms=True)
-"""Ours: equal accuracy above the minimums, backlogs worked off, each instance held against what it was offered, and
-nothing moved for what one cycle saw."""
+PENSTOCK = QualityOfData(fill, FigureOptions(drain_s=10.0, by_instance=True, by_mix=True), confirms=True)
+"""Our controller: equal accuracy above the minimums, backlogs drained, each instance measured against its own input, no
+ move on the evidence of one cycle."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cycle:
-    """What a cycle came to: desired(q) by query, CPU granted by instance, percent, and what had to leave.
+class CycleOutcome:
+    """The outcome of a cycle: desired(q) by query, CPU granted by instance, percent, and the moves.
 
-    `granted` is the minimum and what came on top, 0 for those that leave. `a_cpu` by machine is what could be granted.
-    `moves`: running instances (places in the figures) and where they find room. `short`, by machine: minimums do not
-    fit; `waits`: nor may anything leave in this cycle. `failed`: machines where something found no room elsewhere.
+    `granted` is the minimum plus the extra, 0 for instances that leave. `a_cpu` is the CPU available by machine.
+    `moves`: running instances (places in the figures) and their new machines. `short`, by machine: minimums do not
+    fit; `waits`: nothing may leave in this cycle either. `failed`: machines with an instance that fits nowhere else.
     """
 
     desired: Floats
@@ -141,62 +143,64 @@ def plan_cycle(
     share_out: SharingOut,
     least: Floats | None = None,
     stays: Bools | None = None,
-) -> Cycle:
-    """Return Algorithm 1 up to line 19; is_warming: by running instance; stays: machines that nothing leaves now.
+) -> CycleOutcome:
+    """Return the outcome of Algorithm 1 up to line 19; is_warming: by instance; stays: machines that nothing leaves.
 
-    least: minReqCpu without backlogs, which decides who moves (None: there are none). What a backlog asks for on top of
-    it is reserved as far as it fits.
+    least: minReqCpu without backlogs, which decides who moves (None: there are none). The extra need of a backlog
+    is reserved as far as it fits.
     """
-    wanted = figures.min_req_cpu
+    required_with_backlog = figures.min_req_cpu
     figures = figures if least is None else replace(figures, min_req_cpu=least)
     machines = len(figures.a_cpu)
-    warms = np.zeros(machines, np.bool_)
-    warms[figures.machine[is_warming]] = True
+    is_warming_machine = np.zeros(machines, np.bool_)
+    is_warming_machine[figures.machine[is_warming]] = True
     required = total(figures.min_req_cpu, figures.machine, machines)
-    left = figures.a_cpu - required
-    short = (left < -_ROUNDING) & ~warms
+    spare = figures.a_cpu - required
+    short = (spare < -_ROUNDING) & ~is_warming_machine
     waits = np.zeros(machines, np.bool_) if stays is None else short & stays
-    moves, failed = _rescheduled(figures, left, short & ~waits)
+    moves, failed = _rescheduled(figures, spare, short & ~waits)
 
     leaves = np.zeros(len(figures.task), np.bool_)
     leaves[list(moves)] = True
-    left = left + total(figures.min_req_cpu[leaves], figures.machine[leaves], machines)
+    spare = spare + total(figures.min_req_cpu[leaves], figures.machine[leaves], machines)
     for instance, machine in moves.items():
-        left[machine] -= figures.min_req_cpu[instance]
-    backlog = np.where(leaves, 0.0, np.maximum(0.0, wanted - figures.min_req_cpu))
-    asked = total(backlog, figures.machine, machines)
-    backlog *= np.minimum(1.0, np.maximum(0.0, left) / np.maximum(asked, _ROUNDING))[figures.machine]
-    left = left - total(backlog, figures.machine, machines)
+        spare[machine] -= figures.min_req_cpu[instance]
+    backlog = np.where(leaves, 0.0, np.maximum(0.0, required_with_backlog - figures.min_req_cpu))
+    requested = total(backlog, figures.machine, machines)
+    backlog *= np.minimum(1.0, np.maximum(0.0, spare) / np.maximum(requested, _ROUNDING))[figures.machine]
+    spare = spare - total(backlog, figures.machine, machines)
     figures = replace(figures, min_req_cpu=figures.min_req_cpu + backlog)
     is_failed = np.zeros(machines, np.bool_)
     is_failed[list(failed)] = True
 
     desired = np.ones(len(figures.minimum))
-    at_minimum = leaves | (warms | waits | is_failed)[figures.machine]
-    stay = _queries_of(figures.graph, figures.task[at_minimum])
-    desired[stay] = figures.minimum[stay]
-    taking = np.flatnonzero(~leaves & ~warms[figures.machine])
-    desired, extra = share_out(figures, np.maximum(0.0, left), desired, taking)
+    at_minimum = leaves | (is_warming_machine | waits | is_failed)[figures.machine]
+    at_minimum_queries = _queries_of(figures.graph, figures.task[at_minimum])
+    desired[at_minimum_queries] = figures.minimum[at_minimum_queries]
+    taking = np.flatnonzero(~leaves & ~is_warming_machine[figures.machine])
+    desired, extra = share_out(figures, np.maximum(0.0, spare), desired, taking)
     granted = np.where(leaves, 0.0, figures.min_req_cpu + extra)
-    return Cycle(desired, granted, figures.a_cpu, moves, short, waits, failed)
+    return CycleOutcome(desired, granted, figures.a_cpu, moves, short, waits, failed)
 
 
-def _rescheduled(figures: Figures, left: Floats, short: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
-    """Return which instances move where, and the machines on which that failed; `left` is what minimums leave."""
+def _rescheduled(figures: Figures, spare: Floats, short: Bools) -> tuple[dict[int, int], tuple[int, ...]]:
+    """Return the moves, and the machines on which one failed; `spare`: CPU by machine after the minimums."""
     overloaded = np.flatnonzero(short)
-    chosen: list[int] = []
+    movers: list[int] = []
     if len(overloaded):
-        here = np.flatnonzero(short[figures.machine])
-        here = here[sparing_order(figures.machine[here], figures.p[here], figures.min_req_cpu[here])]
-        p, required = figures.p[here].tolist(), figures.min_req_cpu[here].tolist()
-        begin = np.searchsorted(figures.machine[here], overloaded).tolist()
-        end = np.searchsorted(figures.machine[here], overloaded, side="right").tolist()
+        candidates = np.flatnonzero(short[figures.machine])
+        candidates = candidates[
+            sparing_order(figures.machine[candidates], figures.p[candidates], figures.min_req_cpu[candidates])
+        ]
+        p, required = figures.p[candidates].tolist(), figures.min_req_cpu[candidates].tolist()
+        begin = np.searchsorted(figures.machine[candidates], overloaded).tolist()
+        end = np.searchsorted(figures.machine[candidates], overloaded, side="right").tolist()
         for machine, a, b in zip(overloaded.tolist(), begin, end, strict=True):
-            killed, _ = kill_tasks(-float(left[machine]), p[a:b], required[a:b])
-            chosen += here[[a + at for at in killed]].tolist()
-    found = reserve(left, figures.min_req_cpu[chosen].tolist())
-    moves = {instance: machine for instance, machine in zip(chosen, found, strict=True) if machine is not None}
-    stuck = [instance for instance, machine in zip(chosen, found, strict=True) if machine is None]
+            evicted, _ = kill_tasks(-float(spare[machine]), p[a:b], required[a:b])
+            movers += candidates[[a + at for at in evicted]].tolist()
+    targets = reserve(spare, figures.min_req_cpu[movers].tolist())
+    moves = {instance: machine for instance, machine in zip(movers, targets, strict=True) if machine is not None}
+    stuck = [instance for instance, machine in zip(movers, targets, strict=True) if machine is None]
     return moves, tuple(np.unique(figures.machine[stuck]).tolist())
 
 
@@ -204,7 +208,7 @@ _ROUNDING = 1e-9
 
 
 def _queries_of(graph: TaskGraph, tasks: Indexes) -> Bools:
-    """Return for which queries one of these tasks works."""
+    """Return the queries that one of these tasks serves."""
     is_one = np.zeros(graph.tasks, np.bool_)
     is_one[tasks] = True
     result = np.zeros(len(graph.query_task), np.bool_)
@@ -212,9 +216,9 @@ def _queries_of(graph: TaskGraph, tasks: Indexes) -> Bools:
     return result
 
 
-def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, cycle: Cycle) -> ShedPlan:
+def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, cycle: CycleOutcome) -> ShedPlan:
     graph, row = figures.graph, figures.row
-    source_keep, edge_keep = settings(graph, cycle.desired)
+    source_keep, edge_keep = keep_settings(graph, cycle.desired)
     demands = _thread_demands(figures)
     declared = cycle.desired[: graph.declared]
     shed = int((declared < 1.0).sum())
@@ -252,8 +256,8 @@ def _shed_plan(snapshot: ClusterSnapshot, figures: Figures, is_warming: Bools, c
     )
 
 
-def settings(graph: TaskGraph, desired: Floats) -> tuple[dict[int, float], dict[int, float]]:
-    """Return what shedders keep, by source task and by edge, where that is less than all: equations 14 and 15."""
+def keep_settings(graph: TaskGraph, desired: Floats) -> tuple[dict[int, float], dict[int, float]]:
+    """Return the shedders' keep rates below 1, by source task and by edge: equations 14 and 15."""
     by_task = accuracy.desired(desired, graph)
     source = np.flatnonzero((graph.level == 0) & (by_task < 1.0))
     keep = accuracy.d(by_task[graph.consumer], by_task[graph.producer])
@@ -266,15 +270,15 @@ def settings(graph: TaskGraph, desired: Floats) -> tuple[dict[int, float], dict[
 
 
 def _thread_demands(figures: Figures) -> tuple[Demand, ...]:
-    """Return the tasks whose minimum needs more than one thread has, and the cores that they could use in all."""
+    """Return the tasks whose minimum exceeds one thread, and the cores that they could use in all."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = np.where(figures.c_ac > 0, figures.cpu / figures.c_ac, 100.0)
-    is_capped = (figures.c_ac > 0) & (whole * figures.min_ac > 100.0 + _ROUNDING)
+        full_cpu = np.where(figures.c_ac > 0, figures.cpu / figures.c_ac, 100.0)
+    is_capped = (figures.c_ac > 0) & (full_cpu * figures.min_ac > 100.0 + _ROUNDING)
     if not is_capped.any():
         return ()
-    cores = total(whole / 100.0, figures.task, figures.graph.tasks)
-    wanted = most((whole * figures.min_ac)[is_capped], figures.task[is_capped], figures.graph.tasks)
+    cores = total(full_cpu / 100.0, figures.task, figures.graph.tasks)
+    required = most((full_cpu * figures.min_ac)[is_capped], figures.task[is_capped], figures.graph.tasks)
     return tuple(
-        Demand(task, float(cores[task]), f"thread capped: the minimum needs {wanted[task]:.0f}% of a core in one")
-        for task in np.flatnonzero(np.isfinite(wanted)).tolist()
+        Demand(task, float(cores[task]), f"thread capped: the minimum needs {required[task]:.0f}% of a core in one")
+        for task in np.flatnonzero(np.isfinite(required)).tolist()
     )

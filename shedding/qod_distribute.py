@@ -1,7 +1,7 @@
-"""CPU above the minimums shared out evenly, one instance after another: Algorithm 3 of Stream-Economics, section 5.2.
+"""Even sharing of the CPU above the minimums, instance by instance: Algorithm 3 of Stream-Economics, section 5.2.
 
-The `paper` way of `qod`; the `penstock` way is `progressive_filling`. Each step depends on what the one before left,
-so it walks over plain lists.
+The `paper` way of `qod`; the `penstock` way is `progressive_filling`. Each step depends on the CPU left by the one
+before, so it walks over plain lists.
 """
 
 from collections.abc import Sequence
@@ -20,25 +20,25 @@ _ROUNDING = 1e-9
 
 
 def distribute(figures: Figures, a_cpu: Floats, desired: Floats, taking: Indexes) -> tuple[Floats, Floats]:
-    """Return desired(q) by query, and the CPU that each instance got above its minimum, percent of a core.
+    """Return desired(q) by query, and the CPU granted to each instance above its minimum, percent of a core.
 
-    a_cpu: aCpu(tm), percent, what is left once minimums are reserved; desired: where each query begins; taking: the
+    a_cpu: aCpu(tm), percent, left after reserving the minimums; desired: initial value of each query; taking: the
     instances that are served. Priorities come in descending order, and in each the machines by `slack`.
     """
     walk = _Walk.of(figures, taking, desired)
-    left = a_cpu.tolist()
+    spare = a_cpu.tolist()
     p = figures.p[taking]
     for level in np.unique(p)[::-1]:
         of_level = np.flatnonzero(p == level)
         machine = figures.machine[taking[of_level]]
         # Rounded: machines that lack the same must not change places with the last digit, or accuracy would swing.
-        starving = np.round(_slack(figures, np.array(walk.desired), a_cpu=np.array(left), rows=taking[of_level]), 6)
-        ends = np.cumsum(np.bincount(machine, minlength=len(left))).tolist()
+        starving = np.round(_slack(figures, np.array(walk.desired), a_cpu=np.array(spare), rows=taking[of_level]), 6)
+        ends = np.cumsum(np.bincount(machine, minlength=len(spare))).tolist()
         by_machine = of_level[np.argsort(machine, kind="stable")].tolist()
         hosts = np.unique(machine)
         for tm in hosts[np.argsort(-starving[hosts], kind="stable")].tolist():
             group = by_machine[ends[tm - 1] if tm else 0 : ends[tm]]
-            left[tm] = walk.distribute_evenly(group, left[tm])
+            spare[tm] = walk.distribute_evenly(group, spare[tm])
     granted = np.zeros(len(figures.task))
     granted[taking] = walk.granted
     return np.array(walk.desired), granted
@@ -55,7 +55,7 @@ def _slack(figures: Figures, desired: Floats, a_cpu: Floats, rows: Indexes) -> F
 
 @dataclass(slots=True)
 class _Walk:
-    """The instances that are served, as lists, and what has been given out so far."""
+    """The instances that are served, as lists, and the CPU granted so far."""
 
     queries: list[list[int]]
     min_ac: list[float]
@@ -69,9 +69,9 @@ class _Walk:
     def of(cls, figures: Figures, taking: Indexes, desired: Floats) -> "_Walk":
         graph = figures.graph
         ends = [*graph.starts.tolist()[1:], len(graph.pair_query)]
-        reached, queries, first = graph.pair_query.tolist(), [], 0
+        task_queries, queries, first = graph.pair_query.tolist(), [], 0
         for end in ends:
-            queries.append(reached[first:end])
+            queries.append(task_queries[first:end])
             first = end
         return cls(
             [queries[t] for t in figures.task[taking].tolist()],
@@ -84,33 +84,33 @@ class _Walk:
         )
 
     def distribute_evenly(self, group: Sequence[int], a_cpu: float) -> float:
-        """Serve a group, all of one machine and one priority, from `a_cpu`; return what is left of it."""
+        """Serve a group, all of one machine and one priority, from `a_cpu`; return the rest of it."""
         desired = self.desired
-        wanted = [(*self._wanted(i), i) for i in group]
-        wanted.sort(key=_DIFF_REQ)
+        needs = [(*self._need(i), i) for i in group]
+        needs.sort(key=_DIFF_REQ)
         waiting, is_lowered = len(group), False
-        for want, max_ac, is_capped, i in wanted:
+        for need, max_ac, is_capped, i in needs:
             if is_lowered:
-                want, max_ac, is_capped = self._wanted(i)
+                need, max_ac, is_capped = self._need(i)
             share = a_cpu / waiting
-            got = want if want <= share else share
+            granted = need if need <= share else share
             # To reckon the accuracy anew where nothing was refused would freeze a task whose CPU rounds to 0.
-            if got < want or is_capped:
-                ac = min(1.0, self.min_ac[i] + self._obt_ac(i, got))
+            if granted < need or is_capped:
+                ac = min(1.0, self.min_ac[i] + self._obt_ac(i, granted))
                 if ac < max_ac:
                     is_lowered = True
                     for q in self.queries[i]:
                         if desired[q] > ac:
                             desired[q] = ac
-            self.granted[i] = got
-            a_cpu = a_cpu - got if a_cpu - got > _ROUNDING else 0.0
+            self.granted[i] = granted
+            a_cpu = a_cpu - granted if a_cpu - granted > _ROUNDING else 0.0
             waiting -= 1
         return a_cpu
 
-    def _wanted(self, i: int) -> tuple[float, float, bool]:
+    def _need(self, i: int) -> tuple[float, float, bool]:
         """Return diffReq, maxAc, and whether the cap of a thread binds: equations 12, 5 and 8 for one instance."""
-        desired, reached = self.desired, self.queries[i]
-        max_ac = desired[reached[0]] if len(reached) == 1 else max([desired[q] for q in reached])
+        desired, queries = self.desired, self.queries[i]
+        max_ac = desired[queries[0]] if len(queries) == 1 else max([desired[q] for q in queries])
         c_ac = self.c_ac[i]
         if c_ac > 0:
             required = max_ac * self.cpu[i] / c_ac

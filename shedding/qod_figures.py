@@ -1,4 +1,4 @@
-"""What the quality-of-data controller reads of a snapshot: accuracy and CPU by instance, CPU to give by machine.
+"""Figures of the quality-of-data controller from a snapshot: accuracy and CPU by instance, free CPU by machine.
 
 Stream-Economics, sections 3 and 6; `qod` calls it once a cycle.
 """
@@ -11,9 +11,9 @@ from penstock.model.columns import Floats
 from penstock.model.plan import NoChange
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.shedding import accuracy
-from penstock.shedding.by_group import least, total, total_with_means
+from penstock.shedding.group_sums import least, total, total_with_means
+from penstock.shedding.instance_identity import InstanceNames, names_of
 from penstock.shedding.qod_sources import LagMaxima, SourceRates, offered_to_sources
-from penstock.shedding.same_instances import InstanceNames, names_of
 from penstock.shedding.task_graph import Indexes, TaskGraph, task_graph
 
 UNMEASURED_CPU = 100.0
@@ -21,13 +21,13 @@ UNMEASURED_CPU = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How figures are read.
+class FigureOptions:
+    """Options for deriving figures.
 
-    `sources`: what tells how much a source is offered. `drain_s`: the time in which a backlog shall be worked off,
-    None: it is left alone. `by_instance`: each instance is held against what was offered to it, with its own CPU,
-    where the paper takes the slowest for all and an even share for each, so that skew reads as a loss. `by_mix`: a task
-    that reads from several has the accuracy of their mix, where the paper takes the least and falls to 0 in a loop.
+    `sources`: the measure of a source's input. `drain_s`: the time in which a backlog is to be drained, None: it is
+    ignored. `by_instance`: each instance is measured against its own input and CPU, where the paper takes the slowest
+    for all and an even share for each, so that skew looks like loss. `by_mix`: a task with several producers has the
+    accuracy of their mix, where the paper takes the minimum and falls to 0 in a loop.
     """
 
     sources: SourceRates = "end offsets"
@@ -44,9 +44,10 @@ class Reading:
 class Figures:
     """By running instance, whose `row` is that of the snapshot; `minimum` and `priority` by query, `a_cpu` by machine.
 
-    `p`, `min_ac`, `min_req_cpu`: p(t(i)), minAc(t(i)), minReqCpu(t(i)); `cpu` and `c_ac` are those that the equations
-    take for it. `cpu_metric`: its own, NaN if not measured. A task without any figure counts `UNMEASURED_CPU` and loses
-    nothing; there are `unmeasured_tasks` of them. `a_cpu`: 100 * nCores - cpu(tm) + tCpu(tm), before minimums.
+    `p`, `min_ac`, `min_req_cpu`: p(t(i)), minAc(t(i)), minReqCpu(t(i)); `cpu` and `c_ac` are the values that the
+    equations use for it. `cpu_metric`: its own, NaN if not measured. A task without any figure counts `UNMEASURED_CPU`
+    and has full accuracy; there are `unmeasured_tasks` of them. `a_cpu`: 100 * nCores - cpu(tm) + tCpu(tm), before
+    minimums.
     """
 
     graph: TaskGraph
@@ -67,8 +68,8 @@ class Figures:
     unmeasured_tasks: int
 
 
-def read(snapshot: ClusterSnapshot, reading: Reading, before: LagMaxima) -> Figures | NoChange:
-    """Return the figures of a snapshot, or which are missing."""
+def read_figures(snapshot: ClusterSnapshot, reading: FigureOptions, before: LagMaxima) -> Figures | NoChange:
+    """Return the figures of a snapshot, or `NoChange` naming the missing ones."""
     instances, machines, queries = snapshot.instances, snapshot.machines, snapshot.queries
     cpu_ns, records_in, age_s = instances.cpu_ns, instances.records_in, instances.age_s
     records_out, cpu_percent = snapshot.outputs.records_out, machines.cpu_percent
@@ -144,23 +145,23 @@ class _Measures:
     by_mix: bool
 
     def above(self, local: Floats) -> Floats:
-        """Return the accuracy of what is offered to a task, by task, from the local accuracies."""
+        """Return the accuracy of the input of every task, from the local accuracies."""
         if self.by_mix:
             return accuracy.mixed_above(local, self.out_rate, self.graph)
         return accuracy.least_above(local, self.graph)
 
 
 def _by_slowest(measures: _Measures) -> tuple[Floats, Floats, int]:
-    """Return cpu and cAc by instance as the paper has them, equations 3, 4 and 6, and how many tasks lack figures."""
+    """Return cpu and cAc by instance as in the paper, equations 3, 4 and 6, and the number of tasks without figures."""
     task, tasks = measures.task, measures.graph.tasks
-    known = ~np.isnan(measures.in_rate) & ~np.isnan(measures.cpu_metric)
+    is_measured = ~np.isnan(measures.in_rate) & ~np.isnan(measures.cpu_metric)
     in_rate, cpu_metric, running = (
-        measures.in_rate[known],
-        measures.cpu_metric[known],
+        measures.in_rate[is_measured],
+        measures.cpu_metric[is_measured],
         np.bincount(task, minlength=tasks),
     )
-    local = accuracy.l_ac(in_rate, task[known], measures.offered, running)
-    load = accuracy.cpu(cpu_metric, in_rate, task[known], tasks)
+    local = accuracy.l_ac(in_rate, task[is_measured], measures.offered, running)
+    load = accuracy.cpu(cpu_metric, in_rate, task[is_measured], tasks)
     unmeasured = np.isnan(load)
     load[unmeasured], local[np.isnan(local)] = UNMEASURED_CPU, 1.0
     c_ac = local * measures.above(local)
@@ -168,15 +169,17 @@ def _by_slowest(measures: _Measures) -> tuple[Floats, Floats, int]:
 
 
 def _by_instance(measures: _Measures, own_offer: Floats) -> tuple[Floats, Floats, int]:
-    """Return the same with each instance's own offer and CPU; those that lack theirs count as the paper has them."""
+    """Return the same from each instance's own input and CPU; those without figures count as in the paper."""
     cpu, c_ac, unmeasured = _by_slowest(measures)
-    known = ~np.isnan(measures.in_rate) & ~np.isnan(measures.cpu_metric) & ~np.isnan(own_offer)
-    alone = np.flatnonzero(known)
-    task, ones = measures.task[alone], np.ones(len(alone), np.intp)
-    share = accuracy.l_ac(measures.in_rate[alone], np.arange(len(alone)), own_offer[alone], ones)
+    is_measured = ~np.isnan(measures.in_rate) & ~np.isnan(measures.cpu_metric) & ~np.isnan(own_offer)
+    measured_rows = np.flatnonzero(is_measured)
+    task, ones = measures.task[measured_rows], np.ones(len(measured_rows), np.intp)
+    share = accuracy.l_ac(
+        measures.in_rate[measured_rows], np.arange(len(measured_rows)), own_offer[measured_rows], ones
+    )
     local = np.minimum(1.0, least(share, task, measures.graph.tasks))
-    c_ac[alone] = share * measures.above(local)[task]
-    cpu[alone] = measures.cpu_metric[alone]
+    c_ac[measured_rows] = share * measures.above(local)[task]
+    cpu[measured_rows] = measures.cpu_metric[measured_rows]
     return cpu, c_ac, unmeasured
 
 

@@ -1,4 +1,4 @@
-"""How much each source is offered, read from a snapshot: the denominator of equation 4 where there is no task above.
+"""The input rate of each source, from a snapshot: the denominator of equation 4 where there is no task above.
 
 By end offsets or by lag maxima (`source_rates`), else by the rate that was set for the task. `qod_figures` calls it.
 """
@@ -11,8 +11,8 @@ import numpy as np
 from penstock.model.columns import Bools, Floats
 from penstock.model.plan import NoChange
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.by_group import most, total_with_means
-from penstock.shedding.same_instances import NOBODY, InstanceNames, names_of
+from penstock.shedding.group_sums import most, total_with_means
+from penstock.shedding.instance_identity import NOBODY, InstanceNames, names_of
 from penstock.shedding.source_rates import offered_by_end_offsets, offered_by_lag_maxima, planned_offer
 from penstock.shedding.task_graph import Indexes
 
@@ -32,7 +32,7 @@ NO_LAGS = LagMaxima(NOBODY, 0.0, np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offered:
+class OfferedRates:
     """Rows/s offered, by task and by instance of the snapshot; NaN for those that are not sources."""
 
     task: Floats
@@ -40,21 +40,21 @@ class Offered:
 
 
 def lag_maxima(snapshot: ClusterSnapshot) -> LagMaxima:
-    """Return what the next cycle has to remember of this snapshot, if it goes by lag maxima."""
+    """Return the lag maxima of this snapshot, for the next cycle to compare with."""
     partitions = snapshot.partitions
     if partitions.lag_max is None or not len(partitions):
         return NO_LAGS
     holders, index = np.unique(partitions.instance.astype(np.intp), return_inverse=True)
-    known = ~np.isnan(partitions.lag_max)
-    largest = most(partitions.lag_max[known], index[known], len(holders))
-    found = np.where(np.isinf(largest), np.nan, largest)
-    return LagMaxima(names_of(snapshot, holders), snapshot.time_s, found)
+    is_measured = ~np.isnan(partitions.lag_max)
+    largest = most(partitions.lag_max[is_measured], index[is_measured], len(holders))
+    measured = np.where(np.isinf(largest), np.nan, largest)
+    return LagMaxima(names_of(snapshot, holders), snapshot.time_s, measured)
 
 
 def offered_to_sources(
     snapshot: ClusterSnapshot, is_source: Bools, rates: SourceRates, drain_s: float | None, before: LagMaxima
-) -> Offered | NoChange:
-    """Return what sources are offered, their backlog spread over `drain_s` added, or which figure is missing."""
+) -> OfferedRates | NoChange:
+    """Return the input rates of sources, plus their backlog spread over `drain_s`, or the missing figure."""
     tasks = snapshot.instances.task.astype(np.intp)
     holders, index = np.unique(snapshot.partitions.instance.astype(np.intp), return_inverse=True)
     rate = _by_holder(snapshot, index, len(holders), rates, drain_s, before)
@@ -69,7 +69,7 @@ def offered_to_sources(
     unknown = np.flatnonzero(is_source & has_instances & np.isnan(by_task))
     if len(unknown):
         return NoChange(f"not measured: what source {snapshot.tasks.name[unknown[0]]!r} is offered")
-    return Offered(by_task, by_instance)
+    return OfferedRates(by_task, by_instance)
 
 
 def _by_holder(
@@ -90,13 +90,13 @@ def _by_holder(
         return planned_offer(rate, total_with_means(partitions.end_offset - partitions.position, index, count), drain_s)
     if partitions.lag_max is None or partitions.consumed is None:
         return NoChange("not measured: partitions.lag_max, partitions.consumed")
-    now = lag_maxima(snapshot)
-    then = np.full(count, np.nan)
-    if now.time_s > before.time_s:
-        at = now.who.found_in(before.who)
-        then[at >= 0] = before.lag_max[at[at >= 0]]
-    held = np.bincount(index, minlength=count).astype(np.float64)
+    maxima = lag_maxima(snapshot)
+    lag_before = np.full(count, np.nan)
+    if maxima.time_s > before.time_s:
+        at = maxima.who.places_in(before.who)
+        lag_before[at >= 0] = before.lag_max[at[at >= 0]]
+    partition_count = np.bincount(index, minlength=count).astype(np.float64)
     consumed = total_with_means(partitions.consumed, index, count) / snapshot.window_s
-    elapsed_s = max(now.time_s - before.time_s, snapshot.window_s)
-    rate = offered_by_lag_maxima(now.lag_max, then, consumed, held, elapsed_s)
-    return rate if drain_s is None else planned_offer(rate, now.lag_max * held, drain_s)
+    elapsed_s = max(maxima.time_s - before.time_s, snapshot.window_s)
+    rate = offered_by_lag_maxima(maxima.lag_max, lag_before, consumed, partition_count, elapsed_s)
+    return rate if drain_s is None else planned_offer(rate, maxima.lag_max * partition_count, drain_s)

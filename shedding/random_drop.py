@@ -1,4 +1,4 @@
-"""Which rows of a batch a shedder keeps: each with the same probability, by itself (Stream-Economics, section 3.2).
+"""Random shedding: each row of a batch is kept independently with one probability (Stream-Economics, section 3.2).
 
 It is meant for a producer, before an exchange, and for a source, right after fetching; no job drops rows yet.
 """
@@ -9,14 +9,14 @@ from penstock.model.columns import Bools
 
 
 class RandomDrop:
-    """The shedder of one edge of one instance: its draws are its own, and the same again after a restart.
+    """The shedder of one edge of one instance, with its own sequence of draws, which a restart repeats.
 
-    They are a function of `seed`, `edge`, `instance` and of how many rows came before; `edge` is -1 for what a source
-    fetches. How rows are cut into batches changes nothing.
+    The draws are a function of `seed`, `edge`, `instance` and the number of rows before; `edge` is -1 for rows that a
+    source fetches. The division into batches does not matter.
     """
 
     def __init__(self, seed: int, edge: int, instance: int, rows_before: int = 0) -> None:
-        """Go on behind the first `rows_before` rows."""
+        """Continue after the first `rows_before` rows."""
         # One draw takes one step of this generator, which can also jump.
         self._bits = np.random.PCG64(np.random.SeedSequence([seed, edge + 1, instance]))
         self._bits.advance(rows_before)
@@ -26,7 +26,7 @@ class RandomDrop:
     def keep(self, rows: int, d: float) -> Bools:
         """Return the mask of the next rows, each True with probability d in [0, 1].
 
-        A row that is kept with one d is kept with every larger one.
+        A row that is kept with some d is kept with every larger d.
         """
         if not 0.0 <= d <= 1.0:
             raise ValueError(f"a row is kept with a probability in [0, 1], not {d}")

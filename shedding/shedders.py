@@ -1,4 +1,4 @@
-"""What every tuple shedder is, and those that fair shedding is held against (DISSP, sections 5.2-5.4).
+"""The contract of tuple shedders, and the baselines of fair shedding (DISSP, sections 5.2-5.4).
 
 Only the query, the SIC and the number of tuples of a batch are decoded before its fate is known (late deserialisation).
 Called once `overload` says how much may stay, by the evaluation of DISSP.
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Floats, Ints
-from penstock.shedding.by_group import running_sum, total
+from penstock.shedding.group_sums import running_sum, total
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputBuffer:
-    """The headers of the batches that wait, in order of arrival; a batch for two queries is here once for each.
+    """The headers of the waiting batches, in order of arrival; a batch for two queries appears once for each.
 
     ``query``: row of the queries. ``sic``: sum over the batch's tuples, >= 0. ``rows``: its tuples, >= 0.
     """
@@ -31,10 +31,10 @@ class InputBuffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """How the queries stand if nothing in the input buffer is kept.
+    """The standing of the queries if nothing in the input buffer is kept.
 
-    ``proj``: SIC that is in the source time window until the next check. ``norm``: what there is to be had in it, > 0
-    for a query with batches: SIC that arrived here, or that was generated. ``cost``: of a row, in units of C_T, > 0.
+    ``proj``: SIC that is in the source time window until the next check. ``norm``: the SIC obtainable in it, > 0 for
+    a query with batches: that which arrived here, or was generated. ``cost``: of a row, in units of C_T, > 0.
     """
 
     proj: Floats
@@ -43,21 +43,21 @@ class Standing:
 
 
 class Shedder(Protocol):
-    """Chooses what stays; frozen, its fields are its parameters."""
+    """Chooses the rows that stay; frozen, its fields are its parameters."""
 
     @abstractmethod
     def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
-        """Return how many rows of each batch stay: all, none, or the first so many, with SIC in proportion."""
+        """Return the number of rows kept of each batch: all, none, or a prefix, with SIC in proportion."""
 
 
-def kept_sic(buffer: InputBuffer, kept: Rows) -> Floats:
-    """Return the SIC that stays of each batch: its own, split by rows. A marker without rows is never dropped."""
-    return buffer.sic * np.divide(kept, buffer.rows, out=np.ones(len(kept)), where=buffer.rows > 0)
+def kept_sic(buffer: InputBuffer, rows_kept: Rows) -> Floats:
+    """Return the SIC kept of each batch, in proportion to its rows. A marker without rows is never dropped."""
+    return buffer.sic * np.divide(rows_kept, buffer.rows, out=np.ones(len(rows_kept)), where=buffer.rows > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RandomShedder:
-    """Keeps batches without any reasoning, the last one in part."""
+    """Keeps random batches, the last one in part."""
 
     def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
         """Return how many rows of each batch stay."""
@@ -66,7 +66,7 @@ class RandomShedder:
 
 @dataclass(frozen=True, slots=True)
 class FifoShedder:
-    """Keeps what came first and drops the tail."""
+    """Keeps the first arrivals and drops the tail."""
 
     def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
         """Return how many rows of each batch stay."""
@@ -75,43 +75,43 @@ class FifoShedder:
 
 @dataclass(frozen=True, slots=True)
 class EqualShareShedder:
-    """Gives every query the same processing time, and what one does not need to the others; first in, first kept.
+    """Gives every query the same processing time, with unused time shared by the others; first in, first kept.
 
-    The rival that the paper names in section 5.1: it favours cheap queries.
+    The baseline of section 5.1 of the paper: it favours cheap queries.
     """
 
     def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
         """Return how many rows of each batch stay."""
         cost = standing.cost[buffer.query]
         work = buffer.rows * cost
-        wanted = total(work, buffer.query, len(standing.cost))
-        share = max_min_share(wanted[wanted > 0], float(n_to_keep))
+        demand = total(work, buffer.query, len(standing.cost))
+        share = max_min_share(demand[demand > 0], float(n_to_keep))
         by_query = np.argsort(buffer.query, kind="stable")
-        done = running_sum(work[by_query], buffer.query[by_query])
-        kept = np.empty_like(buffer.rows)
-        kept[by_query] = whole_rows((share - done) / cost[by_query], buffer.rows[by_query])
-        return kept
+        served = running_sum(work[by_query], buffer.query[by_query])
+        rows_kept = np.empty_like(buffer.rows)
+        rows_kept[by_query] = whole_rows((share - served) / cost[by_query], buffer.rows[by_query])
+        return rows_kept
 
 
 def keep_first(order: NDArray[np.intp], rows: Rows, n_to_keep: int) -> Rows:
-    """Return how many rows of each batch stay if they are admitted in this order, the last one in part."""
+    """Return the number of rows kept of each batch if they are admitted in this order, the last one in part."""
     in_order = rows[order]
-    kept = np.empty_like(rows)
-    kept[order] = np.clip(n_to_keep - (np.cumsum(in_order) - in_order), 0, in_order)
-    return kept
+    rows_kept = np.empty_like(rows)
+    rows_kept[order] = np.clip(n_to_keep - (np.cumsum(in_order) - in_order), 0, in_order)
+    return rows_kept
 
 
 def whole_rows(room: Floats, rows: Rows) -> Rows:
-    """Return how many of the rows fit into room for so many, which may be negative or a fraction."""
+    """Return how many of the rows fit into the room, in rows, which may be negative or fractional."""
     # A millionth of a row: what divides evenly must not lose a row to rounding.
     return np.clip(room + 1e-6, 0, rows).astype(np.int64)
 
 
-def max_min_share(wanted: Floats, available: float) -> float:
+def max_min_share(demand: Floats, available: float) -> float:
     """Return the largest equal share x so that the sum of min(wanted, x) is no more than what is available."""
-    if wanted.sum() <= available:
-        return float(wanted.max(initial=0.0))
-    rising = np.sort(wanted)
+    if demand.sum() <= available:
+        return float(demand.max(initial=0.0))
+    rising = np.sort(demand)
     satisfied = np.cumsum(rising) - rising
     shares = (available - satisfied) / np.arange(len(rising), 0, -1)
     return float(shares[np.argmax(shares <= rising)])

@@ -1,6 +1,6 @@
-"""Source information content: how much of a query's input a tuple stands for (THEMIS, SIGMOD 2016).
+"""Source information content: the share of a query's input that a tuple represents (THEMIS, SIGMOD 2016).
 
-All source tuples of a query add up to 1 in a source time window, and every operator hands on what it took in
+All source tuples of a query add up to 1 in a source time window, and every operator passes on what it took in
 (docs/design/papers/dissp.md 2).
 """
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.model.columns import Floats
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.by_group import Counts, total
+from penstock.shedding.group_sums import Counts, total
 
 
 def source_tuple_sic(sources: Floats, tuples: Floats) -> Floats:
@@ -27,8 +27,8 @@ def tuples_of_sources(snapshot: ClusterSnapshot, stw_s: float) -> Floats | None:
     |T_s| = sum over the partitions of all instances of appended rows * STW / window
       STW  length of the source time window, s
 
-    NaN for a task that reads no partition, and for one of whose partitions a figure is missing. An instance that took
-    its own rows for |T_s| would give out a SIC of 1 by itself, p instances one of p.
+    NaN for a task that reads no partition, and for one of whose partitions a figure is missing. If each
+    instance used its own rows as |T_s|, it would generate a SIC of 1 by itself, and p instances one of p.
     """
     appended = snapshot.partitions.appended
     if appended is None:
@@ -40,7 +40,7 @@ def tuples_of_sources(snapshot: ClusterSnapshot, stw_s: float) -> Floats | None:
 
 
 def weighted_tuple_sic(sources: float, weight: Floats) -> Floats:
-    """Return the SIC of a source's tuples if some are worth more: by the variance of a stratum, or a user's utility.
+    """Return the SIC of a source's tuples of different worth: by the variance of a stratum, or a user's utility.
 
     sic(t) = w_t / (|S_q| * sum over T_s of w)
       w  worth of a tuple, >= 0; equal ones give `source_tuple_sic`
@@ -49,7 +49,7 @@ def weighted_tuple_sic(sources: float, weight: Floats) -> Floats:
 
 
 def derived_tuple_sic(taken: Floats, rows_out: Counts) -> Floats:
-    """Return the SIC of each tuple that an operator makes of an atomic set: a pane, a batch.
+    """Return the SIC of each tuple that an operator derives from an atomic set, such as a pane or a batch.
 
     sic = sum over In of sic(t) / |Out|
       taken     sum of SIC of the atomic set In; of a join, that of both sides
@@ -61,10 +61,10 @@ def derived_tuple_sic(taken: Floats, rows_out: Counts) -> Floats:
 def hand_on(sic: Floats, rows_out: Counts, carried: Floats) -> tuple[Floats, Floats]:
     """Return the SIC of batches behind a filter or map, and what is carried to the next output.
 
-    Survivors share the whole SIC of their batch. A batch of which nothing survives adds its own to the next one of
-    which something does; what is left over at the end is carried, or sent in a marker that is SIC only.
+    Survivors share the whole SIC of their batch. A batch without survivors adds its own to the next batch
+    with survivors; the remainder at the end is carried, or sent in a marker that consists of SIC only.
 
-      sic       batches in order, (batches, queries): one SIC a query that they feed
+      sic       batches in order, (batches, queries): one SIC for each query that they feed
       rows_out  rows that survive, by batch
       carried   by query, from the call before
     """
@@ -103,7 +103,7 @@ def normalised(q_sic: Floats, generated: Floats) -> Floats:
 
     nSIC(q) = qSIC / SIC generated in the same source time window
 
-    NaN where nothing was generated. Results that reach the window late cannot make it more than 1.
+    NaN where nothing was generated. Late results cannot raise it above 1.
     """
     share = np.full(len(q_sic), np.nan)
     np.divide(q_sic, generated, out=share, where=generated > 0)
@@ -112,7 +112,7 @@ def normalised(q_sic: Floats, generated: Floats) -> Floats:
 
 
 def jain_index(x: Floats) -> float:
-    """Return how equal figures are: 1 all are, 1/n one has everything (Jain's fairness index).
+    """Return Jain's fairness index: 1 if all figures are equal, 1/n if one has everything.
 
     J = (sum x)^2 / (n * sum x^2)
       x  nSIC by query, >= 0

@@ -1,6 +1,6 @@
 """A ledger of SIC by query over the source time window (docs/design/papers/dissp.md 4).
 
-A node enters what leaves its input buffer for processing, also when nothing is shed; a coordinator enters results.
+A node enters the SIC that leaves its input buffer for processing, shed or not; a coordinator enters results.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from penstock.model.columns import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SicLedger:
-    """What was entered in the last intervals of the source time window, oldest first; one value a query each."""
+    """SIC entered in the last intervals of the source time window, oldest first; one value per query."""
 
     entries: tuple[Floats, ...]
 
     @classmethod
     def empty(cls, intervals: int, queries: int) -> "SicLedger":
-        """Return the ledger of a window of so many shedding intervals in which nothing was entered.
+        """Return the empty ledger of a window of this many shedding intervals.
 
         Raises:
             ValueError: the window has less than an interval.
@@ -28,19 +28,19 @@ class SicLedger:
         return cls((np.zeros(queries),) * intervals)
 
     def after(self, sic: Floats) -> "SicLedger":
-        """Return the ledger once an interval is over in which this much was entered; the oldest one leaves."""
+        """Return the ledger after an interval in which ``sic`` was entered; the oldest interval leaves."""
         return SicLedger((*self.entries[1:], np.asarray(sic, np.float64)))
 
     def total(self) -> Floats:
-        """Return what the whole window holds, by query."""
+        """Return the SIC of the whole window, by query."""
         return _sum(self.entries)
 
     def still_valid(self, ahead: int = 1) -> Floats:
-        """Return how much of it will be in the window so many intervals ahead, if nothing more is entered."""
+        """Return the SIC that will still be in the window ``ahead`` intervals later, if no more is entered."""
         return _sum(self.entries[ahead:]) if ahead < len(self.entries) else np.zeros_like(self.entries[0])
 
     def last(self, intervals: int) -> Floats:
-        """Return what the last so many intervals have entered; all of them if the window has no more."""
+        """Return the SIC entered in the last ``intervals``; of all if the window has no more."""
         return _sum(self.entries[-intervals:]) if intervals else np.zeros_like(self.entries[0])
 
 

@@ -1,6 +1,6 @@
-"""Which queries a task reaches, and the order of tasks along the data: what equations 1-5 and 14 walk over.
+"""The task graph of equations 1-5 and 14: the queries that a task reaches, and the order of tasks along the data.
 
-Stream-Economics, section 3: a sink that no query was declared for counts as one whose rows may not be shed.
+Stream-Economics, section 3: a sink without a declared query counts as one whose rows may not be shed.
 """
 
 from dataclasses import dataclass
@@ -35,16 +35,16 @@ class TaskGraph:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.level)
 
     def over_queries(self, figures: Floats) -> Floats:
-        """Return by task the largest of these figures, which are by query, over Q(t)."""
+        """Return by task the largest of these figures by query over Q(t)."""
         return np.maximum.reduceat(figures[self.pair_query], self.starts) if self.tasks else np.zeros(0)
 
 
 def task_graph(tasks: int, producer: Ints, consumer: Ints, query_task: Ints) -> TaskGraph:
-    """Return the graph of so many tasks; `query_task` is where each declared query has its sink.
+    """Return the graph of this many tasks; `query_task` is the task of each declared query's sink.
 
     Raises:
         ValueError: the edges form a cycle.
@@ -85,21 +85,21 @@ def _reach(level: Indexes, producer: Ints, consumer: Ints, query_task: Indexes) 
     queries = max(1, len(query_task))
     order = np.argsort(consumer, kind="stable")
     firsts = np.searchsorted(consumer[order], np.arange(len(level) + 1))
-    above = producer[order].astype(np.intp)
-    found, waiting = [], query_task * queries + np.arange(len(query_task))
+    producers = producer[order].astype(np.intp)
+    pairs_by_level, waiting = [], query_task * queries + np.arange(len(query_task))
     # From the end: all edges out of a level's tasks lead to pairs that are known by then.
     for at in range(int(level.max(initial=0)), -1, -1):
         is_here = level[waiting // queries] == at
-        here = np.sort(waiting[is_here])
-        is_new = np.ones(len(here), np.bool_)
-        np.not_equal(here[1:], here[:-1], out=is_new[1:])
-        here = here[is_new]
-        found.append(here)
-        task, query = np.divmod(here, queries)
+        present = np.sort(waiting[is_here])
+        is_new = np.ones(len(present), np.bool_)
+        np.not_equal(present[1:], present[:-1], out=is_new[1:])
+        present = present[is_new]
+        pairs_by_level.append(present)
+        task, query = np.divmod(present, queries)
         begin, end = firsts[task], firsts[task + 1]
-        into = above[ranges(begin, end)] * queries + np.repeat(query, end - begin)
+        into = producers[ranges(begin, end)] * queries + np.repeat(query, end - begin)
         waiting = np.concatenate([waiting[~is_here], into])
-    pair_task, pair_query = np.divmod(np.sort(np.concatenate(found)), queries)
+    pair_task, pair_query = np.divmod(np.sort(np.concatenate(pairs_by_level)), queries)
     return pair_task, pair_query
 
 

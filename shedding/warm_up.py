@@ -1,6 +1,6 @@
-"""When the warm-up of an instance that was started ends: Stream-Economics, section 6, "Tasks' Warmup Period".
+"""The end of an instance's warm-up after its start: Stream-Economics, section 6, "Tasks' Warmup Period".
 
-While it lasts, all on its machine run at their minimum accuracy. Called by `qod`.
+Meanwhile all instances on its machine run at their minimum accuracy. Called by `qod`.
 """
 
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model.columns import Bools, Floats
-from penstock.shedding.same_instances import NOBODY, InstanceNames
+from penstock.shedding.instance_identity import NOBODY, InstanceNames
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUpRule:
-    """It ends when CPU is stable and the task has its minimum accuracy, or at `timeout_s` after the start.
+    """A warm-up ends when CPU is stable and the task has its minimum accuracy, or `timeout_s` after the start.
 
     Stable: the last `stable_readings` differ by no more than `stable_points`, percent of a core.
     """
@@ -30,7 +30,7 @@ class WarmUpRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmUps:
-    """What is remembered of the instances younger than the timeout: their age, readings of CPU, and who is done."""
+    """The memory of instances younger than the timeout: age, CPU readings, and whether the warm-up has ended."""
 
     who: InstanceNames = NOBODY
     age_s: Floats = field(default_factory=lambda: np.zeros(0))
@@ -41,14 +41,14 @@ class WarmUps:
 def warming(
     rule: WarmUpRule, before: WarmUps, who: InstanceNames, age_s: Floats, cpu_percent: Floats, short: Floats
 ) -> tuple[Bools, WarmUps]:
-    """Return which instances are warming up, and what to remember.
+    """Return the instances that are warming up, and the new memory.
 
-    age_s: since it started; cpu_percent: NaN if not measured; short: by how much cAc(t) lies below minAc(t), in
+    age_s: since it started; cpu_percent: NaN if not measured; short: the shortfall minAc(t) - cAc(t), in
     [-1, 1].
     """
     young = np.flatnonzero(age_s < rule.timeout_s)
-    who, age, cpu = who.some(young), age_s[young], cpu_percent[young]
-    at = who.found_in(before.who)
+    who, age, cpu = who.select(young), age_s[young], cpu_percent[young]
+    at = who.places_in(before.who)
     # One that is younger than it was has been started again.
     is_known = at >= 0
     is_known[is_known] = age[is_known] >= before.age_s[at[is_known]]

@@ -1,4 +1,4 @@
-"""Who owns which bucket before and after a change of instances: what moves where, and what it costs to fetch.
+"""Redistribution of buckets when instances change: transfers between owners, and the cost of fetching them.
 
 Flink-ER, 2.4 and 3.3: state lies in k_n buckets, more than instances, so that an owner fetches only what it gained.
 A bucket is a key group (`model.key_groups`). Pure; called by the evaluation of Flink-ER.
@@ -16,7 +16,7 @@ Sizes = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Buckets that one instance hands to another, ascending, and their bytes."""
+    """Buckets that move from one instance to another, ascending, and their bytes."""
 
     giver: int
     taker: int
@@ -26,7 +26,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """All transfers of a change. ``moved_bytes`` of ``whole_bytes``; ``accesses`` to storage by those who fetch."""
+    """All transfers of a change. ``moved_bytes`` of ``whole_bytes``; ``accesses`` to storage by the new owners."""
 
     transfers: tuple[Transfer, ...]
     moved_bytes: float
@@ -35,7 +35,7 @@ class Redistribution:
 
 
 def redistribute(old: Owners, new: Owners, sizes: Sizes) -> Redistribution:
-    """Return what moves when the owners of buckets change; ``sizes`` in bytes by bucket.
+    """Return the transfers when the owners of buckets change; ``sizes`` in bytes by bucket.
 
     The buckets that a taker gets from one giver are one access: the giver's snapshot says where each lies and how long
     it is, so they are read together.
@@ -58,7 +58,7 @@ def redistribute(old: Owners, new: Owners, sizes: Sizes) -> Redistribution:
 
 
 def file_per_bucket(old: Owners, new: Owners, sizes: Sizes) -> Redistribution:
-    """Return the same change if every bucket is a file of its own, and is fetched by itself."""
+    """Return the same change if every bucket is a file of its own, fetched separately."""
     grouped = redistribute(old, new, sizes)
     return Redistribution(
         grouped.transfers, grouped.moved_bytes, grouped.whole_bytes, sum(len(t.buckets) for t in grouped.transfers)
@@ -66,24 +66,24 @@ def file_per_bucket(old: Owners, new: Owners, sizes: Sizes) -> Redistribution:
 
 
 def modulo(buckets: int, instances: int) -> Owners:
-    """Flink-ER, eq 8: bucket k belongs to v(k mod n)."""
+    """Return owners by Flink-ER, eq 8: bucket k belongs to v(k mod n)."""
     return np.arange(buckets, dtype=np.int32) % np.int32(instances)
 
 
 def ranges(buckets: int, instances: int) -> Owners:
-    """Flink's key groups: contiguous ranges, owner = floor(k p / buckets)."""
+    """Return owners by Flink's key groups: contiguous ranges, owner = floor(k p / buckets)."""
     return assign(buckets, instances)
 
 
 def sticky(old: Owners, old_instances: int, instances: int) -> Owners:
-    """Return the owners after a change in which no more moves than must; counts differ by 1 at most."""
+    """Return the owners after a change with the fewest moves; counts differ by at most 1."""
     return reassign(old, old_instances, instances)
 
 
 def restore_s(change: Redistribution, *, access_s: float, bytes_per_s: float, takers: int) -> float:
-    """Return how long fetching takes: until the taker that gains most has it, as takers fetch side by side.
+    """Return the duration of fetching (s): that of the taker which gains most, as takers fetch in parallel.
 
-    Where it is not known who takes what (no transfers), ``takers`` share accesses and bytes evenly.
+    Without transfers ``takers`` share accesses and bytes evenly.
 
     Raises:
         ValueError: nobody fetches, or nothing can be read.
@@ -102,6 +102,6 @@ def restore_s(change: Redistribution, *, access_s: float, bytes_per_s: float, ta
 
 
 def minimal_share(old_instances: int, instances: int) -> float:
-    """Return the least share of all buckets that must move for equal counts: what new owners get, or old ones lose."""
+    """Return the least share of all buckets that must move for equal counts: that of new, or of leaving owners."""
     larger = max(old_instances, instances)
     return abs(instances - old_instances) / larger

@@ -25,7 +25,7 @@ Locate = Callable[[pa.RecordBatch], Positions]
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedColumn:
     """A column of numbers: one array of this dtype, indexed by slot.
 
     One that ``refers`` to a log or table of the store holds its row ids or slots plus ``base``; what is below ``base``
@@ -38,14 +38,14 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextColumn:
     """A column of nullable strings or binaries of any length."""
 
     type: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Bag:
+class BagColumn:
     """A column whose cell is a multiset of values of this type (value -> signed count).
 
     With several ``lanes`` (at most 63) a value has as many counts: that many multisets over much the same values. What
@@ -58,11 +58,11 @@ class Bag:
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
-    """A column of opaque objects (sketches) that know their own bytes.
+class ObjectColumn:
+    """A column of opaque objects (sketches) that serialise themselves.
 
     ``encode`` (to bytes) and ``decode`` must be exact inverses; ``size`` estimates an object's bytes for the budget and
-    is asked again now and then, for objects change where they lie.
+    is called again from time to time, since objects change in place.
     """
 
     encode: Any
@@ -70,12 +70,12 @@ class Objects:
     size: Any
 
 
-ColumnSpec = Fixed | Text | Bag | Objects
+ColumnSpec = FixedColumn | TextColumn | BagColumn | ObjectColumn
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What an operator asks of a backend: the key's types and the columns.
+    """An operator's specification of a table: the key's types and the columns.
 
     ``prefixed`` tables take one int64 before the key and can list and drop slots by it, in order.
 
@@ -96,8 +96,8 @@ class TableSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """Where a batch of keys lives.
+class SlotLookup:
+    """The slots of a batch of keys.
 
     ``slots`` has one entry per row. ``fresh`` lists the slots that this call created, each once, in order of first
     appearance; their fixed cells are zero, their text null, their bags empty.
@@ -109,9 +109,9 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """How often parts of state were asked for: ``count`` times since the store was opened, ``hits`` of them in memory.
+    """Accesses to parts of state: ``count`` since the store was opened, ``hits`` of them in memory.
 
-    ``waited_ns`` is what it took to fetch the others.
+    ``waited_ns`` is the time spent fetching the others.
     """
 
     count: int
@@ -121,7 +121,7 @@ class Accesses:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """What a table holds: live slots, bytes in use, and its budget in bytes (None: unbounded)."""
+    """Sizes of a table: live slots, bytes in use, and its budget in bytes (None: unbounded)."""
 
     rows: int
     bytes_used: int
@@ -137,7 +137,7 @@ class KeyedTable(ABC):
     spec: TableSpec
 
     @abstractmethod
-    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
+    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> SlotLookup:
         """Find the slot of every row's key, creating the absent ones.
 
         Raises:
@@ -150,23 +150,23 @@ class KeyedTable(ABC):
 
     @abstractmethod
     def remove(self, slots: Slots) -> None:
-        """Forget these slots (each at most once, all live); they may be given out again by a later upsert."""
+        """Remove these slots (each at most once, all live); a later upsert may reuse them."""
 
     @abstractmethod
     def array(self, column: str) -> NDArray[Any]:
-        """Return the array of a `Fixed` column, length >= every slot + 1; write through it freely."""
+        """Return the array of a `FixedColumn` column, length >= every slot + 1; write through it freely."""
 
     @abstractmethod
     def text(self, column: str) -> "TextCells":
-        """Return the cells of a `Text` column."""
+        """Return the cells of a `TextColumn` column."""
 
     @abstractmethod
     def bag(self, column: str) -> "BagCells":
-        """Return the cells of a `Bag` column."""
+        """Return the cells of a `BagColumn` column."""
 
     @abstractmethod
     def objects(self, column: str) -> list[Any]:
-        """Return the list of an `Objects` column, indexed by slot; None where nothing was stored."""
+        """Return the list of an `ObjectColumn` column, indexed by slot; None where nothing was stored."""
 
     @abstractmethod
     def key_columns(self, slots: Slots) -> list[pa.Array]:
@@ -199,7 +199,7 @@ class KeyedTable(ABC):
     def dump(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, at least one batch (of none): slot, prefix, key columns, then the columns by name.
 
-        The schema's metadata say what `image` must know to load them elsewhere.
+        The schema's metadata tell `image` how to load them elsewhere.
         """
 
     @abstractmethod
@@ -218,11 +218,11 @@ class KeyedTable(ABC):
 
     @abstractmethod
     def statistics(self) -> TableStatistics:
-        """Return what the table holds now."""
+        """Return the table's present sizes."""
 
 
 class TextCells(ABC):
-    """The cells of one `Text` column."""
+    """The cells of one `TextColumn` column."""
 
     @abstractmethod
     def get(self, slots: Slots) -> pa.Array:
@@ -238,7 +238,7 @@ class TextCells(ABC):
 
 
 class BagCells(ABC):
-    """The cells of one `Bag` column: each a multiset of values, which are equal as keys are (one NaN, 1.0 is 1.00).
+    """The cells of one `BagColumn`: multisets of values, compared as keys are (one NaN, 1.0 is 1.00).
 
     With several lanes ``distinct`` and counts have a second axis for them.
     """
@@ -277,7 +277,7 @@ class BagCells(ABC):
 
 
 class StateStore(ABC):
-    """Where one operator instance keeps its tables, under one byte budget."""
+    """The tables and logs of one operator instance, under one byte budget."""
 
     @abstractmethod
     def table(self, spec: TableSpec) -> KeyedTable:
@@ -318,14 +318,14 @@ class StateStore(ABC):
         """Yield every lasting table's and log's name with its rows, as their ``dump`` does."""
 
     def forget_image(self) -> None:
-        """Let go of what tables and logs were loaded from, once all of them are open. The default has nothing.
+        """Release the image from which tables and logs were loaded, once all of them are open. By default nothing.
 
         Raises:
             SchemaError: one was not opened again, so that its rows would be lost.
         """
 
     def accesses(self) -> Accesses | None:
-        """Return how often state was asked for; None: it is all in memory, nothing is counted."""
+        """Return the accesses to state; None: all of it is in memory, and none are counted."""
         return None
 
 
@@ -352,7 +352,7 @@ class RowLog(ABC):
 
     @abstractmethod
     def remove(self, ids: NDArray[np.int64]) -> None:
-        """Forget rows; their bytes are given back once enough of a chunk is gone."""
+        """Remove rows; their bytes are freed once enough of a chunk is gone."""
 
     @abstractmethod
     def live(self) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ import typer
 from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import Seed
 from penstock.model.errors import UserError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 if TYPE_CHECKING:
     from penstock.benchmarks.papers.evaluation import Evaluation, Progress, Result, Row, Spread
@@ -156,5 +156,7 @@ def _write(result: Result, out: Path) -> None:
         try:
             from penstock.benchmarks.papers.charts import draw
         except ModuleNotFoundError as error:
-            raise UserError(f"charts need {error.name}: {install_extra('bench')}, or leave --out out") from error
+            raise UserError(
+                f"charts need {error.name}: {extra_install_command('bench')}, or leave --out out"
+            ) from error
         draw(result.charts, out)

@@ -16,7 +16,7 @@ from penstock.engine.accumulators.ordering import canonical
 from penstock.engine.kernels.scan import follow_counts
 from penstock.model.errors import NumericOverflowError
 from penstock.state.keys.arrays import read_only
-from penstock.state.store import Bag, BagCells, KeyedTable, Slots
+from penstock.state.store import BagCells, BagColumn, KeyedTable, Slots
 
 DISTINCT = "distinct values"
 """The family of the aggregates that count distinct values; whatever their filters, they share a bag."""
@@ -33,7 +33,7 @@ def count_distinct(kind: pa.DataType, updating: bool, lanes: int = 1, lane: int 
     ``lane``. `CountDistinct.update_lanes` feeds them all.
     """
     return TableAccumulator(
-        {"values": Bag(kind, lanes, counted=updating)},
+        {"values": BagColumn(kind, lanes, counted=updating)},
         pa.int64(),
         lambda table, prefix: CountDistinct(table, prefix, updating, lane),
         retractable=updating,
@@ -45,7 +45,9 @@ def collect(kind: pa.DataType) -> TableAccumulator:
     """List the values, nulls included: ascending, NaN after numbers, nulls last, so that arrival
     does not show.
     """
-    return TableAccumulator({"values": Bag(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind))
+    return TableAccumulator(
+        {"values": BagColumn(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind)
+    )
 
 
 class BagOfValues(TableCells):

@@ -28,7 +28,7 @@ from penstock.engine.kernels.accumulate_best import least_pair, least_text, leas
 from penstock.engine.kernels.scan import scan_least
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import NO_BYTES, read_only
-from penstock.state.store import ColumnSpec, KeyedTable, Slots, Text
+from penstock.state.store import ColumnSpec, KeyedTable, Slots, TextColumn
 
 _GREATEST = np.iinfo(np.int64).max
 
@@ -65,7 +65,7 @@ class Order:
         """
         names: dict[str, ColumnSpec] = {"has": FLAG}
         for level, part in enumerate(self.levels):
-            names[f"key{level}"] = Text(text_type(part)) if part.text else INTEGER
+            names[f"key{level}"] = TextColumn(text_type(part)) if part.text else INTEGER
         return names
 
     def keys(self, rows: Rows, values: Sequence[pa.Array]) -> Keys:

@@ -17,7 +17,7 @@ from penstock.engine.accumulators.cells import FLAG, TableAccumulator, TableCell
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import Keys
 from penstock.engine.accumulators.pairs import pack, unpack
-from penstock.state.store import Bag, BagCells, ColumnSpec, KeyedTable, Slots
+from penstock.state.store import BagCells, BagColumn, ColumnSpec, KeyedTable, Slots
 
 _RETRACTED = 1
 _STALE = 2
@@ -28,7 +28,7 @@ def best_updating(order: Order) -> TableAccumulator:
     columns: dict[str, ColumnSpec] = {
         **order.columns(),
         "doubt": FLAG,
-        "rows": Bag(_bag_type(order)),
+        "rows": BagColumn(_bag_type(order)),
     }
     return TableAccumulator(
         columns,

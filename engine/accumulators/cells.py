@@ -14,11 +14,11 @@ from penstock.engine.accumulators.contract import Accumulator, Cells, Rows
 from penstock.engine.kernels.order import number_rows
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import read_only
-from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, Text
+from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots, TextColumn
 
-INTEGER = Fixed(np.dtype(np.int64))
-DOUBLE = Fixed(np.dtype(np.float64))
-FLAG = Fixed(np.dtype(np.uint8))
+INTEGER = FixedColumn(np.dtype(np.int64))
+DOUBLE = FixedColumn(np.dtype(np.float64))
+FLAG = FixedColumn(np.dtype(np.uint8))
 
 
 class TableAccumulator(Accumulator):
@@ -45,7 +45,7 @@ class TableAccumulator(Accumulator):
     @property
     def plain(self) -> bool:
         """Whether a group takes little room whatever its rows are, so that every row can have a group of its own."""
-        return all(isinstance(spec, Fixed | Text) for spec in self.columns.values())
+        return all(isinstance(spec, FixedColumn | TextColumn) for spec in self.columns.values())
 
     def bind(self, table: KeyedTable, prefix: str) -> Cells:
         """Return the accumulator's face on one table."""

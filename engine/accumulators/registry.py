@@ -22,7 +22,7 @@ from penstock.engine.accumulators.sums import decimal_mean, decimal_sum, integer
 from penstock.engine.accumulators.user import user_defined
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import ExpressionError, PlanError, SchemaError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 Types = Sequence[pa.DataType]
 Options = Mapping[str, Any]
@@ -67,7 +67,7 @@ def make_accumulator(
     try:
         return function.build(input_types, options, updating)
     except ImportError as error:
-        raise PlanError(f"{where} needs the library datasketches: {install_extra('sketches')}") from error
+        raise PlanError(f"{where} needs the library datasketches: {extra_install_command('sketches')}") from error
 
 
 def _number(kind: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ from penstock.engine.accumulators.cells import TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.model.errors import BugError
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import KeyedTable, Objects, Slots
+from penstock.state.store import KeyedTable, ObjectColumn, Slots
 
 APPROXIMATE = ("approx_count_distinct", "approx_quantile")
 """The aggregates here."""
@@ -48,7 +48,7 @@ def approx_count_distinct(kind: pa.DataType, lg_k: int) -> TableAccumulator:
     """
     import datasketches
 
-    column = Objects(
+    column = ObjectColumn(
         lambda sketch: sketch.serialize_updatable(),
         datasketches.hll_sketch.deserialize,
         lambda sketch: _OVERHEAD_BYTES + sketch.get_updatable_serialization_bytes(),
@@ -72,7 +72,7 @@ def approx_quantile(q: float, k: int) -> TableAccumulator:
     """
     import datasketches
 
-    column = Objects(
+    column = ObjectColumn(
         lambda sketch: sketch.serialize(),
         datasketches.kll_doubles_sketch.deserialize,
         lambda sketch: _OVERHEAD_BYTES + 8 * sketch.num_retained,

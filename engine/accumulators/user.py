@@ -15,7 +15,7 @@ from penstock.model.aggregates import UserAggregate
 from penstock.model.errors import UserError
 from penstock.model.schema import to_arrow_type
 from penstock.state.keys.arrays import read_only
-from penstock.state.store import Fixed, KeyedTable, Slots
+from penstock.state.store import FixedColumn, KeyedTable, Slots
 
 
 def user_defined(aggregate: UserAggregate) -> TableAccumulator:
@@ -26,7 +26,7 @@ def user_defined(aggregate: UserAggregate) -> TableAccumulator:
         SchemaError: its result type has no columnar counterpart.
         TypeError: a state column is not a numpy dtype.
     """
-    columns = {f"user.{name}": Fixed(np.dtype(dtype)) for name, dtype in aggregate.state.items()}
+    columns = {f"user.{name}": FixedColumn(np.dtype(dtype)) for name, dtype in aggregate.state.items()}
     result_type = to_arrow_type(aggregate.result_type)
     return TableAccumulator(
         {**columns, "count": INTEGER},

@@ -20,15 +20,15 @@ from penstock.engine.paging.part_files import decode_part
 from penstock.engine.plan.state_names import shown_names
 from penstock.engine.restore.state_assignment import STATE_FILE
 from penstock.model.errors import CheckpointError, OptionError
-from penstock.state.checkpoints.manifest import InstanceEntry, Manifest
+from penstock.state.checkpoints.manifest import CheckpointManifest, InstanceEntry
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.checkpoints.repository import CHECKPOINTS, CheckpointRepository
+from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.checkpoints.savepoints import SAVEPOINTS
-from penstock.state.checkpoints.values import Loaded
 from penstock.state.files.arrow_files import open_files
 from penstock.state.stores.page_store import PageStores
 from penstock.state.stores.rocksdb_store import RocksDbStores
-from penstock.state.tables.image import Part, table_form
+from penstock.state.tables.image import StoreDump, table_form
 
 INTERNAL = "$"
 """What the names of columns begin with that say how a store keeps its rows."""
@@ -71,7 +71,9 @@ class KeptOperator:
 class Checkpoint:
     """A checkpoint whose every byte was checked. Rows are read when they are asked for."""
 
-    def __init__(self, repository: CheckpointRepository, loaded: Loaded, page_stores: PageStores | None = None) -> None:
+    def __init__(
+        self, repository: CheckpointRepository, loaded: LoadedCheckpoint, page_stores: PageStores | None = None
+    ) -> None:
         """Keep what was loaded from the repository; use `read_checkpoint`. Page stores are RocksDB's by default."""
         self._page_stores = page_stores or RocksDbStores()
         self._repository = repository
@@ -82,7 +84,7 @@ class Checkpoint:
         return f"<Checkpoint of job {self.job!r}, epoch {self.epoch}{name}>"
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> CheckpointManifest:
         """The manifest."""
         return self._loaded.manifest
 
@@ -193,7 +195,7 @@ class Checkpoint:
     def _entries(self, operator: str) -> list[InstanceEntry]:
         return [entry for entry in self.manifest.instances if entry.operator == operator]
 
-    def _parts(self, operator: str) -> Iterator[tuple[int, Part]]:
+    def _parts(self, operator: str) -> Iterator[tuple[int, StoreDump]]:
         """Yield what the stores of an operator held, with the number of the instance."""
         for entry in self._entries(operator):
             where = f"epoch {self.epoch}, operator {operator!r}, instance {entry.instance}"
@@ -203,7 +205,7 @@ class Checkpoint:
             for file in entry.files:
                 yield entry.instance, decode_part(self._repository.read(file, self.savepoint), where)
 
-    def _paged_parts(self, entry: InstanceEntry) -> Iterator[Part]:
+    def _paged_parts(self, entry: InstanceEntry) -> Iterator[StoreDump]:
         """Yield what the buckets of a paged operator held, one after the other, from a copy of its page store."""
         with TemporaryDirectory(prefix="penstock-") as directory:
             for file in entry.files:

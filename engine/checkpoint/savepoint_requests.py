@@ -5,7 +5,7 @@ from threading import Lock
 
 from penstock.engine.checkpoint.idempotent_steps import until_known
 from penstock.model.errors import OptionError, PenstockError
-from penstock.state.checkpoints.manifest import Manifest
+from penstock.state.checkpoints.manifest import CheckpointManifest
 from penstock.state.checkpoints.repository import CheckpointRepository
 
 
@@ -48,7 +48,7 @@ class SavepointRequests:
         """Return whether the savepoint was written, committed or not."""
         return name in self._saved
 
-    def write(self, repository: CheckpointRepository, name: str, manifest: Manifest) -> None:
+    def write(self, repository: CheckpointRepository, name: str, manifest: CheckpointManifest) -> None:
         """Write a savepoint; what goes wrong is for whoever asked for it, as the checkpoint is there all the same."""
 
         def write_once() -> None:

@@ -22,9 +22,9 @@ from penstock.engine.dataflow.cut import InstanceCut
 from penstock.model.connectors import Sink, Source
 from penstock.model.errors import BugError, FencedError, PenstockError
 from penstock.model.failpoints import failpoint
-from penstock.state.checkpoints.manifest import Manifest
+from penstock.state.checkpoints.manifest import CheckpointManifest
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.values import Retained, Traffic, told
+from penstock.state.checkpoints.results import RetentionResult, Traffic, describe_skipped
 
 
 class CheckpointSession:
@@ -75,7 +75,7 @@ class CheckpointSession:
         self._sinks: dict[str, Sink] = {}
         self._sources: dict[str, Source] = {}
         self._receipts = SinkReceipts()
-        self._manifests: dict[int, Manifest] = {}
+        self._manifests: dict[int, CheckpointManifest] = {}
         self._cuts: list[InstanceCut] = []
         self._given_up = 0
         self._began_ns: dict[int, int] = {}
@@ -245,13 +245,13 @@ class CheckpointSession:
         self._cuts.clear()
         port = self._ask()
 
-        def work() -> Manifest:
+        def work() -> CheckpointManifest:
             port.flush_letters()
             manifest = self._snapshots.upload(epoch, cuts, receipts)
             failpoint("checkpoint.uploaded")
             return manifest
 
-        def answer(manifest: Manifest | None, error: BaseException | None) -> None:
+        def answer(manifest: CheckpointManifest | None, error: BaseException | None) -> None:
             if manifest is None:
                 self._on(ev.UploadFailed(epoch, _told(error)))
                 _fail_for_good(error)
@@ -285,26 +285,26 @@ class CheckpointSession:
 
         self._background.submit(work, answer)
 
-    def _tell_sources(self, manifest: Manifest) -> None:
+    def _tell_sources(self, manifest: CheckpointManifest) -> None:
         for entry in manifest.sources:
             source = self._sources.get(entry.operator)
             if source is not None:
                 source.committed(manifest.job, {name: at["at"] for name, at in entry.positions.items()})
 
     def _retain(self, command: ev.RetainCheckpoints) -> None:
-        def work() -> Retained:
+        def work() -> RetentionResult:
             failpoint("checkpoint.retain.before")
             self._check_lease()
             return self.repository.retain(command.count)
 
         self._background.submit(work, self._retained)
 
-    def _retained(self, result: Retained | None, error: BaseException | None) -> None:
+    def _retained(self, result: RetentionResult | None, error: BaseException | None) -> None:
         """Note what could not be deleted; it goes with a later retention."""
         if result is None:
             reason = _told(error)
         elif result.unreadable:
-            reason = f"no file is deleted while a manifest cannot be read. {told(result.unreadable)}"
+            reason = f"no file is deleted while a manifest cannot be read. {describe_skipped(result.unreadable)}"
         else:
             self._news.retained()
             return

@@ -12,7 +12,14 @@ from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.paging.part_files import encode_part
 from penstock.engine.restore.state_assignment import STATE_FILE
 from penstock.model.failpoints import failpoint
-from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry, Manifest, SinkEntry, SourceEntry, pack_notes
+from penstock.state.checkpoints.manifest import (
+    CheckpointManifest,
+    FileEntry,
+    InstanceEntry,
+    SinkEntry,
+    SourceEntry,
+    pack_notes,
+)
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.private_files import make_private_folder
@@ -47,7 +54,7 @@ class Snapshots:
         self._version = version
         self._wall_us = wall_us
 
-    def upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> Manifest:
+    def upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> CheckpointManifest:
         """Bring the state of all instances to the repository; return the manifest to publish.
 
         Raises:
@@ -60,12 +67,12 @@ class Snapshots:
             for cut in cuts:
                 cut.release()
 
-    def _upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> Manifest:
+    def _upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> CheckpointManifest:
         self._repository.begin(epoch)
         operators = sorted(
             (operator for cut in cuts for operator in cut.operators), key=lambda cut: (cut.operator, cut.instance)
         )
-        return Manifest(
+        return CheckpointManifest(
             job=self._job,
             epoch=epoch,
             created_us=self._wall_us(),

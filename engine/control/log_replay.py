@@ -13,7 +13,7 @@ from penstock.engine.control.policies import POLICIES, make_policy
 from penstock.model.errors import OptionError
 from penstock.model.plan import Decision, as_dict
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.action_log import Kind, LogError, read_log, snapshot_of
+from penstock.scheduler.action_log import ActionLogError, EntryKind, read_log, snapshot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def the_policy(path: Path) -> str:
         LogError: the log cannot be read; it names the line.
         OptionError: it has decisions of none, or of several, which are named.
     """
-    names = sorted({str(entry.content["policy"]) for entry in read_log(path) if entry.kind is Kind.POLICY})
+    names = sorted({str(entry.content["policy"]) for entry in read_log(path) if entry.kind is EntryKind.POLICY})
     if len(names) != 1:
         found = f"{path} has decisions of {', '.join(names)}" if names else f"{path} has no policy's decisions"
         raise OptionError(f"{found}; say with --policy who decides: {', '.join(names or sorted(POLICIES))}")
@@ -59,26 +59,26 @@ def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Rede
         LogError: the log cannot be read; it names the line.
         OptionError: there is no such policy or parameter.
     """
-    known = any(entry.kind is Kind.POLICY and entry.content["policy"] == name for entry in read_log(path))
+    known = any(entry.kind is EntryKind.POLICY and entry.content["policy"] == name for entry in read_log(path))
     policy = make_policy(name, changes)
     memory = policy.start()
     latest: ClusterSnapshot | None = None
     for entry in read_log(path):
         recorded: Mapping[str, Any] | None = None
-        if entry.kind is Kind.POLICY and entry.content["policy"] == name:
+        if entry.kind is EntryKind.POLICY and entry.content["policy"] == name:
             policy = make_policy(name, {**entry.content["parameters"], **changes})
             memory = policy.start()
-        if entry.kind is Kind.SNAPSHOT:
+        if entry.kind is EntryKind.SNAPSHOT:
             latest = snapshot_of(path, entry)
         if known:
-            if entry.kind is not Kind.DECISION or entry.content["policy"] != name:
+            if entry.kind is not EntryKind.DECISION or entry.content["policy"] != name:
                 continue
             recorded = entry.content["decision"]
             if latest is None or latest.number != entry.content["snapshot"]:
-                raise LogError(
+                raise ActionLogError(
                     f"{path}:{entry.line}: a decision on snapshot {entry.content['snapshot']}, which is not there"
                 )
-        elif entry.kind is not Kind.SNAPSHOT:
+        elif entry.kind is not EntryKind.SNAPSHOT:
             continue
         assert latest is not None
         decision, memory = policy.decide(latest, memory)

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.model.errors import OptionError
 from penstock.model.policy import Policy
 from penstock.scheduler.guarded import Guarded, guarded
-from penstock.scheduler.limits import Limits
+from penstock.scheduler.limits import PlanLimits
 
 POLICIES: dict[str, str] = {
     "autoscaler": "penstock.scheduler.autoscaler:Autoscaler",
@@ -45,7 +45,7 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Guarded[Any]:
         raise OptionError(f"there is no policy {name!r}; choose from {', '.join(sorted(POLICIES))}")
     module, _, found = POLICIES[name].partition(":")
     policy: Any = getattr(import_module(module), found)
-    policy = guarded(policy() if isinstance(policy, type) else policy, Limits())
+    policy = guarded(policy() if isinstance(policy, type) else policy, PlanLimits())
     known = parameters_of(policy)
     unknown = sorted(parameters.keys() - known.keys())
     if unknown:

@@ -16,7 +16,7 @@ from penstock.engine.operators.sink import SinkOperator
 from penstock.engine.paging.bucket_store import part_of
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class OperatorCut:
     instance: int
     notes: Notes
     counters: Mapping[str, int]
-    part: Part | None = field(default=None, repr=False)
+    part: StoreDump | None = field(default=None, repr=False)
     pages: PagesCut | None = field(default=None, repr=False)
     positions: Mapping[str, Any] | None = None
     receipt: Any = None

@@ -21,7 +21,7 @@ from penstock.engine.expressions.values import (
     numbers,
     plain,
 )
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 
 Branch = Callable[[Sequence[pa.Array], int], pa.Array]
 """Computes a branch that may fail: from its columns and their length."""
@@ -51,7 +51,7 @@ class LazyBranch:
         return self._branch([column.filter(mask) for column in columns], int(taken.sum()))
 
 
-def case_kernel(typed: Typed, branches: Sequence[LazyBranch | None], columns: Sequence[range]) -> Kernel:
+def case_kernel(typed: TypedExpression, branches: Sequence[LazyBranch | None], columns: Sequence[range]) -> Kernel:
     """Return the kernel of a case, which takes text encoded or not.
 
     It takes the conditions, then the value of every branch and of the default (whatever stands for a lazy one is

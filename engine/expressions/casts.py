@@ -28,8 +28,8 @@ from penstock.engine.expressions.values import (
     validity,
 )
 from penstock.engine.kernels import text as kernels
-from penstock.model.coercion import Kind, digits_of
-from penstock.model.typed import Typed
+from penstock.model.coercion import OperandType, digits_of
+from penstock.model.typed_expressions import TypedExpression
 from penstock.state.keys.arrays import read_only
 
 _FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -42,7 +42,7 @@ Checked = tuple[pa.Array, Mask | None]
 """Converted values, and where they are right (None: everywhere). Null rows count as right."""
 
 
-def cast(typed: Typed) -> Kernel:
+def cast(typed: TypedExpression) -> Kernel:
     """A cast that raises for a batch in which some row does not convert."""
     source, target = typed.args[0].type, typed.type
     checked = _checked(source, target)
@@ -61,7 +61,7 @@ def cast(typed: Typed) -> Kernel:
     return kernel
 
 
-def try_cast(typed: Typed) -> Kernel:
+def try_cast(typed: TypedExpression) -> Kernel:
     """A cast that gives null for rows that do not convert."""
     source, target = typed.args[0].type, typed.type
     checked = _checked(source, target)
@@ -89,7 +89,7 @@ def never_fails(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_integer(target):
         return bool(pt.is_boolean(source))
     if pt.is_decimal(target) and (pt.is_integer(source) or pt.is_decimal(source)):
-        digits, scale = digits_of(Kind(source))
+        digits, scale = digits_of(OperandType(source))
         return bool(scale <= target.scale and digits - scale <= target.precision - target.scale)
     if pt.is_timestamp(source) and pt.is_timestamp(target):
         return PER_SECOND[source.unit] >= PER_SECOND[target.unit]
@@ -120,7 +120,7 @@ def _checked(source: pa.DataType, target: pa.DataType) -> Any:
     return None
 
 
-def _strict(typed: Typed) -> Kernel:
+def _strict(typed: TypedExpression) -> Kernel:
     source, target = typed.args[0].type, typed.type
     if pt.is_timestamp(source) and pt.is_date(target):
         return date(typed)
@@ -180,7 +180,7 @@ def _in_range(data: npt.NDArray[Any], value: pa.Array, target: pa.DataType) -> C
 
 def _decimals(value: pa.Array, target: pa.DataType) -> Checked:
     """Rescale through 256 bits unless the target is wide enough for every value."""
-    digits, scale = digits_of(Kind(value.type))
+    digits, scale = digits_of(OperandType(value.type))
     if scale <= target.scale and digits - scale <= target.precision - target.scale:
         return value.cast(target), None
     wide = pa.decimal256(76, max(scale, target.scale))
@@ -251,7 +251,7 @@ def _pattern(target: pa.DataType) -> str:
     return f"^{_DATE}{_CLOCK}{_ZONE[:-1]}?$" if pt.is_timestamp(target) else f"^{_DATE}$"
 
 
-def _salvaging(typed: Typed) -> Kernel:
+def _salvaging(typed: TypedExpression) -> Kernel:
     """Cast each distinct value of a batch that has a bad one, and halve until the bad ones are alone."""
     strict = _strict(typed)
     source, target = typed.args[0].type, typed.type

@@ -22,12 +22,12 @@ from penstock.engine.expressions.values import (
     reader,
     validity,
 )
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 
 _INT64 = np.iinfo(np.int64)
 
 
-def comparison(typed: Typed) -> Kernel:
+def comparison(typed: TypedExpression) -> Kernel:
     """The six comparisons of everything but text against a constant."""
     kind = typed.args[0].type
     if pt.is_floating(kind):
@@ -41,7 +41,7 @@ def comparison(typed: Typed) -> Kernel:
     return lambda one, other: booleans(compare(left(one), right(other)), validity(one, other))
 
 
-def membership(typed: Typed) -> Kernel:
+def membership(typed: TypedExpression) -> Kernel:
     """``value in (constants)``; unknown instead of false if one of the constants is null."""
     known = [scalar for scalar in typed.value if scalar.is_valid]
     with_null = len(known) < len(typed.value)
@@ -98,7 +98,7 @@ def _among(value: pa.Array, options: list[int]) -> pa.Array:
     return booleans(mask, None)
 
 
-def _float_comparison(typed: Typed) -> Kernel:
+def _float_comparison(typed: TypedExpression) -> Kernel:
     """IEEE comparison, corrected where a NaN takes part: it equals itself and is greater than everything else."""
     compare = _COMPARE[typed.op]
     left, right = (reader(argument) for argument in typed.args)
@@ -124,7 +124,7 @@ def _float_comparison(typed: Typed) -> Kernel:
     return kernel
 
 
-def _decimal_comparison(typed: Typed) -> Kernel:
+def _decimal_comparison(typed: TypedExpression) -> Kernel:
     """Compare the low 64 bits where all values fit in them, which is nearly always."""
     general = arrow(_ARROW_NAMES[typed.op])
     compare = _COMPARE[typed.op]
@@ -139,7 +139,7 @@ def _decimal_comparison(typed: Typed) -> Kernel:
     return kernel
 
 
-def _low_words(argument: Typed) -> Kernel:
+def _low_words(argument: TypedExpression) -> Kernel:
     if argument.op == "literal":
         value = reader(argument)(None)
         fitting = value if _INT64.min <= value <= _INT64.max else None

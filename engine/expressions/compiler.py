@@ -18,7 +18,7 @@ from penstock.model.errors import BadRecordError, ExpressionError, NumericOverfl
 from penstock.model.expression_types import infer_type, resolve
 from penstock.model.expressions import Expr, column_name
 from penstock.model.schema import normal_type
-from penstock.model.typed import Typed, convert
+from penstock.model.typed_expressions import TypedExpression, convert
 
 __all__ = [
     "Compiled",
@@ -47,7 +47,7 @@ class Compiled:
         BadRecordError: some row has no result for another reason.
     """
 
-    def __init__(self, typed: Typed, operator: str) -> None:
+    def __init__(self, typed: TypedExpression, operator: str) -> None:
         self.type: pa.DataType = typed.type
         self._program = _Bound([typed], operator, None)
 
@@ -62,7 +62,9 @@ class CompiledProjection:
     Raises as `Compiled` does. With a condition, only the rows for which it is true are there.
     """
 
-    def __init__(self, schema: pa.Schema, outputs: Sequence[Typed], operator: str, where: Typed | None) -> None:
+    def __init__(
+        self, schema: pa.Schema, outputs: Sequence[TypedExpression], operator: str, where: TypedExpression | None
+    ) -> None:
         self.schema = schema
         self._program = _Bound(outputs, operator, where)
 
@@ -152,7 +154,7 @@ def evaluate_isolating(function: Callable[[pa.RecordBatch], Result], batch: pa.R
 class _Bound:
     """A program and the readers of the columns it needs."""
 
-    def __init__(self, outputs: Sequence[Typed], operator: str, where: Typed | None) -> None:
+    def __init__(self, outputs: Sequence[TypedExpression], operator: str, where: TypedExpression | None) -> None:
         self._program = Program(outputs, operator, where)
         self._readers = [(index, DictionaryReader().read) for index in self._program.columns]
 
@@ -161,7 +163,7 @@ class _Bound:
         return self._program.run(columns, batch.num_rows)
 
 
-def _condition(expression: Expr, schema: pa.Schema, operator: str) -> Typed:
+def _condition(expression: Expr, schema: pa.Schema, operator: str) -> TypedExpression:
     typed = resolve(expression, schema, operator)
     if not (pt.is_boolean(typed.type) or pt.is_null(typed.type)):
         raise ExpressionError(

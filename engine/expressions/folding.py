@@ -11,14 +11,14 @@ import pyarrow.types as pt
 
 from penstock.engine.expressions.kernels import build, may_fail
 from penstock.engine.expressions.values import RowError
-from penstock.model.typed import Typed, literal, null
+from penstock.model.typed_expressions import TypedExpression, literal, null
 
 _FEW_TEXTS = 8
 # Operations that can have a value although an argument is null.
 _NULL_TOLERANT = ("and", "or", "is_null", "coalesce", "case", "hash")
 
 
-def fold(typed: Typed, done: dict[Typed, Typed] | None = None) -> Typed:
+def fold(typed: TypedExpression, done: dict[TypedExpression, TypedExpression] | None = None) -> TypedExpression:
     """Return an equivalent expression with constants folded and cases in order.
 
     What is used in several places is one object there before and after; ``done`` holds what is folded already.
@@ -32,7 +32,7 @@ def fold(typed: Typed, done: dict[Typed, Typed] | None = None) -> Typed:
     return done[typed]
 
 
-def _folded(typed: Typed) -> Typed:
+def _folded(typed: TypedExpression) -> TypedExpression:
     """Fold a step whose arguments are folded."""
     if typed.op == "case":
         return _case(typed)
@@ -48,36 +48,36 @@ def _folded(typed: Typed) -> Typed:
     return _evaluated(typed)
 
 
-def _alternatives(typed: Typed) -> Typed:
+def _alternatives(typed: TypedExpression) -> TypedExpression:
     """Text among a few constants as comparisons, which other parts of the expression may share."""
     tests = [
-        Typed("eq", pa.bool_(), (typed.args[0], literal(value, typed.node)), typed.node)
+        TypedExpression("eq", pa.bool_(), (typed.args[0], literal(value, typed.node)), typed.node)
         if value.is_valid
         else null(pa.bool_(), typed.node)
         for value in typed.value
     ]
     result = tests[0]
     for test in tests[1:]:
-        result = Typed("or", pa.bool_(), (result, test), typed.node)
+        result = TypedExpression("or", pa.bool_(), (result, test), typed.node)
     return result
 
 
-def _evaluated(typed: Typed) -> Typed:
+def _evaluated(typed: TypedExpression) -> TypedExpression:
     stand_ins = tuple(
-        Typed("column", argument.type, (), argument.node, index) for index, argument in enumerate(typed.args)
+        TypedExpression("column", argument.type, (), argument.node, index) for index, argument in enumerate(typed.args)
     )
     kernel = build(replace(typed, args=stand_ins))
     try:
         result = kernel(*[pa.repeat(argument.value, 1) for argument in typed.args])
     except (pa.ArrowInvalid, RowError) as error:
-        return Typed("fail", typed.type, (), typed.node, str(error))
+        return TypedExpression("fail", typed.type, (), typed.node, str(error))
     return literal(result[0], typed.node)
 
 
-def _case(typed: Typed) -> Typed:
+def _case(typed: TypedExpression) -> TypedExpression:
     conditions, values = list(typed.args[:-1:2]), list(typed.args[1:-1:2])
     default = typed.args[-1]
-    kept: list[Typed] = []
+    kept: list[TypedExpression] = []
     for index, (condition, value) in enumerate(zip(conditions, values, strict=True)):
         if condition.op == "literal":
             if condition.value.as_py():
@@ -92,8 +92,8 @@ def _case(typed: Typed) -> Typed:
     return replace(typed, args=(*kept, default)) if kept else default
 
 
-def _coalesce(typed: Typed) -> Typed:
-    values: list[Typed] = []
+def _coalesce(typed: TypedExpression) -> TypedExpression:
+    values: list[TypedExpression] = []
     for value in typed.args:
         constant = value.op == "literal"
         if constant and not value.value.is_valid:
@@ -107,7 +107,7 @@ def _coalesce(typed: Typed) -> Typed:
         return values[0]
     if not any(may_fail(value) for value in values[1:]):
         return replace(typed, args=tuple(values))
-    missing = Typed("is_null", pa.bool_(), (values[0],), typed.node)
-    present = Typed("not", pa.bool_(), (missing,), typed.node)
+    missing = TypedExpression("is_null", pa.bool_(), (values[0],), typed.node)
+    present = TypedExpression("not", pa.bool_(), (missing,), typed.node)
     rest = _coalesce(replace(typed, args=tuple(values[1:])))
-    return Typed("case", typed.type, (present, values[0], rest), typed.node)
+    return TypedExpression("case", typed.type, (present, values[0], rest), typed.node)

@@ -1,6 +1,7 @@
 """Which kernel computes which operation of a typed expression, and which operations can fail for a row.
 
-`expressions.program` builds its steps from it; one entry per operation of `model.typed` and of `model.functions`.
+`expressions.program` builds its steps from it; one entry per operation of `model.typed_expressions` and of
+`model.functions`.
 """
 
 from collections.abc import Callable
@@ -25,15 +26,15 @@ from penstock.engine.expressions.values import (
     fixed,
     numbers,
 )
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 from penstock.state.keys.batch_keys import KeyCodec
 
-Builder = Callable[[Typed], Kernel]
+Builder = Callable[[TypedExpression], Kernel]
 
 _EXACT = ("add", "sub", "mul", "neg", "abs")
 
 
-def build(typed: Typed) -> Kernel:
+def build(typed: TypedExpression) -> Kernel:
     """Return the kernel of a step; it takes the values of the step's arguments."""
     if typed.op in ("eq", "ne") and over_text(typed):
         return text.equality(typed)
@@ -42,7 +43,7 @@ def build(typed: Typed) -> Kernel:
     return _BUILDERS[typed.op](typed)
 
 
-def over_text(typed: Typed) -> bool:
+def over_text(typed: TypedExpression) -> bool:
     """Whether a step is a function of one text alone that gives null for null, so that it can run per distinct text."""
     subject = typed.args[0] if typed.args else None
     if subject is None or not pt.is_string(subject.type) or subject.op == "literal":
@@ -52,7 +53,7 @@ def over_text(typed: Typed) -> bool:
     return typed.op in _TEXT_FUNCTIONS or typed.op in ("in", "try_cast")
 
 
-def is_costly(typed: Typed) -> bool:
+def is_costly(typed: TypedExpression) -> bool:
     """Whether a function of text costs so much that finding equal texts first pays."""
     if typed.op == "like":
         inner = typed.value[0].strip("%")
@@ -62,7 +63,7 @@ def is_costly(typed: Typed) -> bool:
     )
 
 
-def missing(typed: Typed) -> Kernel:
+def missing(typed: TypedExpression) -> Kernel:
     """Where there is no value; told from the distinct values if text is encoded."""
     del typed
     null = arrow("is_null")
@@ -79,7 +80,7 @@ def missing(typed: Typed) -> Kernel:
     return kernel
 
 
-def may_fail(typed: Typed) -> bool:
+def may_fail(typed: TypedExpression) -> bool:
     """Whether some row may have no result, so that a case must not compute it for rows that take another branch."""
     pending, seen = [typed], set()
     while pending:
@@ -91,7 +92,7 @@ def may_fail(typed: Typed) -> bool:
     return False
 
 
-def _fails(typed: Typed) -> bool:
+def _fails(typed: TypedExpression) -> bool:
     whole = pt.is_integer(typed.type) or pt.is_temporal(typed.type)
     if typed.op in _EXACT:
         return bool(whole)
@@ -105,7 +106,7 @@ def _fails(typed: Typed) -> bool:
     return typed.op in ("epoch_us", "epoch_ms", "fail")
 
 
-def _hash(typed: Typed) -> Kernel:
+def _hash(typed: TypedExpression) -> Kernel:
     kinds = [argument.type for argument in typed.args]
     codec = KeyCodec([pa.bool_() if pt.is_null(kind) else kind for kind in kinds])
 
@@ -120,7 +121,7 @@ def _hash(typed: Typed) -> Kernel:
     return kernel
 
 
-def _field(typed: Typed) -> Kernel:
+def _field(typed: TypedExpression) -> Kernel:
     take, kind = arrow("struct_field", pc.StructFieldOptions([typed.value])), typed.type
 
     def kernel(struct: pa.Array) -> pa.Array:
@@ -130,7 +131,7 @@ def _field(typed: Typed) -> Kernel:
     return kernel
 
 
-def _failure(typed: Typed) -> Kernel:
+def _failure(typed: TypedExpression) -> Kernel:
     """What is left of constants that do not combine: every row fails."""
 
     def kernel() -> pa.Array:

@@ -25,14 +25,14 @@ from penstock.engine.expressions.values import (
     validity,
 )
 from penstock.model.coercion import MAX_PRECISION, digits_of
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 
 _INT64 = np.iinfo(np.int64)
 _CHECKED = {"add": "add_checked", "sub": "subtract_checked", "mul": "multiply_checked"}
 _PLAIN = {"add": "add", "sub": "subtract", "mul": "multiply"}
 
 
-def arithmetic(typed: Typed) -> Kernel:
+def arithmetic(typed: TypedExpression) -> Kernel:
     """Addition, subtraction and multiplication."""
     if pt.is_decimal(typed.type):
         return _scaled_product(typed) if typed.op == "mul" else _decimal(typed, _PLAIN[typed.op])
@@ -40,7 +40,7 @@ def arithmetic(typed: Typed) -> Kernel:
     return arrow(names[typed.op])
 
 
-def division(typed: Typed) -> Kernel:
+def division(typed: TypedExpression) -> Kernel:
     """Floating point division."""
     divide = arrow("divide")
     divisor = typed.args[1]
@@ -49,7 +49,7 @@ def division(typed: Typed) -> Kernel:
     return lambda left, right: divide(left, _zero_as_null(right))
 
 
-def quotient(typed: Typed) -> Kernel:
+def quotient(typed: TypedExpression) -> Kernel:
     """Division that truncates toward zero."""
     if pt.is_floating(typed.args[0].type):
         divide = division(typed)
@@ -57,24 +57,24 @@ def quotient(typed: Typed) -> Kernel:
     return _integer_division(typed, _truncated)
 
 
-def remainder(typed: Typed) -> Kernel:
+def remainder(typed: TypedExpression) -> Kernel:
     """What a division that truncates leaves over; it has the sign of the dividend."""
     if pt.is_floating(typed.type):
         return _float_remainder(typed)
     return _integer_division(typed, _left_over)
 
 
-def negation(typed: Typed) -> Kernel:
+def negation(typed: TypedExpression) -> Kernel:
     """Unary minus."""
     return arrow("negate_checked" if pt.is_integer(typed.type) else "negate")
 
 
-def absolute(typed: Typed) -> Kernel:
+def absolute(typed: TypedExpression) -> Kernel:
     """The absolute value."""
     return arrow("abs_checked" if pt.is_integer(typed.type) else "abs")
 
 
-def sign(typed: Typed) -> Kernel:
+def sign(typed: TypedExpression) -> Kernel:
     """-1, 0 or 1; 0 for NaN."""
     del typed
 
@@ -87,7 +87,7 @@ def sign(typed: Typed) -> Kernel:
     return kernel
 
 
-def rounding(typed: Typed) -> Kernel:
+def rounding(typed: TypedExpression) -> Kernel:
     """Round (half away from zero), floor and ceil."""
     kind = typed.args[0].type
     digits = typed.value[0] if typed.op == "round" else 0
@@ -110,12 +110,12 @@ def rounding(typed: Typed) -> Kernel:
     return lambda value: kernel(value.cast(wide)).cast(typed.type)
 
 
-def real_function(typed: Typed) -> Kernel:
+def real_function(typed: TypedExpression) -> Kernel:
     """Functions of doubles: sqrt, exp, ln, power."""
     return arrow(typed.op)
 
 
-def _all_null(typed: Typed) -> Kernel:
+def _all_null(typed: TypedExpression) -> Kernel:
     return lambda left, _: pa.nulls(len(left), typed.type)
 
 
@@ -126,7 +126,7 @@ def _zero_as_null(value: Any) -> Any:
     return fixed(value.type, numbers(value), bitmap(valid(value) & ~zeros))
 
 
-def _integer_division(typed: Typed, combine: Callable[[Any, Any], Any]) -> Kernel:
+def _integer_division(typed: TypedExpression, combine: Callable[[Any, Any], Any]) -> Kernel:
     """Quotient or remainder of integers, or of decimals of up to 18 digits at a common scale."""
     kinds = [argument.type for argument in typed.args]
     scale = max(kind.scale if pt.is_decimal(kind) else 0 for kind in kinds)
@@ -180,7 +180,7 @@ def _left_over(one: Any, other: Any) -> Any:
         return np.subtract(one, quotient, out=quotient)
 
 
-def _unscaled(argument: Typed, scale: int) -> Kernel:
+def _unscaled(argument: TypedExpression, scale: int) -> Kernel:
     """Return how to read an argument as integers at this decimal scale."""
     kind = argument.type
     factor = 10 ** (scale - (kind.scale if pt.is_decimal(kind) else 0))
@@ -207,7 +207,7 @@ def _pairs(low: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return pairs
 
 
-def _float_remainder(typed: Typed) -> Kernel:
+def _float_remainder(typed: TypedExpression) -> Kernel:
     left, right = (reader(argument) for argument in typed.args)
 
     def kernel(one: Any, other: Any) -> pa.Array:
@@ -250,14 +250,14 @@ def _rounded_integers(value: pa.Array, unit: int) -> pa.Array:
     return fixed(pa.int64(), result, validity(value))
 
 
-def _decimal(typed: Typed, name: str) -> Kernel:
+def _decimal(typed: TypedExpression, name: str) -> Kernel:
     """An Arrow function of decimals; integers become decimals of the digits they have."""
     kernel = arrow(name)
     readers = [_as_decimal(argument) for argument in typed.args]
     return lambda left, right: kernel(readers[0](left), readers[1](right)).cast(typed.type)
 
 
-def _as_decimal(argument: Typed) -> Kernel:
+def _as_decimal(argument: TypedExpression) -> Kernel:
     kind = argument.type
     if pt.is_decimal(kind):
         return lambda value: value
@@ -268,7 +268,7 @@ def _as_decimal(argument: Typed) -> Kernel:
     return lambda value: value.cast(wide)
 
 
-def _scaled_product(typed: Typed) -> Kernel:
+def _scaled_product(typed: TypedExpression) -> Kernel:
     """A product of decimals. An integer column times a constant is one multiplication of 64 bits where that fits."""
     general = _decimal(typed, "multiply")
     column, factor = typed.args if typed.args[1].op == "literal" else typed.args[::-1]

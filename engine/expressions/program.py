@@ -19,7 +19,7 @@ from penstock.engine.expressions.text_encoder import TextEncoder
 from penstock.engine.expressions.values import Encoded, Kernel, RowError, bits, booleans, plain
 from penstock.model.errors import BadRecordError, NumericOverflowError
 from penstock.model.expression_trees import place_of, sql_text
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 
 _FAILURES = (pa.ArrowInvalid, RowError)
 
@@ -31,19 +31,19 @@ class Step:
     kernel: Kernel
     arguments: tuple[int, ...]
     slot: int
-    source: Typed
+    source: TypedExpression
     raw: bool = False
 
 
 class Program:
     """Computes outputs from columns, for the rows that pass ``where`` if there is one."""
 
-    def __init__(self, outputs: Sequence[Typed], operator: str, where: Typed | None = None) -> None:
+    def __init__(self, outputs: Sequence[TypedExpression], operator: str, where: TypedExpression | None = None) -> None:
         """Compile; errors of rows will name ``operator``."""
         self._operator = operator
         self._slots_by_key: dict[Any, int] = {}
         # An expression used in several places is asked for once, or nesting would double the work at every level.
-        self._slots_by_typed: dict[Typed, int] = {}
+        self._slots_by_typed: dict[TypedExpression, int] = {}
         self._template: list[Any] = []
         self._columns: dict[int, int] = {}
         self._most_parts: dict[int, int] = {}
@@ -135,13 +135,13 @@ class Program:
             f"Operator {self._operator!r} at {place_of(node)} cannot compute {sql_text(node)}: {reason}."
         ) from error
 
-    def _add(self, typed: Typed) -> int:
+    def _add(self, typed: TypedExpression) -> int:
         """Return the slot of an expression, adding what is not there yet."""
         if typed not in self._slots_by_typed:
             self._slots_by_typed[typed] = self._add_new(typed)
         return self._slots_by_typed[typed]
 
-    def _add_new(self, typed: Typed) -> int:
+    def _add_new(self, typed: TypedExpression) -> int:
         if typed.op == "literal":
             return self._slot(_constant_key(typed.value), typed.value)[0]
         if typed.op == "column":
@@ -178,7 +178,7 @@ class Program:
         self._columns.setdefault(index, slot)
         return slot
 
-    def _add_case(self, typed: Typed) -> int:
+    def _add_case(self, typed: TypedExpression) -> int:
         """Branches that may fail are programs of their own, which read columns, unless all rows need them anyway."""
         conditions = tuple(self._add(argument) for argument in typed.args[:-1:2])
         values: list[int] = []
@@ -205,7 +205,7 @@ class Program:
             self._steps.append(Step(kernel, arguments, slot, typed, raw=True))
         return slot
 
-    def _add_split(self, typed: Typed, text: int) -> int:
+    def _add_split(self, typed: TypedExpression, text: int) -> int:
         """The parts of one text are looked for once, up to the last one that any step wants."""
         separator, index = typed.value
         found, new = self._slot(("split", text, separator))
@@ -229,7 +229,7 @@ class Program:
             self._steps.append(Step(take, (text, found), slot, typed, raw=True))
         return slot
 
-    def _add_encoder(self, typed: Typed, text: int) -> int:
+    def _add_encoder(self, typed: TypedExpression, text: int) -> int:
         slot, new = self._slot(("encode", text))
         if new:
             self._steps.append(Step(TextEncoder().encode, (text,), slot, typed, raw=True))

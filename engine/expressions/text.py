@@ -27,26 +27,26 @@ from penstock.engine.expressions.values import (
 )
 from penstock.engine.kernels import text as kernels
 from penstock.model.regular_expressions import GROUP, only_group
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import gather_bytes
 
 Bytes = npt.NDArray[np.uint8]
 
 
-def lower(typed: Typed) -> Kernel:
+def lower(typed: TypedExpression) -> Kernel:
     """Lower case."""
     del typed
     return _by_alphabet("ascii_lower", "utf8_lower")
 
 
-def upper(typed: Typed) -> Kernel:
+def upper(typed: TypedExpression) -> Kernel:
     """Upper case."""
     del typed
     return _by_alphabet("ascii_upper", "utf8_upper")
 
 
-def length(typed: Typed) -> Kernel:
+def length(typed: TypedExpression) -> Kernel:
     """The number of code points."""
     del typed
     code_points = arrow("utf8_length")
@@ -60,7 +60,7 @@ def length(typed: Typed) -> Kernel:
     return kernel
 
 
-def substring(typed: Typed) -> Kernel:
+def substring(typed: TypedExpression) -> Kernel:
     """Code points from a position on, which counts from 1 or from -1 at the end."""
     start, size = typed.value
     first = start - 1 if start > 0 else start
@@ -118,14 +118,14 @@ def split_text(text: pa.Array, separator: str, parts: int) -> Parts:
     return Parts(starts, data)
 
 
-def split_part(typed: Typed) -> Kernel:
+def split_part(typed: TypedExpression) -> Kernel:
     """One part of text between separators; null if there are not so many."""
     separator, index = typed.value
     size = len(separator.encode())
     return lambda text: split_text(text, separator, index).part(text, index, size)
 
 
-def like(typed: Typed) -> Kernel:
+def like(typed: TypedExpression) -> Kernel:
     """SQL's pattern without an escape character."""
     pattern = typed.value[0]
     inner = pattern.strip("%")
@@ -141,12 +141,12 @@ def like(typed: Typed) -> Kernel:
     return equals(inner)
 
 
-def regexp_matches(typed: Typed) -> Kernel:
+def regexp_matches(typed: TypedExpression) -> Kernel:
     """Whether a regular expression matches somewhere."""
     return _matches(typed.value[0])
 
 
-def regexp_extract(typed: Typed) -> Kernel:
+def regexp_extract(typed: TypedExpression) -> Kernel:
     """A group of the first match; null without a match."""
     pattern, group = typed.value
     options = pc.ExtractRegexOptions(only_group(pattern, group))
@@ -154,7 +154,7 @@ def regexp_extract(typed: Typed) -> Kernel:
     return lambda text: pc.struct_field(extract(text), [GROUP])
 
 
-def count_char(typed: Typed) -> Kernel:
+def count_char(typed: TypedExpression) -> Kernel:
     """How often one code point occurs."""
     character = typed.value[0]
     if not character.isascii():
@@ -171,22 +171,22 @@ def count_char(typed: Typed) -> Kernel:
     return kernel
 
 
-def starts_with(typed: Typed) -> Kernel:
+def starts_with(typed: TypedExpression) -> Kernel:
     """Whether text begins with a constant."""
     return arrow("starts_with", pc.MatchSubstringOptions(typed.value[0]))
 
 
-def ends_with(typed: Typed) -> Kernel:
+def ends_with(typed: TypedExpression) -> Kernel:
     """Whether text ends with a constant."""
     return arrow("ends_with", pc.MatchSubstringOptions(typed.value[0]))
 
 
-def contains(typed: Typed) -> Kernel:
+def contains(typed: TypedExpression) -> Kernel:
     """Whether a constant occurs in text."""
     return _contains(typed.value[0])
 
 
-def replace(typed: Typed) -> Kernel:
+def replace(typed: TypedExpression) -> Kernel:
     """Replace every occurrence of a constant."""
     old, new = typed.value
     replaced = arrow("replace_substring", pc.ReplaceSubstringOptions(old, new))
@@ -198,7 +198,7 @@ def replace(typed: Typed) -> Kernel:
     return kernel
 
 
-def trim(typed: Typed) -> Kernel:
+def trim(typed: TypedExpression) -> Kernel:
     """Remove characters from one end or both."""
     options = pc.TrimOptions(typed.value[0])
     name = {"trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[typed.op]
@@ -207,7 +207,7 @@ def trim(typed: Typed) -> Kernel:
     return _by_alphabet(f"ascii_{name}", f"utf8_{name}", options)
 
 
-def concat(typed: Typed) -> Kernel:
+def concat(typed: TypedExpression) -> Kernel:
     """Join texts; null if one is null."""
     del typed
     options = pc.JoinOptions(null_handling="emit_null")
@@ -216,7 +216,7 @@ def concat(typed: Typed) -> Kernel:
     return lambda *texts: join(*texts, between)
 
 
-def equality(typed: Typed) -> Kernel:
+def equality(typed: TypedExpression) -> Kernel:
     """Text equal, or not equal, to a constant."""
     same = equals(typed.args[1].value.as_py())
     if typed.op == "eq":

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from penstock.engine.expressions.values import Kernel, arrow, fixed, numbers, validity
 from penstock.engine.kernels import calendar
 from penstock.model.functions import FORMATS, format_pieces, truncation
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 from penstock.state.keys.arrays import NO_INTEGERS, read_only
 
 Ints = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ _UTC = (None, "UTC", "Etc/UTC", "+00:00")
 _PARTS_OF_DAY = {"hour": (3_600, 24), "minute": (60, 60), "second": (1, 60)}
 
 
-def part(typed: Typed) -> Kernel:
+def part(typed: TypedExpression) -> Kernel:
     """Parts of a date or timestamp."""
     kind = typed.args[0].type
     if pt.is_date(kind):
@@ -43,7 +43,7 @@ def part(typed: Typed) -> Kernel:
     return arrow({"dayofyear": "day_of_year"}.get(typed.op, typed.op))
 
 
-def date(typed: Typed) -> Kernel:
+def date(typed: TypedExpression) -> Kernel:
     """The date of a timestamp, in its zone."""
     kind = typed.args[0].type
     if pt.is_date(kind):
@@ -53,7 +53,7 @@ def date(typed: Typed) -> Kernel:
     return lambda value: _date(local(value), day)
 
 
-def truncate(typed: Typed) -> Kernel:
+def truncate(typed: TypedExpression) -> Kernel:
     """The start of the interval a time lies in."""
     kind = typed.args[0].type
     length = truncation(typed.value[0])
@@ -70,7 +70,7 @@ def truncate(typed: Typed) -> Kernel:
     return _truncate_in_zone(kind, length)
 
 
-def strftime(typed: Typed) -> Kernel:
+def strftime(typed: TypedExpression) -> Kernel:
     """A time as text: one kernel writes the fields into a template."""
     kind = typed.args[0].type
     local = _local(kind)
@@ -104,7 +104,7 @@ def strftime(typed: Typed) -> Kernel:
     return kernel
 
 
-def epoch(typed: Typed) -> Kernel:
+def epoch(typed: TypedExpression) -> Kernel:
     """Whole microseconds or milliseconds since 1970."""
     kind = typed.args[0].type
     wanted = 1_000_000 if typed.op == "epoch_us" else 1_000
@@ -118,7 +118,7 @@ def epoch(typed: Typed) -> Kernel:
     return lambda value: pc.multiply_checked(value.view(pa.int64()), factor_scalar)
 
 
-def arithmetic(typed: Typed) -> Kernel:
+def arithmetic(typed: TypedExpression) -> Kernel:
     """Sums, differences and negation of times of one unit; an overflow is an error."""
     names = {"add": "add_checked", "sub": "subtract_checked", "neg": "negate_checked"}
     kernel = arrow(names[typed.op])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from penstock.model.schema import normal_type
-from penstock.model.typed import Typed
+from penstock.model.typed_expressions import TypedExpression
 
 Kernel = Callable[..., Any]
 """Takes the values of a step's arguments (arrays, or scalars for constants) and returns an array."""
@@ -139,7 +139,7 @@ def constant(scalar: pa.Scalar) -> Any:
     return scalar.as_py()
 
 
-def reader(argument: Typed) -> Callable[[Any], Any]:
+def reader(argument: TypedExpression) -> Callable[[Any], Any]:
     """Return how a numpy kernel reads this argument: the memory of an array, or the number of a constant."""
     if argument.op == "literal":
         value = constant(argument.value)

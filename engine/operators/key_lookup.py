@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from penstock.engine.kernels.recent_keys import first_rows
 from penstock.state.keys.arrays import NO_INTEGERS, read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import KeyedTable, Located
+from penstock.state.store import KeyedTable, SlotLookup
 
 _FEWEST_ROWS = 256
 _RECENT_KEYS = 4_096
@@ -27,7 +27,7 @@ class KeyLookup:
         self._pause = 0
         self._failures = 0
 
-    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
+    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> SlotLookup:
         """Find the slot of every row's key, creating the absent ones; see `KeyedTable.upsert`.
 
         Raises:
@@ -52,4 +52,4 @@ class KeyLookup:
         self._failures = 0
         rows = rows[:listed]
         located = self._table.upsert(keys.take(rows), None if prefix is None else prefix[rows])
-        return Located(located.slots.take(entry_of_row), located.fresh)
+        return SlotLookup(located.slots.take(entry_of_row), located.fresh)

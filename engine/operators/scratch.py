@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Fixed, Slots, StateStore, TableSpec
+from penstock.state.store import FixedColumn, Slots, StateStore, TableSpec
 
 _NONE: Slots = np.zeros(0, np.int64)
 
@@ -16,7 +16,7 @@ class ScratchGroups:
     def __init__(self, store: StateStore, aggregation: Aggregation, name: str = "merging") -> None:
         """Open the table ``name``."""
         columns = aggregation.columns()
-        self._fixed = [name for name, spec in columns.items() if isinstance(spec, Fixed)]
+        self._fixed = [name for name, spec in columns.items() if isinstance(spec, FixedColumn)]
         self._only_fixed = len(self._fixed) == len(columns)
         self._table = store.table(TableSpec(name, (pa.int64(),), columns, lasting=False))
         self._codec = KeyCodec([pa.int64()])

@@ -16,7 +16,7 @@ from penstock.model.connectors import Writer
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.job_graph import OperatorNode, SinkSpec
-from penstock.model.modes import WriteMode
+from penstock.model.option_literals import WriteMode
 from penstock.model.outstanding import Outstanding
 from penstock.model.schema import WEIGHT, StreamSchema, check_names
 from penstock.state.keys.batch_keys import KeyCodec

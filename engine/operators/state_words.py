@@ -9,7 +9,7 @@ from typing import Any
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.model.aggregates import AggregateCall
 from penstock.model.durations import format_microseconds
-from penstock.model.expression_trees import bare, in_one_order, sql_text
+from penstock.model.expression_trees import sql_text, unwrapped, with_sorted_members
 from penstock.model.expressions import Expr, Ordering, column_name
 from penstock.model.job_graph import Keys
 from penstock.model.schema import StreamSchema
@@ -85,7 +85,7 @@ def order_words(order: Sequence[Ordering]) -> str:
 def expression_words(expression: Expr) -> str:
     """Write an expression as SQL."""
     # A set of strings has another order in every process.
-    return column_name(expression) or sql_text(in_one_order(bare(expression.tree, keep_alias=False)))
+    return column_name(expression) or sql_text(with_sorted_members(unwrapped(expression.tree, keep_alias=False)))
 
 
 def duration_words(value_us: int | None) -> str:

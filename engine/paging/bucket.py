@@ -7,7 +7,7 @@ from penstock.engine.core.contract import Notes, Operator
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.paging.ring import Span
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
 SWEPT, PASSED = "paging swept_us", "paging passed_us"
 """The notes that say up to which watermark a bucket, or a whole operator, has come, and which one has gone out."""
@@ -23,7 +23,7 @@ class BucketSource:
     span: Span
     bytes: int
     notes: Notes
-    load: Callable[[], Part | None]
+    load: Callable[[], StoreDump | None]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from penstock.engine.paging.part_files import decode_part
 from penstock.engine.paging.ring import Span
 from penstock.model.errors import CheckpointError, StateCorruptionError
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
 PAGE_BYTES = 64 << 10
 
@@ -44,7 +44,7 @@ class BucketHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BucketImage:
     """What a bucket held: its tables and logs (None: nothing), and its operator's notes."""
 
-    part: Part | None
+    part: StoreDump | None
     notes: Notes
 
 
@@ -99,7 +99,7 @@ def read_bucket(pages: PageStore, low: int) -> BucketImage:
         at = end
     if at != len(found):
         raise StateCorruptionError(f"the bucket at position {low} has {len(found)} pages of {at}.")
-    return BucketImage(Part(batches) if batches else None, header.notes)
+    return BucketImage(StoreDump(batches) if batches else None, header.notes)
 
 
 def headers(pages: PageStore) -> Iterator[BucketHeader]:

@@ -14,7 +14,7 @@ from penstock.engine.paging.part_files import encode_part
 from penstock.engine.paging.ring import Span
 from penstock.state.store import StateStore
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
 MOST_SEGMENTS = 16
 """After so many images a bucket is written as one again, which takes up what is between them."""
@@ -49,7 +49,7 @@ def encode_bucket(bucket: Bucket, notes: Notes) -> EncodedBucket:
     assert bucket.held is not None
     store, before = bucket.held.store, bucket.log_rows
     rows, changes = store.rows_of_logs(), store.changes()
-    part: Part | None
+    part: StoreDump | None
     if bucket.stored and changes is not None and changes == bucket.stored_changes:
         # It was only read: nothing but its notes can differ.
         part, appended = None, True
@@ -59,7 +59,7 @@ def encode_bucket(bucket: Bucket, notes: Notes) -> EncodedBucket:
         batches: dict[str, list[pa.RecordBatch]] = {}
         for name, added in store.appended(before):
             batches.setdefault(name, []).append(added)
-        part, appended = (Part(batches) if batches else None), True
+        part, appended = (StoreDump(batches) if batches else None), True
     image = None if part is None else encode_part(part)
     encoded = EncodedBucket(bucket.span, notes, image, bucket.segments, appended)
     bucket.segments = image_lengths(image, bucket.segments if appended else ())
@@ -88,9 +88,9 @@ def write_bucket(pages: PageStore, bucket: Bucket, notes: Notes) -> int:
     return bucket.paged_bytes
 
 
-def part_of(store: StateStore) -> Part | None:
+def part_of(store: StateStore) -> StoreDump | None:
     """Return what a store holds, None if nothing was ever opened in it."""
     batches: dict[str, list[pa.RecordBatch]] = {}
     for name, rows in store.contents():
         batches.setdefault(name, []).append(rows)
-    return Part(batches) if batches else None
+    return StoreDump(batches) if batches else None

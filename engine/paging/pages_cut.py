@@ -7,7 +7,7 @@ from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket_store import BucketStores
 from penstock.model.errors import CheckpointError
 from penstock.model.failpoints import failpoint
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
 
 class PagesCut:
@@ -53,5 +53,5 @@ class PagedCut:
     """A paged operator at the cut: the part and notes of its only bucket as long as that is small, else ``pages``."""
 
     notes: Notes = field(default_factory=dict)
-    part: Part | None = None
+    part: StoreDump | None = None
     pages: PagesCut | None = None

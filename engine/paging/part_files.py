@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.model.errors import CheckpointError
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
 _LENGTH_BYTES = 8
 
@@ -21,7 +21,7 @@ class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     length: int
 
 
-def encode_part(part: Part) -> pa.Buffer:
+def encode_part(part: StoreDump) -> pa.Buffer:
     """Return the file of a part; values are copied once."""
     sink = pa.BufferOutputStream()
     places = []
@@ -37,7 +37,7 @@ def encode_part(part: Part) -> pa.Buffer:
     return sink.getvalue()
 
 
-def decode_part(data: bytes | pa.Buffer, where: str) -> Part:
+def decode_part(data: bytes | pa.Buffer, where: str) -> StoreDump:
     """Return the part of a file whose digest was compared; ``where`` names it in errors.
 
     Raises:
@@ -53,7 +53,7 @@ def decode_part(data: bytes | pa.Buffer, where: str) -> Part:
                 )
             with pa.ipc.open_stream(buffer.slice(place.start, place.length)) as inner:
                 batches[place.name] = list(inner)
-        return Part(batches)
+        return StoreDump(batches)
     except (pa.ArrowInvalid, msgspec.DecodeError, ValueError, OSError) as error:
         raise CheckpointError(f"{where} cannot be read as the state of an operator: {error}") from None
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from penstock.engine.plan.pruning import prune_columns
 from penstock.model.dead_letters import DEAD_LETTER
-from penstock.model.expression_trees import MOST_LEVELS, always_answers, levels
-from penstock.model.expressions import Expr, col, column_name, columns_of, size_of, substitute, uses_of
+from penstock.model.expression_trees import MOST_LEVELS, levels, never_fails
+from penstock.model.expressions import Expr, col, column_name, column_uses, columns_of, node_count, substitute
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
@@ -125,7 +125,7 @@ def _moved_into_join(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
         return None
     mapping = {name: col(column) for name, side, column in spec.output if side == spec.one_side}
     predicate = node.spec.predicate
-    if not columns_of(predicate) <= mapping.keys() or not always_answers(predicate.tree):
+    if not columns_of(predicate) <= mapping.keys() or not never_fails(predicate.tree):
         return None
     condition = substitute(predicate, mapping)
     joined = replace(below, spec=replace(spec, where=condition if spec.where is None else spec.where & condition))
@@ -160,7 +160,7 @@ def _with_one_merged(graph: JobGraph) -> JobGraph | None:
         if below.named or node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
             continue
         mapping = dict(below.spec.columns)
-        uses = [name for _, expression in node.spec.columns for name in uses_of(expression)]
+        uses = [name for _, expression in node.spec.columns for name in column_uses(expression)]
         if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
             continue
         if any(_merged_size(expression, mapping) > LARGEST_MERGED for _, expression in node.spec.columns):
@@ -178,7 +178,7 @@ def _with_one_merged(graph: JobGraph) -> JobGraph | None:
 
 def _merged_size(expression: Expr, mapping: Mapping[str, Expr]) -> int:
     """Return how many nodes there are once columns, which are two nodes each, are replaced; parentheses not counted."""
-    return size_of(expression) + sum(size_of(mapping[name]) - 2 for name in uses_of(expression))
+    return node_count(expression) + sum(node_count(mapping[name]) - 2 for name in column_uses(expression))
 
 
 def push_predicates_into_sources(graph: JobGraph) -> JobGraph:

@@ -14,7 +14,7 @@ from penstock.engine.restore.state_migration import Adapt, adapt_to
 from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.job_graph import OperatorNode, SinkSpec
-from penstock.state.checkpoints.manifest import Manifest
+from penstock.state.checkpoints.manifest import CheckpointManifest
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
 
@@ -34,7 +34,10 @@ NOTHING_ALLOWED = Allowed()
 
 
 def fit(
-    manifest: Manifest, plan: ExecutionGraph, allowed: Allowed, notice: Callable[[str], None] = lambda text: None
+    manifest: CheckpointManifest,
+    plan: ExecutionGraph,
+    allowed: Allowed,
+    notice: Callable[[str], None] = lambda text: None,
 ) -> Fitting:
     """Return what of a checkpoint goes on in a plan, and how; ``notice`` is told what the user may want to know.
 
@@ -78,12 +81,12 @@ def fit(
     return Fitting(frozenset(gone) | dropped, adapted)
 
 
-def _gone(manifest: Manifest, nodes: Collection[str]) -> set[str]:
+def _gone(manifest: CheckpointManifest, nodes: Collection[str]) -> set[str]:
     kept = {entry.operator for entry in manifest.instances if entry.files or entry.notes}
     return (kept | {source.operator for source in manifest.sources}) - set(nodes)
 
 
-def _with_state(manifest: Manifest, nodes: Collection[str]) -> Iterator[str]:
+def _with_state(manifest: CheckpointManifest, nodes: Collection[str]) -> Iterator[str]:
     """Yield the operators of the pipeline that the checkpoint has something of."""
     kept = {entry.operator for entry in manifest.instances if entry.files or entry.notes}
     kept |= {source.operator for source in manifest.sources} | {sink.operator for sink in manifest.sinks}
@@ -106,7 +109,7 @@ def _difference(
     return compare(before[name], now.get(name) or OperatorMeaning(kind=verb_of(nodes[name])))
 
 
-def _left_behind(manifest: Manifest, lost: Collection[str], nodes: Collection[str]) -> str:
+def _left_behind(manifest: CheckpointManifest, lost: Collection[str], nodes: Collection[str]) -> str:
     return (
         f"the checkpoint of epoch {manifest.epoch} holds state of {', '.join(map(repr, lost))}, which the pipeline "
         f"does not have: give operators their old names back with .name(...), or let the state go with "
@@ -116,7 +119,7 @@ def _left_behind(manifest: Manifest, lost: Collection[str], nodes: Collection[st
 
 
 def _changed(
-    manifest: Manifest,
+    manifest: CheckpointManifest,
     refused: Mapping[str, Difference],
     nodes: Mapping[str, OperatorNode],
     now: Mapping[str, OperatorMeaning],

@@ -16,9 +16,9 @@ from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.values import Loaded
+from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.files.durable_files import DurableFiles
-from penstock.state.files.kept_files import KeptFolder
+from penstock.state.files.sink_folder import SinkFolder
 from penstock.state.stores.page_store import PageStores
 from penstock.state.stores.rocksdb_store import RocksDbStores
 
@@ -105,7 +105,7 @@ class Beginnings:
                 "its own; a window that was closed gets a second result if rows come for it."
             )
 
-    def _choose(self) -> Loaded | None:
+    def _choose(self) -> LoadedCheckpoint | None:
         """A job told to begin elsewhere passes over the checkpoints of earlier ones."""
         epochs = self._repository.epochs()
         last = epochs[-1] if epochs else 0
@@ -133,7 +133,7 @@ def _sources_of(graph: JobGraph, operators: Collection[str]) -> frozenset[str]:
 
 
 def begin_from(
-    loaded: Loaded,
+    loaded: LoadedCheckpoint,
     repository: CheckpointRepository,
     graph: ExecutionGraph,
     key_groups: int,
@@ -207,7 +207,7 @@ def with_checkpoints(
     for operator, node in operators.items():
         if isinstance(node.spec, SinkSpec) and node.spec.sink.transactional:
             node.spec.sink.check_transactional()
-            kept = KeptFolder(files, node.name)
+            kept = SinkFolder(files, node.name)
             context = SinkContext(
                 job,
                 node.name,

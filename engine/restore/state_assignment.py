@@ -22,12 +22,12 @@ from penstock.engine.paging.ring import span_of_groups
 from penstock.engine.restore.state_migration import Adapt
 from penstock.model.errors import UserError
 from penstock.model.key_groups import key_groups_at
-from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry, Manifest
+from penstock.state.checkpoints.manifest import CheckpointManifest, FileEntry, InstanceEntry
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.private_files import make_private_folder
 from penstock.state.store import Positions
 from penstock.state.stores.page_store import PageStore, PageStores
-from penstock.state.tables.image import EMPTY, Chosen, Part, StoreImage
+from penstock.state.tables.image import EMPTY, Chosen, StoreDump, StoreImage
 
 Owners = NDArray[np.int32]
 
@@ -77,7 +77,12 @@ class Restored:
     """A checkpoint, verified, and how to read its files."""
 
     def __init__(
-        self, manifest: Manifest, files: LoadedFiles, directory: Path, page_stores: PageStores, fitting: Fitting = FITS
+        self,
+        manifest: CheckpointManifest,
+        files: LoadedFiles,
+        directory: Path,
+        page_stores: PageStores,
+        fitting: Fitting = FITS,
     ) -> None:
         """Read state when it is asked for; page stores are opened below ``directory``, which goes with `close`.
 
@@ -204,7 +209,7 @@ class Restored:
         counted = self.manifest.ledger.get(operator)
         return RowCounters(**counted) if counted and instance == 0 else None
 
-    def _part(self, entry: InstanceEntry) -> Part | None:
+    def _part(self, entry: InstanceEntry) -> StoreDump | None:
         where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"
         files = [file for file in entry.files if file.name == STATE_FILE]
         return self._adapted(entry.operator, decode_part(self._files.read(files[0]), where)) if files else None
@@ -234,11 +239,11 @@ class Restored:
             load = partial(self._bucket_part, entry.operator, pages, header.low)
             yield BucketSource(header.span, header.image_bytes, self._opened_again(header.notes), load)
 
-    def _bucket_part(self, operator: str, pages: PageStore, low: int) -> Part | None:
+    def _bucket_part(self, operator: str, pages: PageStore, low: int) -> StoreDump | None:
         part = read_bucket(pages, low).part
         return None if part is None else self._adapted(operator, part)
 
-    def _adapted(self, operator: str, part: Part) -> Part:
+    def _adapted(self, operator: str, part: StoreDump) -> StoreDump:
         adapt = self._fitting.adapted.get(operator)
         return part if adapt is None else adapt(part)
 

@@ -18,11 +18,11 @@ from penstock.model.job_graph import OperatorNode
 from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import AggregateMeaning, OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Bag, TableSpec
+from penstock.state.store import BagColumn, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 
-Adapt = Callable[[Part], Part]
+Adapt = Callable[[StoreDump], StoreDump]
 
 _OWN = re.compile(r"a\d+\.")
 _VALUE = re.compile(r"e\d+\Z")
@@ -56,7 +56,7 @@ def _laid_out(meaning: OperatorMeaning) -> tuple[object, ...]:
 
 
 def _in_turn(steps: Sequence[Adapt]) -> Adapt:
-    def adapt(part: Part) -> Part:
+    def adapt(part: StoreDump) -> StoreDump:
         for step in steps:
             part = step(part)
         return part
@@ -75,7 +75,7 @@ def _aggregates(
     was = [item for item in before if item.table == table]
     matches = {item.name: same_aggregate(item, was, by_name=by_name) for item in mine}
 
-    def adapt(part: Part) -> Part:
+    def adapt(part: StoreDump) -> StoreDump:
         batches = part.batches.get(table)
         if batches is None:
             return part
@@ -106,7 +106,7 @@ def _with_aggregates(
             if cells is None:
                 # It has no such column, which the store refuses.
                 continue
-            if isinstance(spec, Bag) and found is not None:
+            if isinstance(spec, BagColumn) and found is not None:
                 cells = _lanes(cells, begun.type, [_lane(matches[item.name], found, before) for item in members])
             block.append((pa.field(name, cells.type), cells))
     others = [(field, rows.column(index)) for index, field in enumerate(rows.schema)]
@@ -164,7 +164,7 @@ def _lanes(cells: pa.Array, kind: pa.DataType, lanes: Sequence[int | None]) -> p
 
 
 def _values(before: Sequence[str], now: Sequence[str], types: Sequence[pa.DataType]) -> Adapt:
-    def adapt(part: Part) -> Part:
+    def adapt(part: StoreDump) -> StoreDump:
         batches = part.batches.get(KEPT_ROWS)
         if batches is None:
             return part
@@ -184,7 +184,7 @@ def _with_values(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _without_states(part: Part, gone: set[str]) -> Part:
+def _without_states(part: StoreDump, gone: set[str]) -> StoreDump:
     """Leave out the tables and logs of states that are not declared any more; their names begin with the state's."""
     names = tuple(f"state {name}" for name in gone)
     kept = {

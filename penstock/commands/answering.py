@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.model.closed_output import silence
+from penstock.model.closed_output import discard_output
 from penstock.model.errors import PIPE_CLOSED, OptionError, OutputClosedError, UserError
 
 FAILED, USAGE, UNFIT = 1, 2, 3
@@ -35,7 +35,7 @@ def answering(debug: Any, as_json: bool = False) -> Iterator[None]:
     except OutputClosedError:
         raise typer.Exit(PIPE_CLOSED) from None
     except BrokenPipeError:
-        silence(sys.stdout)
+        discard_output(sys.stdout)
         raise typer.Exit(PIPE_CLOSED) from None
     except Exception as error:
         if debug:

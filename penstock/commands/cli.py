@@ -23,7 +23,7 @@ from penstock.commands import top as top_command
 from penstock.commands import warm as warm_command
 from penstock.commands.answering import Debug
 from penstock.commands.group import RootGroup, command_group
-from penstock.model.closed_output import silence
+from penstock.model.closed_output import discard_output
 from penstock.model.errors import PIPE_CLOSED
 
 app = command_group(RootGroup)
@@ -67,7 +67,7 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        silence(sys.stdout)
+        discard_output(sys.stdout)
         raise SystemExit(PIPE_CLOSED) from None
 
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from penstock.commands.answering import NotInstalledError, answering
-from penstock.model.installing import origin
+from penstock.model.installation import origin
 
 ENTRY_POINTS = "penstock.commands"
 """The entry points of further commands: each names a function with Typer's parameters, or a `typer.Typer`."""

@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 
 from penstock.model.errors import UserError
-from penstock.model.installing import Origin, origin
+from penstock.model.installation import Origin, origin
 
 _FILES = ("pipeline.py", "test_pipeline.py", "data/orders.csv", "README.md", "requirements.txt")
 _PLACEHOLDER = "my-pipeline"

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.model.errors import OptionError, UserError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 
 def run_query(checkpoint: Checkpoint, sql: str, *, internal: bool = False) -> pa.Table:
@@ -21,7 +21,7 @@ def run_query(checkpoint: Checkpoint, sql: str, *, internal: bool = False) -> pa
         import duckdb
     except ImportError as error:
         raise UserError(
-            f"penstock state query needs DuckDB: {install_extra('sql')}. penstock state show does without it."
+            f"penstock state query needs DuckDB: {extra_install_command('sql')}. penstock state show does without it."
         ) from error
     settings: dict[str, str | bool | int | float | list[str]] = {
         "enable_external_access": False,

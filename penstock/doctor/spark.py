@@ -17,9 +17,9 @@ from pathlib import Path
 from penstock.dev.java import LEAST_MAJOR, PATIENCE_S, Java, find_java
 from penstock.doctor.environment import FAIL, OK, WARN, Check, check_library, import_problem
 from penstock.doctor.requirements import Requirement, installed_version, requirements
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
-INSTALL = install_extra("spark")
+INSTALL = extra_install_command("spark")
 INSTALL_CONNECT = "pip install 'pyspark[connect]'"
 
 JAVAS = (17, 21, 25)

@@ -12,7 +12,7 @@ from penstock.model.durations import Duration
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorSpec
-from penstock.model.modes import Cardinality, How, OneSided
+from penstock.model.option_literals import Cardinality, How, OneSided
 from penstock.model.schema import StreamSchema
 from penstock.model.source_location import user_location
 from penstock.model.windows import Window, Windowing

@@ -20,7 +20,7 @@ from penstock.engine.connectors.kafka.starts import Where
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError
-from penstock.model.modes import MessageFormat, OnError, Tombstones
+from penstock.model.option_literals import MessageFormat, OnError, Tombstones
 from penstock.model.schema import Fields, to_arrow_type
 
 Key = str | Mapping[str, Any] | None

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.dsl.arguments import refusal
 from penstock.model.errors import OptionError
-from penstock.model.modes import Guarantee
+from penstock.model.option_literals import Guarantee
 from penstock.model.schema import StreamSchema, check_names
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.dsl.arguments import Order, check_function, orderings, windowing
 from penstock.dsl.arguments import aggregates as checked_aggregates
 from penstock.dsl.process import process_spec
-from penstock.model import hints
+from penstock.model import name_hints
 from penstock.model.aggregates import AggregateCall
 from penstock.model.config import check_count
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError
 from penstock.model.expressions import Expr, Ordering
-from penstock.model.hints import Hinted
 from penstock.model.job_graph import AggregateSpec, ReduceSpec
 from penstock.model.keyed_specs import FirstSpec, OverSpec, TopSpec
-from penstock.model.modes import EmissionMode, Keep, OnError, Ordered
+from penstock.model.name_hints import NameHints
+from penstock.model.option_literals import EmissionMode, Keep, OnError, Ordered
 from penstock.model.schema import Fields
 from penstock.model.windows import Emission, Window, Windowing
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from penstock.dsl.stream import Stream
 
 
-class KeyedStream(Hinted):
+class KeyedStream(NameHints):
     """A stream grouped by key; aggregate it, reduce it or put it into windows."""
 
-    _hints = hints.KEYED
+    _hints = name_hints.KEYED
     _noun = "a grouped stream"
 
     def __init__(self, stream: "Stream", keys: tuple[tuple[str, Expr], ...], emission: Emission | None = None) -> None:
@@ -128,10 +128,10 @@ class KeyedStream(Hinted):
         return self._stream._add(spec, "process")
 
 
-class WindowedStream(Hinted):
+class WindowedStream(NameHints):
     """A stream grouped by window, and by key if it has one."""
 
-    _hints = hints.KEYED
+    _hints = name_hints.KEYED
     _noun = "a grouped stream"
 
     def __init__(self, stream: "Stream", keys: tuple[tuple[str, Expr], ...], windowing: Windowing) -> None:
@@ -167,10 +167,10 @@ class WindowedStream(Hinted):
         return self._stream._add(spec, "reduce")
 
 
-class OverStream(Hinted):
+class OverStream(NameHints):
     """A stream grouped by key whose rows look back at the rows before them."""
 
-    _hints = hints.KEYED
+    _hints = name_hints.KEYED
     _noun = "a grouped stream"
 
     def __init__(self, stream: "Stream", spec: OverSpec) -> None:

@@ -21,7 +21,7 @@ from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, SchemaError
 from penstock.model.job_graph import SourceSpec
-from penstock.model.modes import OnError
+from penstock.model.option_literals import OnError
 from penstock.model.schema import Fields, TimeColumn, check_names, required_paths, to_arrow_schema
 from penstock.model.source_location import user_location
 

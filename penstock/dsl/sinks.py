@@ -20,7 +20,7 @@ from penstock.model.connectors import Sink
 from penstock.model.function_sink import FunctionSink
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import Input, SinkSpec
-from penstock.model.modes import Guarantee, MessageFormat, WriteMode
+from penstock.model.option_literals import Guarantee, MessageFormat, WriteMode
 from penstock.model.schema import StreamSchema
 
 Key = str | Sequence[str] | None

@@ -27,13 +27,12 @@ from penstock.dsl.join_verbs import Joins, check_streams
 from penstock.dsl.keyed_stream import KeyedStream, WindowedStream
 from penstock.dsl.pictures import Picture
 from penstock.dsl.sinks import Writes
-from penstock.model import hints
+from penstock.model import name_hints
 from penstock.model.aggregates import AggregateCall
 from penstock.model.config import check_count, check_on_error
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import SchemaError
 from penstock.model.expressions import Expr, col
-from penstock.model.hints import Hinted
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import (
     MAIN,
@@ -48,16 +47,17 @@ from penstock.model.job_graph import (
     UnionSpec,
 )
 from penstock.model.keyed_specs import FirstSpec
-from penstock.model.modes import BatchFormat, OnError
+from penstock.model.name_hints import NameHints
+from penstock.model.option_literals import BatchFormat, OnError
 from penstock.model.schema import Fields, StreamSchema, check_names, to_arrow_schema
 from penstock.model.source_location import user_location
 from penstock.model.windows import Window, Windowing
 
 
-class Stream(Writes, Picture, Joins, Hinted):
+class Stream(Writes, Picture, Joins, NameHints):
     """An output of an operator. Immutable: methods return new streams."""
 
-    _hints = hints.STREAM
+    _hints = name_hints.STREAM
     _noun = "a stream"
 
     def __init__(self, job: Job, operator: OperatorId, output: str = MAIN, exchange: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """Windows as users write them: ``tumbling("10s")``, ``hopping("10s", "2s")``, ``session("30s")``..."""
 
 from penstock.model.durations import Duration, to_microseconds
-from penstock.model.modes import TimeBasis
+from penstock.model.option_literals import TimeBasis
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Windowing
 
 

@@ -1,4 +1,4 @@
-"""Files under the digest of what they hold (and their run), so that equal ones are kept once, and damage is noticed.
+"""Files named by the digest of their content (and their run), so that equal ones are kept once, and damage is noticed.
 
 The folder ``files`` of a checkpoint repository and of each savepoint is one.
 """
@@ -22,7 +22,7 @@ class ContentFolder:
     name: str
 
     def has(self, entry: FileEntry) -> bool:
-        """Return whether the file is there in full length; its bytes are not looked at."""
+        """Return whether the file exists in full length; its bytes are not read."""
         return self.files.size(self.path(entry)) == entry.bytes
 
     def upload(self, entry: FileEntry, content: bytes | Path | Iterable[bytes]) -> None:
@@ -36,7 +36,7 @@ class ContentFolder:
         failpoint("checkpoint.file.uploaded")
 
     def chunks(self, entry: FileEntry) -> Iterator[bytes]:
-        """Return a file's bytes in chunks; only after the last one it is known that they are right.
+        """Return a file's bytes in chunks, which are verified only after the last one.
 
         Raises:
             CheckpointError: the file is missing or damaged.
@@ -47,7 +47,7 @@ class ContentFolder:
             raise CheckpointError(f"the file {entry.name!r} ({entry.digest}) is missing.") from None
 
     def damage(self, entry: FileEntry) -> str | None:
-        """Read a file, compare length and digest, and return what is wrong with it."""
+        """Read a file, compare length and digest, and return a description of the damage."""
         try:
             for _ in self.chunks(entry):
                 pass
@@ -72,7 +72,7 @@ class ContentFolder:
         write_local(local_path, self.chunks(entry))
 
     def path(self, entry: FileEntry) -> str:
-        """Return where a file lies among the durable files."""
+        """Return the path of a file among the durable files."""
         return join_path(self.name, entry.stored)
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: what belongs to it, as typed structs and as bytes.
+"""The manifest of a checkpoint: a list of all that belongs to it, as typed structs and as bytes.
 
 A manifest's file is JSON, ``{"digest":"<BLAKE2b of the rest>","manifest":{...}}``, and stands for exactly one manifest:
 its length and its digest are checked before anything of it is parsed (docs/design/checkpoints.md 3).
@@ -51,8 +51,8 @@ class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return f"{self.digest}-{self.run:010d}" if self.run else self.digest
 
 
-class Wrapped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A note that JSON has no word for: bytes, or a number that is not finite."""
+class WrappedNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A note that JSON cannot express: bytes, or a number that is not finite."""
 
     base64: bytes | None = None
     number: Literal["nan", "inf", "-inf"] | None = None
@@ -68,7 +68,7 @@ class InstanceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     instance: Count
     key_groups: tuple[tuple[Count, Count], ...] = ()
     files: tuple[FileEntry, ...] = ()
-    notes: dict[str, bool | int | float | str | Wrapped | None] = {}
+    notes: dict[str, bool | int | float | str | WrappedNote | None] = {}
 
     def unpacked_notes(self) -> dict[str, NoteValue]:
         """Return the notes as they were packed."""
@@ -76,20 +76,20 @@ class InstanceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class SourceEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where each partition of a source goes on reading: what `Reader.position` returned."""
+    """The position at which each partition of a source resumes, from `Reader.position`."""
 
     operator: str
     positions: dict[str, Any]
 
 
 class SinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a sink prepared and has to commit, one receipt a writer; receipts are JSON-able."""
+    """The receipts that a sink must commit, one per writer; they are JSON-able."""
 
     operator: str
     receipts: tuple[Any, ...]
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CheckpointManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All of one checkpoint. ``created_us`` is in microseconds since 1970 UTC; ``parallelism`` is per operator name.
 
     ``meanings`` say what the state of each operator stands for; None: it was not noted yet when this was written.
@@ -113,12 +113,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return {file.stored: file for instance in self.instances for file in instance.files}
 
 
-def pack_notes(notes: Mapping[str, NoteValue]) -> dict[str, bool | int | float | str | Wrapped | None]:
+def pack_notes(notes: Mapping[str, NoteValue]) -> dict[str, bool | int | float | str | WrappedNote | None]:
     """Return notes as a manifest keeps them."""
     return {name: _packed(value) for name, value in notes.items()}
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: CheckpointManifest) -> bytes:
     """Return the bytes of a manifest's file; equal manifests give equal bytes.
 
     Raises:
@@ -142,7 +142,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return data
 
 
-def decode_manifest(data: bytes) -> Manifest:
+def decode_manifest(data: bytes) -> CheckpointManifest:
     """Return the manifest in a file's bytes, having checked their digest first.
 
     Raises:
@@ -160,7 +160,7 @@ def decode_manifest(data: bytes) -> Manifest:
                 f"the manifest has format {written} and this version of Penstock reads formats up to {FORMAT}: "
                 "use the version that wrote it."
             )
-        return msgspec.json.decode(body, type=Manifest)
+        return msgspec.json.decode(body, type=CheckpointManifest)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CheckpointError(f"the manifest is not one of a checkpoint: {error}.") from error
 
@@ -172,22 +172,22 @@ class _AnyFormat(msgspec.Struct, frozen=True):
     format: int
 
 
-def _packed(value: NoteValue) -> bool | int | float | str | Wrapped | None:
+def _packed(value: NoteValue) -> bool | int | float | str | WrappedNote | None:
     if isinstance(value, bytes):
-        return Wrapped(base64=value)
+        return WrappedNote(base64=value)
     if isinstance(value, float) and not math.isfinite(value):
-        return Wrapped(number="nan" if math.isnan(value) else "inf" if value > 0 else "-inf")
+        return WrappedNote(number="nan" if math.isnan(value) else "inf" if value > 0 else "-inf")
     return value
 
 
-def _unpacked(value: bool | int | float | str | Wrapped | None) -> NoteValue:
-    if not isinstance(value, Wrapped):
+def _unpacked(value: bool | int | float | str | WrappedNote | None) -> NoteValue:
+    if not isinstance(value, WrappedNote):
         return value
     return float(value.number) if value.number is not None else value.base64
 
 
 def _check_json(value: Any, what: str) -> None:
-    """Refuse what JSON would lose without a word: numbers that are not finite, bytes, keys that are no text."""
+    """Reject values that JSON would lose silently: numbers that are not finite, bytes, keys that are no text."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

@@ -1,4 +1,4 @@
-"""What an operator's state stands for, in words: kept in the manifest, so that a changed pipeline is noticed.
+"""The meaning of an operator's state, in words: kept in the manifest, so that a changed pipeline is noticed.
 
 `engine.plan.state_meanings` writes it, `engine.restore.meaning_changes` compares two.
 """
@@ -19,7 +19,7 @@ class AggregateMeaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class OperatorMeaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What the state of one operator stands for.
+    """The meaning of one operator's state.
 
     ``kind`` is the verb that made it. ``traits`` are what must stay, by what users call it: ``window`` is
     ``tumbling 20s``. ``states`` are those that a process function declares, by name. ``values`` are what the frames of

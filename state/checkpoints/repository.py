@@ -2,7 +2,7 @@
 
 Below its base lie ``files/<digest>-<run>``, shared by all checkpoints, so that each uploads only what is new;
 ``checkpoints/<epoch>-<run>.json``, a manifest that is written last; ``savepoints/<name>/``, each complete in itself;
-and ``runs/``, the lease (`run_lease`) and what the last run took over (`visible_checkpoints`).
+and ``runs/``, the lease (`run_lease`) and the manifests that the last run took over (`visible_checkpoints`).
 """
 
 import threading
@@ -15,16 +15,22 @@ import msgspec
 from penstock.model.errors import CheckpointError, OptionError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.content_files import ContentFolder, entry_of
-from penstock.state.checkpoints.held_files import HeldFiles
+from penstock.state.checkpoints.file_holds import FileHolds
 from penstock.state.checkpoints.manifest import (
     MANIFEST_BYTES_LIMIT,
+    CheckpointManifest,
     FileEntry,
-    Manifest,
     decode_manifest,
     encode_manifest,
 )
+from penstock.state.checkpoints.results import (
+    LoadedCheckpoint,
+    RetentionResult,
+    SkippedCheckpoint,
+    Traffic,
+    describe_skipped,
+)
 from penstock.state.checkpoints.savepoints import Savepoints
-from penstock.state.checkpoints.values import Loaded, Retained, Skipped, Traffic, told
 from penstock.state.checkpoints.visible_checkpoints import fenced, manifest_name, strays, visible
 from penstock.state.files.durable_files import DurableFiles, check_name
 from penstock.state.leases.run_records import RUNS, Seal, decode_seal, encode_seal, read_names
@@ -48,7 +54,7 @@ class CheckpointRepository:
         self._limit = manifest_bytes_limit
         self._shared = ContentFolder(files, FILES)
         self._savepoints = Savepoints(files)
-        self._held = HeldFiles()
+        self._held = FileHolds()
         self._damaged: set[str] = set()
         self._changing = threading.Lock()
         self._run = 0
@@ -58,13 +64,13 @@ class CheckpointRepository:
 
     @property
     def files(self) -> DurableFiles:
-        """What the repository lies in; others may keep files of theirs beside it, in folders of their own."""
+        """The repository's durable files; others may keep files beside it, in folders of their own."""
         return self._files
 
     def begin_run(self, run: int) -> None:
-        """Publish as this run from now on, which has the lease, and take over what is complete.
+        """Publish as this run from now on, which has the lease, and take over all complete checkpoints.
 
-        What an earlier run publishes from now on is never seen.
+        Checkpoints that an earlier run publishes from now on never count.
 
         Raises:
             RetryableError: the storage failed; begin again.
@@ -72,17 +78,17 @@ class CheckpointRepository:
         with self._changing:
             seals = read_names(self._files.list(RUNS)).seals
             if not any(seal.run == run for seal in seals):
-                taken = self._visible()
-                seal = Seal(run, max(taken, default=0))
+                taken_over = self._visible()
+                seal = Seal(run, max(taken_over, default=0))
                 failpoint("checkpoint.run.before_seal")
-                self._files.write(f"{RUNS}/{seal.name}", encode_seal(list(taken.values())))
+                self._files.write(f"{RUNS}/{seal.name}", encode_seal(list(taken_over.values())))
                 failpoint("checkpoint.run.sealed")
             self._seal = self._sealed()
             self._run = run
             self._files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
 
     def begin(self, epoch: int) -> None:
-        """Say that files of an epoch may come, also through other processes."""
+        """Declare that files of an epoch may be added, also by other processes."""
         self._held.begin(epoch)
 
     def add_file(self, epoch: int, name: str, content: bytes | Path) -> FileEntry:
@@ -95,11 +101,11 @@ class CheckpointRepository:
             OptionError: the name is not one.
             RetryableError: the storage failed.
         """
-        found = entry_of(check_name("file", name), content)
-        entry = msgspec.structs.replace(found, run=self._run)
+        new_entry = entry_of(check_name("file", name), content)
+        entry = msgspec.structs.replace(new_entry, run=self._run)
         if self.reuse(epoch, entry):
             return entry
-        earlier = msgspec.structs.replace(found, run=self._loaded.get(found.digest, self._run))
+        earlier = msgspec.structs.replace(new_entry, run=self._loaded.get(new_entry.digest, self._run))
         if earlier != entry and self.reuse(epoch, earlier):
             return earlier
         self._shared.upload(entry, content)
@@ -118,7 +124,7 @@ class CheckpointRepository:
         self._held.count(epoch, entry, uploaded=False)
         return True
 
-    def publish(self, manifest: Manifest) -> Traffic:
+    def publish(self, manifest: CheckpointManifest) -> Traffic:
         """Complete a checkpoint: once this has returned, it is there for good, and with it all its files.
 
         Ends the progress of this epoch and of earlier ones. Publishing the same manifest again does nothing.
@@ -156,10 +162,10 @@ class CheckpointRepository:
         return list(self._visible())
 
     def strays(self) -> Sequence[str]:
-        """Return the paths of manifests whose numbers no checkpoint has: nothing is made of them."""
+        """Return the paths of manifests whose numbers no checkpoint has, which are ignored."""
         return [f"{CHECKPOINTS}/{name}" for name in strays(self._files.list(CHECKPOINTS))]
 
-    def latest(self) -> Loaded | None:
+    def latest(self) -> LoadedCheckpoint | None:
         """Return the newest checkpoint of which every byte is right, and why newer ones were skipped.
 
         None only if no checkpoint was ever published.
@@ -168,23 +174,24 @@ class CheckpointRepository:
             CheckpointError: there are checkpoints, and all are damaged.
             RetryableError: the storage failed, which says nothing about the checkpoints.
         """
-        skipped: list[Skipped] = []
+        skipped: list[SkippedCheckpoint] = []
         verdicts: dict[FileEntry, str | None] = {}
         for epoch, name in reversed(self._visible().items()):
             try:
                 manifest = self._manifest(epoch, name)
                 self._verify(manifest, self._shared, verdicts)
                 self._loaded = {file.digest: file.run for file in manifest.files().values()}
-                return Loaded(manifest, tuple(skipped))
+                return LoadedCheckpoint(manifest, tuple(skipped))
             except CheckpointError as error:
-                skipped.append(Skipped(epoch, str(error)))
+                skipped.append(SkippedCheckpoint(epoch, str(error)))
         if skipped:
             raise CheckpointError(
-                f"no checkpoint can be restored. {told(skipped)} Restore a savepoint, or name an empty folder."
+                f"no checkpoint can be restored. {describe_skipped(skipped)} "
+                "Restore a savepoint, or name an empty folder."
             )
         return None
 
-    def load(self, epoch: int) -> Loaded:
+    def load(self, epoch: int) -> LoadedCheckpoint:
         """Return the checkpoint of an epoch, having checked every byte.
 
         Raises:
@@ -192,7 +199,7 @@ class CheckpointRepository:
         """
         manifest = self._manifest(epoch, self._visible().get(epoch))
         self._verify(manifest, self._shared, {})
-        return Loaded(manifest)
+        return LoadedCheckpoint(manifest)
 
     def fetch(self, entry: FileEntry, local_path: Path, savepoint: str | None = None) -> None:
         """Copy a file of a checkpoint or savepoint to a local one, which exists afterwards only if it is right.
@@ -210,11 +217,11 @@ class CheckpointRepository:
         """
         return self._contents(savepoint).read(entry)
 
-    def retain(self, count: int) -> Retained:
+    def retain(self, count: int) -> RetentionResult:
         """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.
 
-        Those that are damaged do not count. A crash at any instant leaves every checkpoint that stays whole, and what
-        it leaves over goes next time. While an epoch is in progress, only files of the deleted checkpoints go.
+        Damaged ones do not count. After a crash at any instant every remaining checkpoint is whole, and leftovers are
+        deleted the next time. While an epoch is in progress, only files of the deleted checkpoints go.
 
         Raises:
             OptionError: ``count`` is below 1.
@@ -228,19 +235,19 @@ class CheckpointRepository:
             complete = [epoch for epoch, manifest in manifests.items() if sound.issuperset(manifest.files())]
             oldest = complete[-count] if len(complete) >= count else 0
             old = {epoch: manifest for epoch, manifest in manifests.items() if epoch < oldest}
-            gone = sorted([*old, *(bad.epoch for bad in unreadable if bad.epoch < oldest)])
+            deleted_epochs = sorted([*old, *(bad.epoch for bad in unreadable if bad.epoch < oldest)])
             counting = self._visible()
-            for epoch in gone:
+            for epoch in deleted_epochs:
                 failpoint("checkpoint.retain.before_manifest")
                 self._files.delete(f"{CHECKPOINTS}/{counting[epoch]}")
                 failpoint("checkpoint.retain.manifest_deleted")
             staying = tuple(bad for bad in unreadable if bad.epoch >= oldest)
             needed = _stored(manifest for epoch, manifest in manifests.items() if epoch not in old)
             unneeded = (_stored(old.values()) & present if self._held.any() else present) - needed
-            return Retained(tuple(gone), 0 if staying else self._delete_files(unneeded), staying)
+            return RetentionResult(tuple(deleted_epochs), 0 if staying else self._delete_files(unneeded), staying)
 
     def sweep(self) -> None:
-        """Remove what a crash left: unfinished writes, files of no checkpoint, savepoints without a manifest.
+        """Remove the leftovers of a crash: unfinished writes, files of no checkpoint, savepoints without a manifest.
 
         Call it at a start, before anything is written.
         """
@@ -254,7 +261,7 @@ class CheckpointRepository:
             if not unreadable:
                 self._delete_files(set(self._files.list(FILES)) - _stored(manifests.values()))
 
-    def save(self, name: str, manifest: Manifest) -> None:
+    def save(self, name: str, manifest: CheckpointManifest) -> None:
         """Copy a checkpoint of this repository to a savepoint, which needs none of the checkpoint's files afterwards.
 
         Raises:
@@ -268,7 +275,7 @@ class CheckpointRepository:
         finally:
             self._held.release(name)
 
-    def savepoint(self, name: str) -> Loaded:
+    def savepoint(self, name: str) -> LoadedCheckpoint:
         """Return a savepoint, having checked every byte.
 
         Raises:
@@ -278,10 +285,10 @@ class CheckpointRepository:
         try:
             manifest = self._decoded(self._savepoints.manifest_path(name))
         except FileNotFoundError:
-            known = ", ".join(self.savepoints()) or "none"
-            raise CheckpointError(f"there is no savepoint {name!r}; there are: {known}.") from None
+            names = ", ".join(self.savepoints()) or "none"
+            raise CheckpointError(f"there is no savepoint {name!r}; there are: {names}.") from None
         self._verify(manifest, self._savepoints.contents(name), {})
-        return Loaded(manifest, savepoint=name)
+        return LoadedCheckpoint(manifest, savepoint=name)
 
     def savepoints(self) -> Sequence[str]:
         """Return the names of all savepoints, sorted."""
@@ -295,7 +302,7 @@ class CheckpointRepository:
         """
         self._savepoints.delete(name)
 
-    def _check_present(self, manifest: Manifest) -> None:
+    def _check_present(self, manifest: CheckpointManifest) -> None:
         present = set(self._files.list(FILES))
         for entry in manifest.files().values():
             if entry.stored not in present:
@@ -308,7 +315,7 @@ class CheckpointRepository:
         return self._shared if savepoint is None else self._savepoints.contents(savepoint)
 
     def _delete_files(self, stored: set[str]) -> int:
-        """Delete files unless they are held, some at a time so that nobody waits long to take hold."""
+        """Delete files unless they are held, a few at a time so that nobody waits long to hold one."""
         ordered = sorted(stored)
         starts = range(0, len(ordered), _DELETED_AT_ONCE)
         return sum(self._held.free(ordered[start : start + _DELETED_AT_ONCE], self._delete) for start in starts)
@@ -318,18 +325,18 @@ class CheckpointRepository:
         self._files.delete(*(f"{FILES}/{name}" for name in stored))
         failpoint("checkpoint.retain.files_deleted")
 
-    def _manifests(self) -> tuple[dict[int, Manifest], list[Skipped]]:
+    def _manifests(self) -> tuple[dict[int, CheckpointManifest], list[SkippedCheckpoint]]:
         """Return the manifests that can be read, by ascending epoch, and the others."""
-        manifests: dict[int, Manifest] = {}
-        unreadable: list[Skipped] = []
+        manifests: dict[int, CheckpointManifest] = {}
+        unreadable: list[SkippedCheckpoint] = []
         for epoch, name in self._visible().items():
             try:
                 manifests[epoch] = self._manifest(epoch, name)
             except CheckpointError as error:
-                unreadable.append(Skipped(epoch, str(error)))
+                unreadable.append(SkippedCheckpoint(epoch, str(error)))
         return manifests, unreadable
 
-    def _manifest(self, epoch: int, name: str | None) -> Manifest:
+    def _manifest(self, epoch: int, name: str | None) -> CheckpointManifest:
         try:
             if name is None:
                 raise FileNotFoundError
@@ -346,7 +353,7 @@ class CheckpointRepository:
         return visible(self._files.list(CHECKPOINTS), seal, taken_over)
 
     def _sealed(self) -> tuple[Seal | None, frozenset[str] | None]:
-        """Return the greatest seal and the names in it; a run that has begun goes by its own."""
+        """Return the greatest seal and the names in it; a run that has begun uses its own."""
         while not self._run:
             seals = read_names(self._files.list(RUNS)).seals
             if not seals:
@@ -356,13 +363,15 @@ class CheckpointRepository:
                 return seals[-1], decode_seal(self._files.read(f"{RUNS}/{seals[-1].name}", self._limit))
         return self._seal
 
-    def _decoded(self, path: str) -> Manifest:
+    def _decoded(self, path: str) -> CheckpointManifest:
         data = self._files.read(path, self._limit)
         if len(data) > self._limit:
             raise CheckpointError(f"the manifest is longer than {self._limit:,} bytes.")
         return decode_manifest(data)
 
-    def _verify(self, manifest: Manifest, folder: ContentFolder, verdicts: dict[FileEntry, str | None]) -> None:
+    def _verify(
+        self, manifest: CheckpointManifest, folder: ContentFolder, verdicts: dict[FileEntry, str | None]
+    ) -> None:
         """Check every file, each entry once as long as ``verdicts`` are handed on, and name the first damaged one."""
         first = None
         for instance in manifest.instances:
@@ -377,5 +386,5 @@ class CheckpointRepository:
             raise CheckpointError(first)
 
 
-def _stored(manifests: Iterable[Manifest]) -> set[str]:
+def _stored(manifests: Iterable[CheckpointManifest]) -> set[str]:
     return {stored for manifest in manifests for stored in manifest.files()}

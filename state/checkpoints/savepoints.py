@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from penstock.model.errors import OptionError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.content_files import ContentFolder
-from penstock.state.checkpoints.manifest import Manifest, encode_manifest
+from penstock.state.checkpoints.manifest import CheckpointManifest, encode_manifest
 from penstock.state.files.durable_files import DurableFiles, check_name
 
 SAVEPOINTS = "savepoints"
@@ -22,7 +22,7 @@ class Savepoints:
         """Return the names of all savepoints, sorted."""
         return [name for name in self._files.folders(SAVEPOINTS) if self._files.exists(self.manifest_path(name))]
 
-    def write(self, name: str, manifest: Manifest, source: ContentFolder) -> None:
+    def write(self, name: str, manifest: CheckpointManifest, source: ContentFolder) -> None:
         """Copy the files of a manifest from ``source``, then write the manifest.
 
         Raises:
@@ -47,7 +47,7 @@ class Savepoints:
         self._files.delete_folder(f"{SAVEPOINTS}/{name}")
 
     def delete_incomplete(self) -> None:
-        """Delete what was begun and not finished. Call it while none is written."""
+        """Delete incomplete savepoints. Call it only while none is being written."""
         complete = set(self.names())
         for name in self._files.folders(SAVEPOINTS):
             if name not in complete:
@@ -62,7 +62,7 @@ class Savepoints:
         return ContentFolder(self._files, f"{SAVEPOINTS}/{check_name('savepoint', name)}/files")
 
     def manifest_path(self, name: str) -> str:
-        """Return where a savepoint's manifest lies.
+        """Return the path of a savepoint's manifest.
 
         Raises:
             OptionError: the name is not one.

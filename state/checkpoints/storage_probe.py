@@ -1,4 +1,4 @@
-"""Tries a checkpoint directory out before a job relies on it: a file is written, synced, read back and deleted."""
+"""A probe of a checkpoint directory before a job relies on it: a file is written, synced, read back and deleted."""
 
 import errno
 
@@ -19,7 +19,7 @@ def probe(files: DurableFiles, where: str, name: str) -> None:
     """Write to the folders of checkpoints below ``where``, under a ``name`` that nobody else uses.
 
     Raises:
-        UserError: that cannot be done; it says what to do.
+        UserError: a step failed; the message names a remedy.
     """
     for folder in (FILES, CHECKPOINTS):
         path = join_path(folder, f"{PROBE_PREFIX}{name}")
@@ -38,19 +38,19 @@ def probe(files: DurableFiles, where: str, name: str) -> None:
 
 
 def clear_probes(files: DurableFiles) -> None:
-    """Remove what probes left that a crash ended."""
+    """Remove the files of probes that a crash ended."""
     for folder in (FILES, CHECKPOINTS):
         files.delete(*(join_path(folder, name) for name in files.list(folder) if name.startswith(PROBE_PREFIX)))
 
 
 def _remedy(cause: BaseException | None, error: BaseException) -> str:
     code = cause.errno if isinstance(cause, OSError) else None
-    said = (cause.strerror if isinstance(cause, OSError) else None) or str(cause or error)
+    reason = (cause.strerror if isinstance(cause, OSError) else None) or str(cause or error)
     if code in _NOT_A_FOLDER:
         at = f" ({cause.filename})" if isinstance(cause, OSError) and cause.filename else ""
         return f"a file stands where a directory must be{at}; move it away, or give another checkpoint_dir"
     if code in _FULL:
-        return f"{said}; make room there, or give another checkpoint_dir"
+        return f"{reason}; make room there, or give another checkpoint_dir"
     if code in _NOT_ALLOWED:
-        return f"{said}; let this user write there, or give another checkpoint_dir"
-    return f"{said}; check that it is there and may be written, or give another checkpoint_dir"
+        return f"{reason}; let this user write there, or give another checkpoint_dir"
+    return f"{reason}; check that it is there and may be written, or give another checkpoint_dir"

@@ -1,7 +1,7 @@
-"""Which manifests count when several runs have written to one folder (docs/decisions/0033-one-run-at-a-time.md).
+"""The manifests that count when several runs have written to one folder (docs/decisions/0033-one-run-at-a-time.md).
 
 A manifest's name has its epoch and its run; runs without a lease, and versions before there was one, leave the run out.
-A run that begins *seals* what it finds: what an earlier one publishes after that is never seen.
+A run that begins *seals* the manifests it finds: later ones of earlier runs never count.
 """
 
 import re
@@ -27,7 +27,7 @@ def visible(names: Iterable[str], seal: Seal | None, taken_over: Collection[str]
     ``taken_over`` are the names that the greatest seal lists. None: the seal is damaged; then the epoch in its name
     bounds what earlier runs have published, and of one epoch the greatest run counts.
     """
-    found: dict[int, tuple[int, str]] = {}
+    by_epoch: dict[int, tuple[int, str]] = {}
     for name in names:
         match = _MANIFEST.match(name)
         if match is None:
@@ -36,21 +36,21 @@ def visible(names: Iterable[str], seal: Seal | None, taken_over: Collection[str]
         if epoch > LAST_REAL_EPOCH:
             continue
         if seal is not None and run < seal.run:
-            known = epoch <= seal.last_epoch if taken_over is None else name in taken_over
-            if not known:
+            counts = epoch <= seal.last_epoch if taken_over is None else name in taken_over
+            if not counts:
                 continue
-        found[epoch] = max(found.get(epoch, (run, name)), (run, name))
-    return {epoch: found[epoch][1] for epoch in sorted(found)}
+        by_epoch[epoch] = max(by_epoch.get(epoch, (run, name)), (run, name))
+    return {epoch: by_epoch[epoch][1] for epoch in sorted(by_epoch)}
 
 
 def fenced(names: Sequence[str], counting: Mapping[int, str], run: int) -> list[str]:
     """Return the manifests of runs before this one that do not count."""
-    known = {*counting.values(), *strays(names)}
+    unfenced = {*counting.values(), *strays(names)}
     matches = [(name, _MANIFEST.match(name)) for name in names]
-    return [name for name, match in matches if match and int(match[2] or 0) < run and name not in known]
+    return [name for name, match in matches if match and int(match[2] or 0) < run and name not in unfenced]
 
 
 def strays(names: Sequence[str]) -> list[str]:
-    """Return the manifests whose numbers no checkpoint has: nothing is made of them."""
+    """Return the manifests whose numbers no checkpoint has, which are ignored."""
     matches = [(name, _MANIFEST.match(name)) for name in names]
     return [name for name, match in matches if match and int(match[1]) > LAST_REAL_EPOCH]

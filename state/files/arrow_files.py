@@ -162,10 +162,10 @@ class ArrowFiles(DurableFiles):
         if folder:
             split_path(folder)
         with self._errors("list", folder):
-            found: Sequence[fs.FileInfo] = self._filesystem.get_file_info(
+            infos: Sequence[fs.FileInfo] = self._filesystem.get_file_info(
                 fs.FileSelector(self._at(folder), allow_not_found=True)
             )
-        return found
+        return infos
 
     def _at(self, path: str) -> str:
         return join_path(self._base, path) if path else self._base

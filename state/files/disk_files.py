@@ -37,7 +37,7 @@ class OpenFile(Protocol):
 
 
 class Disk(ABC):
-    """What a file system can do, step by step, with relative paths; ``""`` is the base. Steps raise `OSError`."""
+    """The steps of a file system, with relative paths; ``""`` is the base. Steps raise `OSError`."""
 
     @abstractmethod
     def create(self, folder: str, name: str) -> tuple[str, OpenFile]:

@@ -79,15 +79,17 @@ class _LocalDisk(Disk):
                 yield chunk
 
     def size(self, path: str) -> int:
-        found = (self._base / path).stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = (self._base / path).stat()
+        if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(errno.ENOENT, "No such file", path)
-        return found.st_size
+        return status.st_size
 
     def names(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         with os.scandir(self._base / folder) as entries:
-            found = [(entry.name, entry.is_dir()) for entry in entries]
-        return [name for name, is_folder in found if not is_folder], [name for name, is_folder in found if is_folder]
+            entries_found = [(entry.name, entry.is_dir()) for entry in entries]
+        return [name for name, is_folder in entries_found if not is_folder], [
+            name for name, is_folder in entries_found if is_folder
+        ]
 
 
 def _sync_folder(folder: Path) -> None:

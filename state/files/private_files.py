@@ -1,4 +1,4 @@
-"""Folders and files that only their owner may read: what they hold came from the user's records."""
+"""Folders and files that only their owner may read, since they hold data of the user's records."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A seeded disk that forgets what was not synced, tears, flips bits and fills up, and durable files on it.
+"""A seeded disk that loses unsynced data, tears, flips bits and fills up, and durable files on it.
 
 The simulated executor and the tests of checkpoints use it (docs/design/simulated-runs.md 2); one seed gives one
 behaviour.
@@ -56,7 +56,7 @@ class SimulatedDisk(Disk):
         self._parts = 0
 
     def crash(self) -> None:
-        """Lose what was not synced; what remains is safe."""
+        """Lose unsynced data; the rest is safe."""
         self._settle(self._base)
 
     def flip(self, path: str, bit: int) -> None:
@@ -105,9 +105,9 @@ class SimulatedDisk(Disk):
 
     def sync_folder(self, folder: str) -> None:
         """Make the names safe, not what they name."""
-        found = self._folder(folder)
-        found.safe = dict(found.now)
-        found.changes.clear()
+        node = self._folder(folder)
+        node.safe = dict(node.now)
+        node.changes.clear()
 
     def sync_base(self) -> None:
         """Do nothing: the base is always there."""
@@ -139,9 +139,9 @@ class SimulatedDisk(Disk):
 
     def names(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         """List what is there now."""
-        found = self._folder(folder).now.items()
-        files = [name for name, node in found if isinstance(node, _File)]
-        return files, [name for name, node in found if isinstance(node, _Folder)]
+        entries = self._folder(folder).now.items()
+        files = [name for name, node in entries if isinstance(node, _File)]
+        return files, [name for name, node in entries if isinstance(node, _Folder)]
 
     def check_room(self, more_bytes: int) -> None:
         """Check that so many bytes more fit.
@@ -153,9 +153,9 @@ class SimulatedDisk(Disk):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def _settle(self, folder: _Folder) -> None:
-        kept = int(self._rng.integers(len(folder.changes) + 1))
+        changes_kept = int(self._rng.integers(len(folder.changes) + 1))
         folder.now = dict(folder.safe)
-        for change in folder.changes[:kept]:
+        for change in folder.changes[:changes_kept]:
             _apply(folder.now, change)
         folder.safe = dict(folder.now)
         folder.changes.clear()
@@ -200,7 +200,7 @@ class SimulatedDisk(Disk):
 class SimulatedFiles(DiskFiles):
     """Durable files on a simulated disk, by the very steps of `LocalFiles`.
 
-    Whoever starts again after a crash makes a new one on the same disk.
+    After a crash make a new one on the same disk.
     """
 
     def __init__(self, disk: SimulatedDisk) -> None:

@@ -1,4 +1,4 @@
-"""The one way kernels are compiled: kept on disk, without the interpreter lock."""
+"""The compilation of all kernels: cached on disk, without the interpreter lock."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast

@@ -82,7 +82,7 @@ class KeyBatch:
 
 
 class KeyCodec:
-    """Between key columns of fixed types and `KeyBatch`.
+    """Encodes key columns of fixed types as `KeyBatch`, and decodes them.
 
     Raises:
         PlanError: a type cannot be a key, or there are more than 32 key columns.

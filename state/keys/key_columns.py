@@ -1,4 +1,4 @@
-"""One key column between Arrow and the canonical form that is hashed, compared and stored.
+"""Conversion of a key column between Arrow and the canonical form that is hashed, compared and stored.
 
 `keys` puts columns together to keys (docs/design/keys-and-hashing.md 1).
 """

@@ -1,4 +1,4 @@
-"""Rows of one batch dealt out to receivers: one counting sort, no filter per receiver."""
+"""Partitioning of a batch's rows among receivers: one counting sort, no filter per receiver."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Strings and binaries between Arrow arrays of any layout and plain arrays of bytes and offsets."""
+"""Conversion of strings and binaries between Arrow arrays of any layout and plain arrays of bytes and offsets."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
-"""How a run comes to the lease: from what the folder shows to the next step (docs/decisions/0033-one-run-at-a-time.md).
+"""The state machine of acquiring a lease, from views of the folder to steps (docs/decisions/0033-one-run-at-a-time.md).
 
-Pure: `run_lease` looks and does. A claim is written before it is looked who else claims, so of two starts the one that
-wrote later sees the other. Whether somebody lives is told by his process if it can be seen from here; otherwise by his
-record, which must have stayed the same for the lease's time by this run's own clock: clocks are never compared.
+Pure: `run_lease` reads the folder and carries out the steps. A claim is written before rivals are looked up, so of two
+starts the later writer sees the other. An owner is alive if its process is, where that is visible from this machine;
+otherwise it is dead once its record stayed the same for the lease's duration by this run's own clock: clocks of
+different machines are never compared.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ PATIENCE = 4
 
 
 class Life(Enum):
-    """Whether a run lives."""
+    """The liveness of a run."""
 
     LIVES = "its process or its record moves"
     UNKNOWN = "it is on another machine, and its record was not watched long enough"
@@ -24,8 +25,8 @@ class Life(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What is in the folder: the bytes of the greatest run's record, and of all claims; None: gone meanwhile."""
+class LeaseFolderView:
+    """A view of the lease's folder: bytes of the greatest run's record and of all claims; None: just deleted."""
 
     run: int
     record: bytes | None
@@ -34,48 +35,48 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Write a claim for this run, then look again."""
+class WriteClaim:
+    """Write a claim for this run, then read the folder again."""
 
     run: int
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Delete the claim, then look again."""
+class WithdrawClaim:
+    """Delete the claim, then read the folder again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class TakeLease:
     """Write the record of the claimed run: it has the lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Look again a little later; ``owner`` is who is waited for, None if he cannot be read."""
+class LookAgain:
+    """Read the folder again a little later; ``owner`` is the run waited for, None if its record is unreadable."""
 
     owner: Owner | None
     left_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
-    """Somebody who lives has the lease."""
+class RefuseStart:
+    """Refuse to start: a live run has the lease."""
 
     run: int
     owner: Owner | None
 
 
-Step = Ask | Withdraw | Hold | Wait | Refuse
+Step = WriteClaim | WithdrawClaim | TakeLease | LookAgain | RefuseStart
 
 
 class Acquisition:
-    """One start. `next` is told what is seen, and returns what to do."""
+    """The acquisition of a lease at one start: `next` takes a view of the folder and returns a step."""
 
     def __init__(
         self, machine: str, is_alive: Callable[[Owner], bool], lease_ns: int, *, take_over: bool = False
     ) -> None:
-        """``is_alive`` is asked for owners on the same ``machine``. ``take_over`` does not ask who has the lease."""
+        """``is_alive`` decides for owners on the same ``machine``. ``take_over`` ignores the present owner."""
         self.claim: Claim | None = None
         self._machine = machine
         self._is_alive = is_alive
@@ -84,45 +85,45 @@ class Acquisition:
         self._first: dict[int | Claim, tuple[bytes, int]] = {}
         self._began_ns: int | None = None
 
-    def next(self, seen: Seen, now_ns: int) -> Step:
+    def next(self, view: LeaseFolderView, now_ns: int) -> Step:
         """Return the next step; ``now_ns`` is monotonic."""
         if self._began_ns is None:
             self._began_ns = now_ns
         holder = Life.GONE
-        if seen.record is not None and not self._take_over:
-            holder = self._judge(seen.run, seen.record, now_ns)
-        rivals = {claim: data for claim, data in seen.claims.items() if claim != self.claim}
+        if view.record is not None and not self._take_over:
+            holder = self._judge(view.run, view.record, now_ns)
+        rivals = {claim: data for claim, data in view.claims.items() if claim != self.claim}
         lives = {claim: self._judge(claim, data, now_ns) for claim, data in rivals.items()}
         if self.claim is not None:
-            if holder is not Life.GONE or seen.run >= self.claim.run:
-                return Withdraw()
-            return self._next_claimed(self.claim, seen, lives, now_ns)
+            if holder is not Life.GONE or view.run >= self.claim.run:
+                return WithdrawClaim()
+            return self._next_claimed(self.claim, view, lives, now_ns)
         if holder is Life.LIVES or (holder is Life.UNKNOWN and self._is_impatient(now_ns)):
-            return Refuse(seen.run, _owner(seen.record))
+            return RefuseStart(view.run, _owner(view.record))
         if holder is Life.UNKNOWN:
-            assert seen.record is not None
-            return self._wait(seen.run, seen.record, now_ns)
-        return self._next_unclaimed(seen, lives, now_ns)
+            assert view.record is not None
+            return self._wait(view.run, view.record, now_ns)
+        return self._next_unclaimed(view, lives, now_ns)
 
-    def _next_claimed(self, mine: Claim, seen: Seen, lives: Mapping[Claim, Life], now_ns: int) -> Step:
+    def _next_claimed(self, mine: Claim, view: LeaseFolderView, lives: Mapping[Claim, Life], now_ns: int) -> Step:
         for rival, life in lives.items():
             if rival > mine or (rival.run == mine.run and life is Life.GONE):
                 # One that sleeps may wake and hold what it claimed: its run must not be ours.
-                return Withdraw()
+                return WithdrawClaim()
         for rival, life in lives.items():
             if life is not Life.GONE:
                 if self._is_impatient(now_ns):
-                    return Withdraw()
-                return self._wait(rival, seen.claims[rival], now_ns)
-        return Hold()
+                    return WithdrawClaim()
+                return self._wait(rival, view.claims[rival], now_ns)
+        return TakeLease()
 
-    def _next_unclaimed(self, seen: Seen, lives: Mapping[Claim, Life], now_ns: int) -> Step:
+    def _next_unclaimed(self, view: LeaseFolderView, lives: Mapping[Claim, Life], now_ns: int) -> Step:
         for rival, life in lives.items():
             if life is not Life.GONE:
                 if self._is_impatient(now_ns):
-                    return Refuse(rival.run, _owner(seen.claims[rival]))
-                return self._wait(rival, seen.claims[rival], now_ns)
-        return Ask(seen.greatest + 1)
+                    return RefuseStart(rival.run, _owner(view.claims[rival]))
+                return self._wait(rival, view.claims[rival], now_ns)
+        return WriteClaim(view.greatest + 1)
 
     def _judge(self, what: int | Claim, data: bytes, now_ns: int) -> Life:
         record = decode_record(data)
@@ -135,9 +136,9 @@ class Acquisition:
             return Life.LIVES
         return Life.GONE if now_ns - since_ns >= self._lease_ns else Life.UNKNOWN
 
-    def _wait(self, what: int | Claim, data: bytes, now_ns: int) -> Wait:
+    def _wait(self, what: int | Claim, data: bytes, now_ns: int) -> LookAgain:
         since_ns = self._first.get(what, (data, now_ns))[1]
-        return Wait(_owner(data), max(0, self._lease_ns - (now_ns - since_ns)))
+        return LookAgain(_owner(data), max(0, self._lease_ns - (now_ns - since_ns)))
 
     def _is_impatient(self, now_ns: int) -> bool:
         assert self._began_ns is not None

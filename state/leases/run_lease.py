@@ -1,8 +1,8 @@
 """The lease of a folder: one run at a time may publish there (docs/decisions/0033-one-run-at-a-time.md).
 
-Object stores have no atomic create, so nobody can be kept from writing: a lease says which run counts, and every name
-that is published has its run in it. Whoever publishes checks before and afterwards: who still has the lease afterwards
-published before the next run looked.
+Object stores have no atomic create, so writing cannot be prevented: a lease decides which run counts, and every
+published name contains its run. A publisher checks the lease before and afterwards: if it still has it afterwards, it
+published before the next run read the folder.
 """
 
 import threading
@@ -12,7 +12,15 @@ from contextlib import suppress
 from penstock.model.errors import BugError, FencedError, InUseError
 from penstock.model.failpoints import failpoint
 from penstock.state.files.durable_files import DurableFiles, join_path
-from penstock.state.leases.lease_states import Acquisition, Ask, Hold, Refuse, Seen, Wait, Withdraw
+from penstock.state.leases.lease_states import (
+    Acquisition,
+    LeaseFolderView,
+    LookAgain,
+    RefuseStart,
+    TakeLease,
+    WithdrawClaim,
+    WriteClaim,
+)
 from penstock.state.leases.run_records import (
     RUNS,
     Claim,
@@ -65,30 +73,30 @@ class RunLease:
         self._writing = threading.Lock()
 
     def acquire(self, pause: Callable[[float], None], say: Callable[[str], None], *, take_over: bool = False) -> None:
-        """Come to hold the lease; whoever had it is fenced. ``pause`` waits so many seconds, and may raise.
+        """Acquire the lease and fence its previous owner. ``pause`` waits that many seconds, and may raise.
 
         Raises:
             InUseError: another run lives, and was not to be taken over.
             RetryableError: the storage failed.
         """
         asking = Acquisition(self._owner.machine, self._is_alive, round(self._lease_s * 1e9), take_over=take_over)
-        said = False
+        is_announced = False
         try:
             while True:
                 match step := asking.next(self._look(), self._monotonic_ns()):
-                    case Ask():
+                    case WriteClaim():
                         asking.claim = Claim(step.run, self._draw())
                         self._files.write(join_path(RUNS, asking.claim.name), encode_record(self._record))
-                    case Withdraw():
+                    case WithdrawClaim():
                         self._withdraw(asking)
-                    case Wait():
-                        if not said:
-                            said = True
+                    case LookAgain():
+                        if not is_announced:
+                            is_announced = True
                             say(self._waiting(step))
                         pause(LOOK_AGAIN_S)
-                    case Refuse():
+                    case RefuseStart():
                         raise InUseError(self._refusal(step))
-                    case Hold():
+                    case TakeLease():
                         assert asking.claim is not None
                         self._hold(asking.claim)
                         return
@@ -97,7 +105,7 @@ class RunLease:
             self._withdraw(asking)
 
     def check(self) -> None:
-        """Make sure that no other run has the lease: one listing of a small folder.
+        """Check that no other run has the lease, by one listing of a small folder.
 
         Raises:
             FencedError: another one has.
@@ -122,7 +130,7 @@ class RunLease:
                 self._write(RunRecord(owner=self._owner, beat=self._record.beat + 1))
 
     def release(self, *, forget: bool = False) -> None:
-        """Give the lease back; the number stays known unless it is to be forgotten. Does nothing if it is not held.
+        """Release the lease; its number stays in use unless ``forget``. Does nothing if it is not held.
 
         Raises:
             RetryableError: the storage failed; the lease lapses by itself.
@@ -153,7 +161,7 @@ class RunLease:
         if claim is not None:
             self._files.delete(join_path(RUNS, claim.name))
 
-    def _look(self) -> Seen:
+    def _look(self) -> LeaseFolderView:
         while True:
             names = self._names()
             run = names.held[-1] if names.held else 0
@@ -162,7 +170,7 @@ class RunLease:
             record = self._read(held_name(run)) if run else None
             # What vanished after it was listed stands for something that the listing did not show yet.
             if len(read) == len(claims) and (record is not None or not run):
-                return Seen(run, record, read, names.greatest)
+                return LeaseFolderView(run, record, read, names.greatest)
 
     def _names(self) -> RunNames:
         return read_names(self._files.list(RUNS))
@@ -177,17 +185,17 @@ class RunLease:
         self._record = record
         self._files.write(join_path(RUNS, held_name(self.number)), encode_record(record))
 
-    def _waiting(self, step: Wait) -> str:
+    def _waiting(self, step: LookAgain) -> str:
         who = "a run whose record cannot be read" if step.owner is None else step.owner.describe()
         return (
             f"WAITING: {self.where} is held by {who}; its process cannot be seen from here, so its lease is watched "
             f"for {step.left_ns / 1e9:.0f} s: if no heartbeat comes, this run begins."
         )
 
-    def _refusal(self, step: Refuse) -> str:
+    def _refusal(self, step: RefuseStart) -> str:
         who = "a run whose record cannot be read" if step.owner is None else step.owner.describe()
-        seen = step.owner is not None and step.owner.machine == self._owner.machine
-        lapse = "when its process ends" if seen else f"{self._lease_s:.0f} s after its last heartbeat"
+        is_on_this_machine = step.owner is not None and step.owner.machine == self._owner.machine
+        lapse = "when its process ends" if is_on_this_machine else f"{self._lease_s:.0f} s after its last heartbeat"
         return (
             f"{self.where} is in use by {who} (run {step.run}): wait for its end, stop it, or take over with "
             f"--take-over (take_over=True), which ends it; its lease lapses {lapse}"

@@ -1,4 +1,4 @@
-"""The folder ``runs`` of a lease: the names in it and what the files say (docs/decisions/0033-one-run-at-a-time.md).
+"""The folder ``runs`` of a lease: names and contents of its files (docs/decisions/0033-one-run-at-a-time.md).
 
 ``<run>.json`` is the record of a run that has, or had, the lease; ``<run>-<token>.claim`` of one that asks for it;
 ``<run>-after-<epoch>.seal`` lists the checkpoints that a run took over from those before it. The names alone decide who
@@ -30,7 +30,7 @@ _SEAL = re.compile(r"(\d{10})-after-(\d{10})\.seal\Z")
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Who runs. ``since_us`` is in microseconds since 1970 UTC by the owner's own clock.
+    """The owner of a run. ``since_us`` is in microseconds since 1970 UTC by the owner's own clock.
 
     ``machine`` is the same only for processes that can see each other by ``pid``; ``process_start`` tells two processes
     apart that had the same ``pid``.
@@ -45,13 +45,13 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     since_us: int
 
     def describe(self) -> str:
-        """Say who, where and since when."""
+        """Return a phrase with the owner, its machine and its start."""
         since = datetime.fromtimestamp(self.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"job {self.job!r} of {self.user} on {self.host}, process {self.pid}, since {since}"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run says of itself: ``beat`` grows as long as it lives, ``released`` is set at its clean end."""
+    """The record of a run: ``beat`` grows as long as it lives, ``released`` is set at its clean end."""
 
     owner: Owner
     beat: int = 0
@@ -60,7 +60,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Claim:
-    """A run that somebody asks for; of two claims of one run the greater token counts."""
+    """A claim to a run number; of two claims to one number the greater token counts."""
 
     run: int
     token: str
@@ -73,7 +73,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Seal:
-    """A run has taken over what was complete before it, up to checkpoint ``last_epoch``."""
+    """A run took over the checkpoints that were complete before it, up to epoch ``last_epoch``."""
 
     run: int
     last_epoch: int
@@ -86,7 +86,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class RunNames:
-    """What the names in the folder say, each kind ascending."""
+    """The runs, claims and seals by the names in the folder, each kind ascending."""
 
     held: Sequence[int]
     claims: Sequence[Claim]
@@ -94,17 +94,17 @@ class RunNames:
 
     @property
     def greatest(self) -> int:
-        """The greatest run that was ever asked for; 0: none."""
+        """The greatest run that was ever claimed; 0: none."""
         return max([0, *self.held, *(claim.run for claim in self.claims), *(seal.run for seal in self.seals)])
 
 
 def read_names(names: Iterable[str]) -> RunNames:
     """Sort the names of a folder; others, and those of runs that no job comes to, are passed over."""
-    known = list(names)
+    sorted_names = list(names)
     return RunNames(
-        sorted(int(match[1]) for match in _matches(_HELD, known)),
-        sorted(Claim(int(match[1]), match[2]) for match in _matches(_CLAIM, known)),
-        sorted(Seal(int(match[1]), int(match[2])) for match in _matches(_SEAL, known)),
+        sorted(int(match[1]) for match in _matches(_HELD, sorted_names)),
+        sorted(Claim(int(match[1]), match[2]) for match in _matches(_CLAIM, sorted_names)),
+        sorted(Seal(int(match[1]), int(match[2])) for match in _matches(_SEAL, sorted_names)),
     )
 
 

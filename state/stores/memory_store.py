@@ -1,4 +1,4 @@
-"""Keyed state that lives in memory only: the contract of `store` under a byte budget."""
+"""Keyed state in memory only: the contract of `store` under a byte budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -15,8 +15,8 @@ from penstock.state.store import (
     BagCells,
     KeyedTable,
     Locate,
-    Located,
     RowLog,
+    SlotLookup,
     Slots,
     StateStore,
     TableSpec,
@@ -27,7 +27,7 @@ from penstock.state.tables.bag_cells import MemoryBagCells
 from penstock.state.tables.budget import Account, Budget
 from penstock.state.tables.image import EMPTY, SLOT, StoreImage, dumped_schema
 from penstock.state.tables.key_index import KeyIndex, estimate_distinct
-from penstock.state.tables.memory_columns import Column, FixedColumn, ObjectColumn, new_column
+from penstock.state.tables.memory_columns import Column, MemoryFixedColumn, MemoryObjectColumn, new_column
 from penstock.state.tables.prefix_lists import PrefixLists
 from penstock.state.tables.row_log import MemoryRowLog
 from penstock.state.tables.text_cells import MemoryTextCells
@@ -40,9 +40,9 @@ _SCAN_ROWS = 32_768
 class MemoryStore(StateStore):
     """Tables and logs of one operator instance, in memory.
 
-    ``owner`` names the operator in errors; ``budget_bytes`` bounds all of them together (None: unbounded). What counts
-    is what is allocated, so the limit holds for arrays that have just doubled. What a name has in ``image`` is loaded
-    when it is opened.
+    ``owner`` names the operator in errors; ``budget_bytes`` bounds all of them together (None: unbounded). Allocated
+    bytes count, so the limit holds for arrays that have just doubled. The rows of a name in ``image`` are loaded when
+    it is opened.
     """
 
     def __init__(self, owner: str, budget_bytes: int | None = None, image: StoreImage = EMPTY) -> None:
@@ -110,24 +110,24 @@ class MemoryStore(StateStore):
                 yield name, rows
 
     def forget_image(self) -> None:
-        """Let go of what tables and logs were loaded from, once all of them are open.
+        """Release the image from which tables and logs were loaded, once all of them are open.
 
         Raises:
             SchemaError: one was not opened again, so that its rows would be lost.
         """
-        left = sorted(self._image.names() - self._tables.keys() - self._logs.keys())
-        if left:
+        unopened = sorted(self._image.names() - self._tables.keys() - self._logs.keys())
+        if unopened:
             raise SchemaError(
                 f"the state of operator {self._budget.owner!r} was written by another pipeline: nothing reads its "
-                f"{', '.join(left)} now. Restore with the pipeline that wrote it, or begin the operator without state, "
-                f"by another .name(...) or with drop_state={self._budget.owner!r}."
+                f"{', '.join(unopened)} now. Restore with the pipeline that wrote it, or begin the operator without "
+                f"state, by another .name(...) or with drop_state={self._budget.owner!r}."
             )
         self._image = EMPTY
 
     def changes(self) -> int | None:
         """Return a number that grows whenever `contents` may change.
 
-        None: nobody knows; there are rows of logs, or values that are written behind the store's back.
+        None: unknown, as there are rows of logs, or values written without the store's knowledge.
         """
         if any(log.rows() for log in self._logs.values()):
             return None
@@ -142,7 +142,7 @@ class MemoryStore(StateStore):
     def rows_of_logs(self) -> Mapping[str, int] | None:
         """Return how many rows each log has, numbered from 0 on; None if lasting tables hold something, or gaps are.
 
-        Then all there is to know of the store is the rows of its logs.
+        The rows of its logs are then the whole content of the store.
         """
         if any(table.spec.lasting for table in self._tables.values()):
             return None
@@ -151,7 +151,7 @@ class MemoryStore(StateStore):
         return {name: log.rows() for name, log in self._logs.items()}
 
     def appended(self, before: Mapping[str, int]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield, as `contents` does, the rows that each log has got since `rows_of_logs` were ``before``."""
+        """Yield, as `contents` does, the rows added to each log since `rows_of_logs` returned ``before``."""
         for name, log in self._logs.items():
             for rows in log.dump_from(before[name]):
                 yield name, rows
@@ -171,7 +171,7 @@ class MemoryTable(KeyedTable):
         self._columns = {name: new_column(column, account) for name, column in spec.columns.items()}
         self._texts = [column for column in self._columns.values() if isinstance(column, MemoryTextCells)]
         self._changes = 0
-        self._objects = [column for column in self._columns.values() if isinstance(column, ObjectColumn)]
+        self._objects = [column for column in self._columns.values() if isinstance(column, MemoryObjectColumn)]
         self._unmeasured_rows = 0
         self._lists = PrefixLists(account, ordered=True) if spec.prefixed else None
         # The index must not refer to the table, or only the collector would free both.
@@ -179,10 +179,10 @@ class MemoryTable(KeyedTable):
 
     @property
     def schema(self) -> pa.Schema:
-        """The fields of `dump`, with what the spec says of them."""
+        """The fields of `dump`, with metadata from the spec."""
         return dumped_schema(self.spec, self._dump(NO_INTEGERS).schema)
 
-    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Located:
+    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> SlotLookup:
         """Find the slot of every row's key, creating the absent ones.
 
         Raises:
@@ -190,7 +190,7 @@ class MemoryTable(KeyedTable):
         """
         if self._objects:
             self._measure(len(keys))
-        located = Located(*self._index.locate(keys, prefix, create=True))
+        located = SlotLookup(*self._index.locate(keys, prefix, create=True))
         self._changes += len(located.fresh) > 0
         return located
 
@@ -215,7 +215,7 @@ class MemoryTable(KeyedTable):
 
     def array(self, column: str) -> NDArray[Any]:
         """Return the array of a `Fixed` column."""
-        return self._column(column, FixedColumn).array
+        return self._column(column, MemoryFixedColumn).array
 
     def text(self, column: str) -> TextCells:
         """Return the cells of a `Text` column."""
@@ -227,7 +227,7 @@ class MemoryTable(KeyedTable):
 
     def objects(self, column: str) -> list[Any]:
         """Return the list of an `Objects` column, indexed by slot."""
-        return self._column(column, ObjectColumn).objects
+        return self._column(column, MemoryObjectColumn).objects
 
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""
@@ -274,21 +274,21 @@ class MemoryTable(KeyedTable):
             column.load(located.slots, cells)
 
     def tells_changes(self) -> bool:
-        """Return whether `changes` counts them all: arrays, bags and objects are written behind its back."""
+        """Return whether `changes` counts them all; writes to arrays, bags and objects are not counted."""
         return len(self._texts) == len(self._columns) or len(self._index) == 0
 
     def changes(self) -> int:
-        """Return how often keys came or went, or texts were written."""
+        """Return the number of keys added or removed, and of texts written."""
         return self._changes + sum(column.changes for column in self._texts)
 
     def statistics(self) -> TableStatistics:
-        """Return what the table holds now."""
+        """Return the table's present sizes."""
         for column in self._objects:
             column.measure()
         return TableStatistics(len(self._index), self._account.used_bytes, self._account.budget.limit_bytes)
 
     def _measure(self, rows: int) -> None:
-        """Measure all objects again once as many rows as there are objects came by: O(1) a row."""
+        """Measure all objects again after as many rows as there are objects: O(1) per row."""
         if self._unmeasured_rows >= len(self._index):
             for column in self._objects:
                 column.measure()

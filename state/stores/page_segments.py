@@ -1,7 +1,7 @@
-"""The bytes of the simulated page store's files: segments of pages, and the list of segments that count.
+"""The file formats of the simulated page store: segments of pages, and the list of valid segments.
 
-Pure functions from pages to bytes and back; every record and the list carry a checksum, and nothing is believed before
-it fits. `simulated_page_store` calls them.
+Pure functions from pages to bytes and back; every record and the list carry a checksum, which is verified before
+use. `simulated_page_store` calls them.
 """
 
 import struct
@@ -19,7 +19,7 @@ class DamagedBytesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a record lies: the number of its segment, and bytes of that file."""
+    """The location of a record: the number of its segment, and a byte range of that file."""
 
     segment: int
     offset: int
@@ -27,7 +27,7 @@ class Extent:
 
 
 def encode_segment(number: int, pages: Mapping[bytes, bytes | None]) -> tuple[bytes, dict[bytes, Extent | None]]:
-    """Return the bytes of a segment with these pages (None: deleted), and where each of them lies in it."""
+    """Return the bytes of a segment with these pages (None: deleted), and the extent of each."""
     data = bytearray()
     extents: dict[bytes, Extent | None] = {}
     for key, value in sorted(pages.items(), key=lambda page: page[0]):
@@ -40,7 +40,7 @@ def encode_segment(number: int, pages: Mapping[bytes, bytes | None]) -> tuple[by
 
 
 def decode_segment(number: int, data: bytes) -> Iterator[tuple[bytes, Extent | None]]:
-    """Yield the key of every record, and where it lies (None: deleted).
+    """Yield the key and the extent (None: deleted) of every record.
 
     Raises:
         DamagedBytesError: a record is cut or does not fit its checksum.
@@ -53,13 +53,13 @@ def decode_segment(number: int, data: bytes) -> Iterator[tuple[bytes, Extent | N
 
 
 def read_page(data: bytes, extent: Extent, key: bytes) -> bytes:
-    """Return the page that lies there.
+    """Return the page at an extent.
 
     Raises:
         DamagedBytesError: it is cut, does not fit its checksum, or is another key's.
     """
-    found, value, length = _decode_record(extent.segment, data, extent.offset)
-    if found != key or value is None or length != extent.length:
+    stored_key, value, length = _decode_record(extent.segment, data, extent.offset)
+    if stored_key != key or value is None or length != extent.length:
         raise DamagedBytesError(f"the record at byte {extent.offset:,} is another one")
     return value
 

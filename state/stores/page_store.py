@@ -1,4 +1,4 @@
-"""The contract of page stores: where keyed state lies that does not fit in memory (docs/design/keyed-state.md 3).
+"""The contract of page stores, which hold keyed state that does not fit in memory (docs/design/keyed-state.md 3).
 
 Pages are values of bytes under keys of bytes; `rocksdb_store` keeps them in RocksDB, `simulated_page_store` on a disk
 with scripted faults. State that spills and checkpoints call it, one store for each operator instance.
@@ -20,10 +20,10 @@ Page = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class PageStoreStatistics:
-    """What a page store holds and did since it was opened; None where it is not measured.
+    """Sizes and counts of a page store since it was opened; None where not measured.
 
     ``bytes_on_disk`` counts files that deleted pages still occupy. ``memory_bytes`` is what it holds of its memory now:
-    pages not yet flushed and cached blocks. ``gets`` counts keys asked for, ``memory_hits`` those answered by pages
+    pages not yet flushed and cached blocks. ``gets`` counts requested keys, ``memory_hits`` those found in pages
     not yet flushed; cache hits and misses count blocks of the files, several or none for a get.
     """
 
@@ -38,7 +38,7 @@ class PageStoreStatistics:
 class PageStore(ABC):
     """Pages of bytes under keys of bytes, in the order of their keys.
 
-    What was put is durable after `flush` and no earlier. Any thread may call, one call at a time (a scan is a call for
+    Pages are durable after `flush` and no earlier. Any thread may call, one call at a time (a scan is a call for
     each page it yields). After a `StateIoError` or `StateCorruptionError` nothing that was not flushed may be relied
     on: close the store and restore the last snapshot.
 
@@ -68,7 +68,7 @@ class PageStore(ABC):
 
     @abstractmethod
     def delete_range(self, start: bytes, end: bytes) -> None:
-        """Forget the pages with start <= key < end."""
+        """Delete the pages with start <= key < end."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -91,9 +91,8 @@ class PageStore(ABC):
     def check(self, directory: Path, ranges: Sequence[tuple[bytes, bytes]]) -> None:
         """Read the pages with start <= key < end of these ranges back from the files of a snapshot.
 
-        For pages that were written since the last snapshot: whatever becomes of their bytes between the write and the
-        reading of the files is noticed then, and not when somebody needs them. The default has nothing to check, as for
-        stores whose files hold no more than what a digest was made of when it was written.
+        It detects damage to pages between their write and the snapshot at once, not when they are needed. The default
+        has nothing to check, as for stores whose files hold no more than what a digest was made of when it was written.
 
         Raises:
             StateCorruptionError: bytes are not those that were written.
@@ -110,15 +109,15 @@ class PageStore(ABC):
 
     @abstractmethod
     def statistics(self) -> PageStoreStatistics:
-        """Return what the store holds now and did since it was opened."""
+        """Return present sizes and counts since the store was opened."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give files and memory back; what was not flushed may be lost or kept. Closing again does nothing."""
+        """Release files and memory; unflushed pages may or may not be lost. Closing again does nothing."""
 
 
 class PageStores(ABC):
-    """A kind of page store: whoever is handed one opens stores without knowing what lies below."""
+    """A factory of page stores, which hides the implementation from those who open them."""
 
     @abstractmethod
     def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
@@ -146,7 +145,7 @@ class PageStores(ABC):
 
 
 def check_memory(memory_bytes: int) -> None:
-    """Refuse too little memory for a store.
+    """Check that the memory suffices for a store.
 
     Raises:
         OptionError: it is less than 1 MB.

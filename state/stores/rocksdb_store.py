@@ -1,4 +1,4 @@
-"""Pages in RocksDB by rocksdict: the contract of `page_store` on real files, and the only user of rocksdict.
+"""Page stores in RocksDB, by rocksdict: the contract of `page_store` on real files, and the only user of rocksdict.
 
 Measured with pages of 64 KB (half of it random), 256 MB of them in 8 MB of memory, on two busy cores; the figures are
 beside the options in `_options`. Called through `RocksDbStores` by whoever opens page stores.
@@ -69,7 +69,7 @@ class RocksDbStores(PageStores):
 
 
 class RocksDbStore(PageStore):
-    """One RocksDB without a write-ahead log: what is not flushed dies with the process.
+    """One RocksDB database without a write-ahead log: pages that are not flushed die with the process.
 
     Memtables take at most two thirds of the memory and are charged to the block cache, which holds index and filter
     blocks too, so the capacity of the cache bounds all of it. Several threads may call at once, except `close`.
@@ -118,7 +118,7 @@ class RocksDbStore(PageStore):
             yield from pages
 
     def delete_range(self, start: bytes, end: bytes) -> None:
-        """Forget the pages with start <= key < end."""
+        """Delete the pages with start <= key < end."""
         # RocksDB takes an inverted range, and then fails every later flush.
         if start < end:
             with _explained("delete pages", self._directory):
@@ -182,7 +182,7 @@ class RocksDbStore(PageStore):
         self._memory_bytes = memory_bytes
 
     def statistics(self) -> PageStoreStatistics:
-        """Return what the store holds now and did since it was opened; takes about half a millisecond."""
+        """Return present sizes and counts since the store was opened; takes about half a millisecond."""
         with _explained("measure a store", self._directory):
             files = ("rocksdb.total-sst-files-size", "rocksdb.total-blob-file-size")
             bytes_on_disk = sum(self._db.property_int_value(name) or 0 for name in files)
@@ -197,12 +197,12 @@ class RocksDbStore(PageStore):
         )
 
     def close(self) -> None:
-        """Give files and memory back; RocksDB flushes before it does."""
+        """Release files and memory; RocksDB flushes first."""
         with _explained("close a store", self._directory), suppress(DbClosedError):
             self._db.close()
 
     def _make_room(self, batch_bytes: int) -> None:
-        """Flush before a batch that would fill the memtable; wait if the one before is still being flushed.
+        """Flush before a batch that would fill the memtable; wait while the previous memtable is being flushed.
 
         A write that finds all memtables full waits for the disk and holds the GIL meanwhile; a flush lets go of it: the
         longest stall of another thread while 64 MB are put falls from 32-60 to 19-24 ms.
@@ -214,7 +214,7 @@ class RocksDbStore(PageStore):
         self._unflushed_bytes += batch_bytes
 
     def _collect_garbage(self) -> None:
-        """Let compactions move what lives in the oldest blob files as long as too much of all of them is garbage."""
+        """Let compactions move live data out of the oldest blob files while too much of all blob files is garbage."""
         garbage = self._db.property_int_value("rocksdb.live-blob-file-garbage-size") or 0
         files = self._db.property_int_value("rocksdb.live-blob-file-size") or 0
         collecting = garbage > files * (_KEPT_GARBAGE if self._collecting else _MUCH_GARBAGE)
@@ -298,7 +298,7 @@ def _options(cache: Cache, memtables: WriteBufferManager, memory_bytes: int, new
 
 
 def _memtable_bytes(memory_bytes: int) -> int:
-    """Return how much is put before a flush; RocksDB itself would flush at twice as much."""
+    """Return the bytes put before a flush; RocksDB itself would flush at twice as many."""
     return memory_bytes // 3
 
 
@@ -310,7 +310,7 @@ def _tickers(report: str | None) -> dict[str, int]:
 
 @contextmanager
 def _explained(doing: str, directory: Path) -> Iterator[None]:
-    """Turn what rocksdict and the file system raise into one of our errors."""
+    """Translate errors of rocksdict and the file system into those of the contract."""
     try:
         yield
     except DbClosedError as error:
@@ -325,11 +325,11 @@ def _explained(doing: str, directory: Path) -> Iterator[None]:
 
 
 def _explanation(doing: str, directory: Path, error: Exception) -> PenstockError:
-    said = str(error)
-    if said.startswith("IO error") and "No such file" not in said:
+    message = str(error)
+    if message.startswith("IO error") and "No such file" not in message:
         return _io_error(doing, directory, error)
     return StateCorruptionError(
-        f"the page store in {directory} could not {doing}, its files are damaged: {said}. "
+        f"the page store in {directory} could not {doing}, its files are damaged: {message}. "
         "Restore the last checkpoint that verifies, and look after the disk."
     )
 

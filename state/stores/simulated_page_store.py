@@ -1,6 +1,6 @@
-"""Pages on a simulated disk: the contract of `page_store` with scripted faults and no surprises.
+"""Page stores on a simulated disk: the contract of `page_store` with scripted, repeatable faults.
 
-Flushed pages lie in segments that never change, a list says which segments count, and every record carries a checksum:
+Flushed pages lie in segments that never change, a list names the valid segments, and every record carries a checksum:
 torn, flipped or missing bytes are errors here as they are in RocksDB. The simulated executor opens such stores.
 """
 
@@ -103,7 +103,7 @@ class SimulatedPageStore(PageStore):
                     yield key, value
 
     def delete_range(self, start: bytes, end: bytes) -> None:
-        """Forget the pages with start <= key < end."""
+        """Delete the pages with start <= key < end."""
         self._check_open()
         for key in self._keys(start, end):
             self._set(key, None)
@@ -148,7 +148,7 @@ class SimulatedPageStore(PageStore):
             self.flush()
 
     def statistics(self) -> PageStoreStatistics:
-        """Return what the store holds now and did since it was opened; there is no cache to measure."""
+        """Return present sizes and counts since the store was opened; there is no cache to measure."""
         self._check_open()
         return PageStoreStatistics(
             bytes_on_disk=sum(self._lengths.values()),
@@ -158,18 +158,18 @@ class SimulatedPageStore(PageStore):
         )
 
     def close(self) -> None:
-        """Forget what was not flushed."""
+        """Discard unflushed pages."""
         self._open = False
         self._unflushed.clear()
 
     def write_list(self, lengths: dict[int, int]) -> None:
-        """Make these the segments that count."""
+        """Write the list of valid segments."""
         with self._explained("write its list of segments"):
             self._files.write(f"{self._directory}/{_LIST}", encode_list(lengths))
         self._lengths = lengths
 
     def read_list(self) -> None:
-        """Find the pages of the segments that count, and check every byte of them.
+        """Find the pages of the valid segments, and check every byte of them.
 
         Raises:
             StateCorruptionError: a file is missing or damaged.
@@ -240,7 +240,7 @@ class SimulatedPageStore(PageStore):
 
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """Turn what the disk raises, and damaged bytes, into the errors of the contract."""
+        """Translate errors of the disk, and damaged bytes, into the errors of the contract."""
         where = f"the page store in {self._directory} could not {doing}"
         try:
             yield

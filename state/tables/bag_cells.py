@@ -61,22 +61,22 @@ class MemoryBagCells(BagCells):
         if not self._counted and counts is not None:
             raise BugError("values of a set were given counts.")
         items = self._locate(self._codec.encode([values]), slots)
-        chosen = NO_INTEGERS if lanes is None else read_only(lanes)
+        lane_bits = NO_INTEGERS if lanes is None else read_only(lanes)
         if not self._counted:
-            add_marks(read_only(items), read_only(slots), chosen, self._counts, self._distinct, effects)
+            add_marks(read_only(items), read_only(slots), lane_bits, self._counts, self._distinct, effects)
             return effects
-        gone = np.empty(len(items), np.int64)
+        emptied = np.empty(len(items), np.int64)
         filled = add_counts(
             read_only(items),
             read_only(slots),
             NO_INTEGERS if counts is None else read_only(counts),
-            chosen,
+            lane_bits,
             self._counts,
             self._distinct,
             effects,
-            gone,
+            emptied,
         )
-        self._index.remove(gone[:filled])
+        self._index.remove(emptied[:filled])
         return effects
 
     def distinct(self, slots: Slots) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The byte budget of one operator's keyed state, and the accounts of what its tables and logs hold of it."""
+"""The byte budget of one operator's keyed state, and the accounts of its tables and logs."""
 
 from penstock.model.errors import StateBudgetError
 
@@ -42,7 +42,7 @@ class Budget:
 
 
 class Account:
-    """What one table or log holds of a budget."""
+    """The share of a budget held by one table or log."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget

@@ -1,4 +1,4 @@
-"""Byte strings behind each other in one array, packed again when half of it is garbage."""
+"""Byte strings one after another in one array, packed again when half of it is garbage."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +54,11 @@ class ByteArena:
         return offsets[:-1]
 
     def discard(self, bytes_: int) -> None:
-        """Note that so many of the bytes given out are garbage now."""
+        """Count that many of the allocated bytes as garbage."""
         self.usage[GARBAGE] += bytes_
 
     def clear(self) -> None:
-        """Forget everything; the memory stays for the next."""
+        """Remove everything; the memory stays allocated for reuse."""
         self.usage[:] = 0
 
     def _resize(self, size: int, content: NDArray[np.uint8] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Rows of one batch that have equal keys, found without any lasting state.
+"""Grouping of the rows of one batch by key, without lasting state.
 
 Consolidation of changelogs, window joins and local pre-aggregation call it.
 """

@@ -1,7 +1,7 @@
-"""What stores held, as record batches that say all there is to know of them: to be loaded elsewhere, split or merged.
+"""Images of stores: self-describing record batches that can be loaded elsewhere, split or merged.
 
-A store's dump is one `Part`. An image of several parts is what several instances (or buckets) held; row ids and slots,
-which each of them numbered for itself, are numbered anew, and with them the columns that refer to them.
+A store's dump is one `StoreDump`. An image of several dumps combines several instances (or buckets); row ids and slots,
+which each of them numbered separately, are renumbered, and so are the columns that refer to them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from penstock.model.errors import BugError, SchemaError
 from penstock.state.kernels.images import renumber
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Fixed, Positions, TableSpec
+from penstock.state.store import FixedColumn, Positions, TableSpec
 
 SLOT, ID, POSITION, PREFIX = "$slot", "$id", "$position", "prefix"
 """Names of the columns that a dump has before the rows' own."""
@@ -36,7 +36,7 @@ _KIND, _REFERS, _BASE = b"penstock", b"refers", b"base"
 
 
 class TableForm(msgspec.Struct, frozen=True):
-    """What the dump of a table says of it; see `TableSpec`."""
+    """The description of a table in its dump; see `TableSpec`."""
 
     keys: int
     prefixed: bool = False
@@ -46,8 +46,8 @@ class TableForm(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one store held: of every table and log, the batches that its ``dump`` yielded, in their order.
+class StoreDump:
+    """The dump of one store: the batches of every table and log, in order.
 
     ``lenient``: rows of logs that lack a nullable column have null in it.
     """
@@ -57,14 +57,14 @@ class Part:
 
 
 def referring(field: pa.Field, to: str, base: int = 0) -> pa.Field:
-    """Return a field of a log whose values are row ids or slots of ``to`` plus ``base``; see `Fixed`."""
+    """Return a field of a log whose values are row ids or slots of ``to`` plus ``base``; see `FixedColumn`."""
     return field.with_metadata({_REFERS: to.encode(), _BASE: str(base).encode()})
 
 
 def dumped_schema(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a table's dump with what the spec says of it."""
+    """Return the schema of a table's dump with metadata from the spec."""
     for name, column in spec.columns.items():
-        if isinstance(column, Fixed) and column.refers is not None:
+        if isinstance(column, FixedColumn) and column.refers is not None:
             index = schema.get_field_index(name)
             schema = schema.set(index, referring(schema.field(index), column.refers, column.base))
     form = TableForm(len(spec.key_types), spec.prefixed, spec.beside, spec.follows, spec.placed_by)
@@ -72,15 +72,15 @@ def dumped_schema(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
 
 
 def table_form(schema: pa.Schema) -> TableForm | None:
-    """Return what a dumped table says of itself; None: it is a log."""
+    """Return the description in a dumped table's schema; None: it is a log."""
     encoded = (schema.metadata or {}).get(_KIND)
     return None if encoded is None else msgspec.json.decode(encoded, type=TableForm)
 
 
 class StoreImage:
-    """Parts to load from, and which keys of theirs are wanted (None: all)."""
+    """Dumps to load from, and the keys chosen from them (None: all)."""
 
-    def __init__(self, parts: Sequence[Part] = (), chosen: Chosen | None = None) -> None:
+    def __init__(self, parts: Sequence[StoreDump] = (), chosen: Chosen | None = None) -> None:
         """No key may be in two parts."""
         self._parts = tuple(parts)
         self._chosen = chosen
@@ -92,7 +92,7 @@ class StoreImage:
         return frozenset(name for part in self._parts for name in part.batches)
 
     def table_rows(self, owner: str, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of a table for `KeyedTable.load`.
+        """Yield the chosen rows of a table for `KeyedTable.load`.
 
         Raises:
             SchemaError: the table, whose dump has ``schema`` now, had other keys or columns.
@@ -105,7 +105,7 @@ class StoreImage:
                 yield rows.drop_columns([SLOT])
 
     def log_rows(self, owner: str, name: str, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Positions]]:
-        """Yield the wanted rows of a log and their positions; see `Part.lenient` for columns that were not there.
+        """Yield the chosen rows of a log and their positions; see `StoreDump.lenient` for columns that were not there.
 
         Raises:
             SchemaError: a column was of another type, or was not there.
@@ -134,11 +134,11 @@ class StoreImage:
         return rows
 
     def _new_numbers(self, index: int, name: str, old: Ints, column: str) -> Ints:
-        kept = self._numbers(index, name)
+        numbers = self._numbers(index, name)
         before = sum(len(self._numbers(other, name)) for other in range(index))
         old = old.astype(np.int64, copy=False)
         numbered = np.empty(len(old), np.int64)
-        failed = renumber(read_only(old), read_only(kept), before, numbered)
+        failed = renumber(read_only(old), read_only(numbers), before, numbered)
         if failed >= 0:
             raise BugError(
                 f"column {column!r} refers to {old[failed]} of {name!r}, which was not kept; please report it."
@@ -146,9 +146,9 @@ class StoreImage:
         return numbered
 
     def _numbers(self, index: int, name: str) -> Ints:
-        """Return the wanted rows' old numbers, ascending."""
-        known = self._kept.get((index, name))
-        if known is None:
+        """Return the old numbers of the chosen rows, ascending."""
+        numbers_before = self._kept.get((index, name))
+        if numbers_before is None:
             batches = self._parts[index].batches.get(name, ())
             masks = self._mask(index, name)
             number = SLOT if batches and table_form(batches[0].schema) else ID
@@ -156,18 +156,18 @@ class StoreImage:
             for place, rows in enumerate(batches):
                 numbers = rows.column(number).to_numpy()
                 parts.append(numbers if masks is None else numbers[masks[place]])
-            known = self._kept[index, name] = np.concatenate(parts)
-        return known
+            numbers_before = self._kept[index, name] = np.concatenate(parts)
+        return numbers_before
 
     def _mask(self, index: int, name: str) -> list[Mask] | None:
-        """Say of every row of a part's table or log whether it is wanted; None: all are."""
+        """Return for every row of a dump's table or log whether it is chosen; None: all are."""
         if self._chosen is None:
             return None
-        known = self._masks.get((index, name))
-        if known is None:
+        masks = self._masks.get((index, name))
+        if masks is None:
             batches = self._parts[index].batches.get(name, ())
-            known = self._masks[index, name] = [self._choose(index, rows, self._chosen) for rows in batches]
-        return known
+            masks = self._masks[index, name] = [self._choose(index, rows, self._chosen) for rows in batches]
+        return masks
 
     def _choose(self, index: int, rows: pa.RecordBatch, chosen: Chosen) -> Mask:
         form = table_form(rows.schema)
@@ -176,9 +176,9 @@ class StoreImage:
         if form.follows is not None:
             field = rows.schema.field(form.follows)
             old = rows.column(form.follows).to_numpy() - int(field.metadata[_BASE])
-            kept = self._numbers(index, field.metadata[_REFERS].decode())
-            places = np.minimum(np.searchsorted(kept, old), max(len(kept) - 1, 0))
-            return kept[places] == old if len(kept) else np.zeros(rows.num_rows, np.bool_)
+            numbers = self._numbers(index, field.metadata[_REFERS].decode())
+            places = np.minimum(np.searchsorted(numbers, old), max(len(numbers) - 1, 0))
+            return numbers[places] == old if len(numbers) else np.zeros(rows.num_rows, np.bool_)
         return chosen(positions_of(_keys(form, rows)))
 
 
@@ -187,7 +187,7 @@ EMPTY = StoreImage()
 
 
 def positions_of(hashes: NDArray[np.uint64]) -> Positions:
-    """Return where keys of these hashes lie."""
+    """Return the key positions of these hashes."""
     return (hashes >> np.uint64(32)).astype(np.uint32)
 
 
@@ -197,10 +197,12 @@ def _keys(form: TableForm, rows: pa.RecordBatch) -> NDArray[np.uint64]:
     return KeyCodec([column.type for column in columns]).hash(columns, rows.num_rows)
 
 
-def _check_table(owner: str, name: str, schema: pa.Schema, found: pa.Schema) -> None:
-    now, then = ({field.name: field.type for field in item} for item in (schema, found))
-    if list(now.items()) != list(then.items()) or table_form(schema) != table_form(found):
-        changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
+def _check_table(owner: str, name: str, schema: pa.Schema, dumped: pa.Schema) -> None:
+    types_now, types_then = ({field.name: field.type for field in item} for item in (schema, dumped))
+    if list(types_now.items()) != list(types_then.items()) or table_form(schema) != table_form(dumped):
+        changed = sorted(
+            key for key in types_now.keys() | types_then.keys() if types_now.get(key) != types_then.get(key)
+        )
         raise SchemaError(
             f"the state of operator {owner!r} (table {name!r}) was written by another pipeline: "
             f"{', '.join(changed) or 'its keys'} differ. To go on, {_WAYS_OUT.format(owner=owner)}."

@@ -1,4 +1,4 @@
-"""From key (and prefix) to slot: the hash index of one table, with its keys, its growth and its free slots."""
+"""The hash index of one table from key (and prefix) to slot, with its keys, growth and free slots."""
 
 import math
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class KeyIndex:
     """The keys of one table. Slots are dense: new ones follow each other, removed ones are given out again first.
 
     ``lists`` makes the table prefixed: every key comes with a prefix, and the lists hold its slot.
-    ``on_grow(slots)`` is called before the number of slots grows, so that whoever keeps columns by slot charges and
+    ``on_grow(slots)`` is called before the number of slots grows, so that the owner of columns by slot charges and
     grows them first; after an error it may be called again with the same number.
     """
 
@@ -79,10 +79,10 @@ class KeyIndex:
         if create and arrays.nulls.size:
             self._store_nulls()
         ahead = _PREFETCH_AHEAD if len(self._table) >= _PREFETCH_FROM else 0
-        left = kernels.guess(arrays, prefixes, self._arrays(), create, ahead, located)
-        if not left:
+        unsettled = kernels.guess(arrays, prefixes, self._arrays(), create, ahead, located)
+        if not unsettled:
             return located, NO_SLOTS
-        fresh = np.empty(left if create else 0, np.int64)
+        fresh = np.empty(unsettled if create else 0, np.int64)
         self._counters[FRESH] = 0
         try:
             self._settle(arrays, prefixes, create, located, fresh)
@@ -103,7 +103,7 @@ class KeyIndex:
             self._resize(table_size)
 
     def remove(self, slots: Slots) -> None:
-        """Forget live slots, each once."""
+        """Remove live slots, each given once."""
         if len(slots) == 0:
             return
         if self._lists is not None:
@@ -232,7 +232,7 @@ class KeyIndex:
 
 
 def estimate_distinct(hashes: NDArray[np.uint64]) -> int:
-    """Return about how many of these hashes differ, within a few percent (linear counting)."""
+    """Return an estimate of the number of distinct hashes, within a few percent (linear counting)."""
     places = 1 << max(len(hashes) - 1, 1).bit_length()
     marked = kernels.mark(read_only(hashes), np.zeros(places, np.bool_))
     if marked == places:

@@ -1,4 +1,4 @@
-"""`Fixed` and `Objects` columns in memory; text and bags have files of their own."""
+"""`FixedColumn` and `ObjectColumn` columns in memory; text and bags have files of their own."""
 
 from typing import Any, Protocol
 
@@ -7,20 +7,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.state.keys.arrays import zeros
-from penstock.state.store import Bag, ColumnSpec, Fixed, Objects, Slots, Text
+from penstock.state.store import BagColumn, ColumnSpec, FixedColumn, ObjectColumn, Slots, TextColumn
 from penstock.state.tables.bag_cells import MemoryBagCells
 from penstock.state.tables.budget import Account
 from penstock.state.tables.text_cells import MemoryTextCells
 
 
 class Column(Protocol):
-    """What a table needs of any column."""
+    """The contract of a table's columns."""
 
     def grow(self, slots: int) -> None:
         """Make room for slots < `slots`, charging for it; do nothing if there is."""
 
     def clear(self, slots: Slots) -> None:
-        """Bring these cells, each named once, back to what a fresh slot has."""
+        """Reset these cells, each named once, to the state of a fresh slot."""
 
     def dump(self, slots: Slots) -> pa.Array:
         """Return these cells as one array."""
@@ -32,17 +32,17 @@ class Column(Protocol):
 def new_column(spec: ColumnSpec, account: Account) -> Column:
     """Return an empty column of this kind."""
     match spec:
-        case Fixed(dtype):
-            return FixedColumn(dtype, account)
-        case Text(type_):
+        case FixedColumn(dtype):
+            return MemoryFixedColumn(dtype, account)
+        case TextColumn(type_):
             return MemoryTextCells(type_, account)
-        case Bag(type_, lanes, counted):
+        case BagColumn(type_, lanes, counted):
             return MemoryBagCells(type_, account, lanes, counted)
-        case Objects():
-            return ObjectColumn(spec, account)
+        case ObjectColumn():
+            return MemoryObjectColumn(spec, account)
 
 
-class FixedColumn:
+class MemoryFixedColumn:
     """One array by slot, zero where nothing was written."""
 
     def __init__(self, dtype: np.dtype[Any], account: Account) -> None:
@@ -70,25 +70,25 @@ class FixedColumn:
         self.array[slots] = cells.to_numpy(zero_copy_only=False)
 
 
-class ObjectColumn:
-    """One list by slot, None where nothing was stored. What the objects take is known after `measure` only."""
+class MemoryObjectColumn:
+    """One list by slot, None where nothing was stored. The objects' bytes are known only after `measure`."""
 
-    def __init__(self, spec: Objects, account: Account) -> None:
+    def __init__(self, spec: ObjectColumn, account: Account) -> None:
         self.objects: list[Any] = []
         self._spec = spec
         self._account = account
         self._measured_bytes = 0
 
     def measure(self) -> None:
-        """Charge what all objects take now.
+        """Charge the present bytes of all objects.
 
         Raises:
             StateBudgetError: they take more than the budget has left.
         """
         size = self._spec.size
-        held = sum(size(item) for item in self.objects if item is not None)
-        self._account.charge(held - self._measured_bytes)
-        self._measured_bytes = held
+        held_bytes = sum(size(item) for item in self.objects if item is not None)
+        self._account.charge(held_bytes - self._measured_bytes)
+        self._measured_bytes = held_bytes
 
     def grow(self, slots: int) -> None:
         """Make room for slots < `slots`."""
@@ -98,14 +98,14 @@ class ObjectColumn:
             self.objects.extend([None] * extra)
 
     def clear(self, slots: Slots) -> None:
-        """Forget these objects."""
+        """Remove these objects."""
         for slot in slots.tolist():
             self.objects[slot] = None
 
     def dump(self, slots: Slots) -> pa.Array:
         """Return these objects, encoded, as one binary array."""
-        kept = [self.objects[slot] for slot in slots.tolist()]
-        encoded = [None if item is None else self._spec.encode(item) for item in kept]
+        objects = [self.objects[slot] for slot in slots.tolist()]
+        encoded = [None if item is None else self._spec.encode(item) for item in objects]
         return pa.array(encoded, pa.binary())
 
     def load(self, slots: Slots, cells: pa.Array) -> None:

@@ -1,4 +1,4 @@
-"""Which slots share a prefix, and which prefixes come first: windows and timers, in order."""
+"""Lists of slots by prefix, with the prefixes in order: windows and timers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ _SMALLEST_INDEX = 64
 class PrefixLists:
     """Lists of slots by prefix.
 
-    With ``ordered`` the questions of order cost O(answer) up to a logarithm; without, they must not be asked.
+    With ``ordered``, queries by order cost O(answer) up to a logarithm; without, they are not allowed.
     """
 
     def __init__(self, account: Account, ordered: bool) -> None:
@@ -58,7 +58,7 @@ class PrefixLists:
         kernels.unlink(read_only(slots), read_only(prefixes), self._lists, self._counters)
 
     def of(self, prefixes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Slots]:
-        """Return how many slots each of these prefixes has, and the slots, prefix by prefix, oldest first."""
+        """Return the number of slots of each prefix, and the slots, prefix by prefix, oldest first."""
         if len(prefixes) == 0:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         prefixes = read_only(prefixes)
@@ -87,8 +87,8 @@ class PrefixLists:
         first = self.first()
         if first is None or first >= bound:
             return np.empty(0, np.int64)
-        found = np.empty(self._counters[HEAP], np.int64)
-        return np.unique(found[: kernels.below(bound, self._lists.heap, self._counters, found)])
+        prefixes = np.empty(self._counters[HEAP], np.int64)
+        return np.unique(prefixes[: kernels.below(bound, self._lists.heap, self._counters, prefixes)])
 
     def _make_room(self) -> None:
         """Enlarge the index if too much of it is used, and rebuild the heap from the live prefixes."""

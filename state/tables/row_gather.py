@@ -1,4 +1,4 @@
-"""Columns of rows that lie in many record batches, in any order: what `row_log` takes."""
+"""Gathering of columns from rows in many record batches, in any order, for `row_log`."""
 
 from collections.abc import Sequence
 

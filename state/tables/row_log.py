@@ -1,4 +1,4 @@
-"""Whole rows in memory: record batches as they came, addressed by row id."""
+"""A log of whole rows in memory: record batches as they arrived, addressed by row id."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ class MemoryRowLog(RowLog):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def remove(self, ids: Ids) -> None:
-        """Forget rows, each once; a chunk goes with its last row and is packed when over half of it is gone."""
+        """Remove rows, each given once; a chunk goes with its last row and is packed when over half of it is gone."""
         if len(ids) == 0 or self._cut(ids):
             return
         chunks, rows = self._find(ids)
@@ -131,18 +131,18 @@ class MemoryRowLog(RowLog):
         for positions in np.split(order, bounds):
             _forget(self._chunks[chunks[positions[0]]], rows[positions])
         self._live -= len(ids)
-        kept = []
+        chunks_left = []
         for chunk in self._chunks:
             live = chunk.live_count()
             if 2 * live >= chunk.rows.num_rows:
-                kept.append(chunk)
+                chunks_left.append(chunk)
             elif live:
-                kept.append(self._merged([chunk]))
+                chunks_left.append(self._merged([chunk]))
             else:
                 self._account.charge(-chunk.bytes)
-        if len(kept) > 2 * (self._live // _MERGED_ROWS) + _SPARE_CHUNKS:
-            kept = [self._merged(run) if len(run) > 1 else run[0] for run in _runs(kept, _MERGED_ROWS)]
-        self._replace(0, kept)
+        if len(chunks_left) > 2 * (self._live // _MERGED_ROWS) + _SPARE_CHUNKS:
+            chunks_left = [self._merged(run) if len(run) > 1 else run[0] for run in _runs(chunks_left, _MERGED_ROWS)]
+        self._replace(0, chunks_left)
 
     def live(self) -> Ids:
         """Return the ids of all rows kept, ascending."""
@@ -172,7 +172,7 @@ class MemoryRowLog(RowLog):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def rows(self) -> int:
-        """Return how many rows are kept."""
+        """Return the number of rows kept."""
         return self._live
 
     def has_gaps(self) -> bool:
@@ -187,7 +187,7 @@ class MemoryRowLog(RowLog):
         return pa.schema([pa.field(ID, pa.int64()), pa.field(POSITION, pa.uint32()), *self.schema])
 
     def _cut(self, ids: Ids) -> bool:
-        """Remove ids that are a few ascending ranges by cutting whole chunks; return whether that could be done."""
+        """Remove ids that form a few ascending ranges by cutting chunks; return whether that was possible."""
         breaks = np.flatnonzero(np.diff(ids) != 1) + 1
         if len(breaks) >= _FEW_RANGES:
             return False
@@ -195,19 +195,19 @@ class MemoryRowLog(RowLog):
         ends = ids[np.concatenate([breaks - 1, [len(ids) - 1]])] + 1
         if (starts[1:] < ends[:-1]).any():
             return False
-        left: list[_Chunk] = []
-        gone = 0
+        chunks_left: list[_Chunk] = []
+        removed_rows = 0
         for chunk in self._chunks:
             pieces = _pieces(chunk, starts, ends)
             if pieces is None:
                 return False
-            left.extend(pieces)
-            gone += chunk.rows.num_rows - sum(piece.rows.num_rows for piece in pieces)
-        if gone != len(ids):
-            raise BugError(f"{len(ids) - gone} rows were removed that are not kept.")
-        self._account.charge(sum(chunk.bytes for chunk in left) - sum(chunk.bytes for chunk in self._chunks))
-        self._live -= gone
-        self._replace(0, left)
+            chunks_left.extend(pieces)
+            removed_rows += chunk.rows.num_rows - sum(piece.rows.num_rows for piece in pieces)
+        if removed_rows != len(ids):
+            raise BugError(f"{len(ids) - removed_rows} rows were removed that are not kept.")
+        self._account.charge(sum(chunk.bytes for chunk in chunks_left) - sum(chunk.bytes for chunk in self._chunks))
+        self._live -= removed_rows
+        self._replace(0, chunks_left)
         return True
 
     def _find(self, ids: Ids) -> tuple[Ids, Ids]:
@@ -229,7 +229,7 @@ class MemoryRowLog(RowLog):
             self._replace(start, [self._merged(self._chunks[start:])])
 
     def _merged(self, chunks: list[_Chunk]) -> _Chunk:
-        """Return the live rows of neighbouring chunks as one, charged for instead of them."""
+        """Return the live rows of neighbouring chunks as one chunk, which is charged in their place."""
         rows, ids, positions = _together(chunks)
         merged = _Chunk(rows, int(ids[0]), None if _consecutive(ids) else ids, positions=positions)
         self._account.charge(merged.bytes - sum(chunk.bytes for chunk in chunks))
@@ -248,7 +248,7 @@ class MemoryRowLog(RowLog):
 
 
 def _pieces(chunk: _Chunk, starts: Ids, ends: Ids) -> list[_Chunk] | None:
-    """Return what is left of a chunk without the ranges: itself, one piece, nothing, or None if it is not so simple."""
+    """Return the rest of a chunk without the ranges: itself, one piece, nothing, or None in all other cases."""
     first, end = chunk.first, chunk.first + chunk.rows.num_rows
     if chunk.ids is not None or chunk.alive is not None:
         # Ids of a packed chunk lie anywhere behind its first.
@@ -265,17 +265,17 @@ def _pieces(chunk: _Chunk, starts: Ids, ends: Ids) -> list[_Chunk] | None:
     kept_from, kept_to = (cut_to, end) if cut_from == first else (first, cut_from)
     if kept_from == kept_to:
         return []
-    kept = slice(kept_from - first, kept_to - first)
-    positions = None if chunk.positions is None else chunk.positions[kept]
-    return [_Chunk(_unshared(chunk.rows.slice(kept.start, kept_to - kept_from)), kept_from, positions=positions)]
+    remaining = slice(kept_from - first, kept_to - first)
+    positions = None if chunk.positions is None else chunk.positions[remaining]
+    return [_Chunk(_unshared(chunk.rows.slice(remaining.start, kept_to - kept_from)), kept_from, positions=positions)]
 
 
 def _forget(chunk: _Chunk, rows: Ids) -> None:
     if chunk.alive is None:
         chunk.alive = np.ones(chunk.rows.num_rows, np.bool_)
-    left = np.count_nonzero(chunk.alive) - len(rows)
+    rows_left = np.count_nonzero(chunk.alive) - len(rows)
     chunk.alive[rows] = False
-    if np.count_nonzero(chunk.alive) != left:
+    if np.count_nonzero(chunk.alive) != rows_left:
         raise BugError("a row was removed twice in one call.")
 
 
@@ -296,22 +296,24 @@ def _runs(chunks: list[_Chunk], most_rows: int) -> list[list[_Chunk]]:
 def _together(chunks: list[_Chunk]) -> tuple[pa.RecordBatch, Ids, Positions | None]:
     """Return the live rows of neighbouring chunks, their ids, and their positions if some are known.
 
-    Rows that belong to no key have the position 0 once they were loaded, and none before.
+    Rows without a key have the position 0 after a load, and none before.
     """
     live = [chunk.live_rows() for chunk in chunks]
     rows = live[0] if len(live) == 1 else pa.concat_batches(live)
-    known = [chunk.live_positions() for chunk in chunks]
+    chunk_positions = [chunk.live_positions() for chunk in chunks]
     positions = None
-    if any(part is not None for part in known):
+    if any(part is not None for part in chunk_positions):
         blank = [np.zeros(part.num_rows, np.uint32) for part in live]
-        positions = np.concatenate([zero if part is None else part for part, zero in zip(known, blank, strict=True)])
+        positions = np.concatenate(
+            [zero if part is None else part for part, zero in zip(chunk_positions, blank, strict=True)]
+        )
     return rows, np.concatenate([chunk.live_ids() for chunk in chunks]), positions
 
 
 def _unshared(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Copy rows that keep much more memory alive than they need."""
-    held = rows.get_total_buffer_size()
-    if held <= _TOLERATED_BYTES or held <= 2 * rows.nbytes:
+    """Copy rows that would keep much more memory alive than they need."""
+    held_bytes = rows.get_total_buffer_size()
+    if held_bytes <= _TOLERATED_BYTES or held_bytes <= 2 * rows.nbytes:
         return rows
     return rows.take(pa.array(np.arange(rows.num_rows)))
 

@@ -32,8 +32,8 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.transactions import Publish
 from penstock.engine.connectors.kafka.writer import SendingWriter
 from penstock.model.errors import BugError, PenstockError, RetryableError
-from penstock.state.files.kept_files import KeptFolder
 from penstock.state.files.local_files import LocalFiles
+from penstock.state.files.sink_folder import SinkFolder
 from tests.chaos.kafka_mock import TRANSPORT, Api, MockCluster, error_name, error_text
 
 PASSING = (
@@ -153,7 +153,7 @@ class _Bench:
     def __init__(self, cluster: MockCluster, folder: Path, pair: Pair) -> None:
         self.cluster, self.pair = cluster, pair
         self.settings = KafkaSettings({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        self.kept = KeptEpochs(KeptFolder(LocalFiles(folder), "out"))
+        self.kept = KeptEpochs(SinkFolder(LocalFiles(folder), "out"))
         self.rows = pa.record_batch([[b"%d" % number for number in range(ROWS)]], schema=SCHEMA)
         self.encoder = MessageEncoder(
             SCHEMA, MessageLayout(), sink_format("raw").make, alone=True, limit_bytes=1_000_000, where=TOPIC

@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.benchmarks.nexmark.events import Events, EventSource
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.topic import parse_address
-from penstock.model.modes import WriteMode
+from penstock.model.option_literals import WriteMode
 
 query, way, given, output, directory = sys.argv[1:6]
 mode = cast(WriteMode, way)

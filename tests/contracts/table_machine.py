@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from penstock.model.key_groups import key_groups_at
 from penstock.state.store import TableSpec
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import Part, StoreImage
+from penstock.state.tables.image import StoreDump, StoreImage
 from tests.contracts.tables_support import COLUMNS, encode, integer_keys, slots_of
 
 integers = st.none() | st.integers(-3, 12)
@@ -184,7 +184,7 @@ class TableMachine(RuleBasedStateMachine):
     def move_key_groups(self, split):
         """What is dumped, chosen by key group and loaded into two stores is there, each key in one of them."""
         before = dict(self.cells(sorted(self.slot, key=repr)))
-        part = Part({self.spec.name: list(self.table.dump())})
+        part = StoreDump({self.spec.name: list(self.table.dump())})
         found = {}
         for low in (True, False):
             image = StoreImage([part], lambda positions, low=low: (key_groups_at(positions, 8) < split) == low)

@@ -6,14 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Bag, Fixed, Objects, Text
+from penstock.state.store import BagColumn, FixedColumn, ObjectColumn, TextColumn
 
-OBJECTS = Objects(encode=lambda item: json.dumps(item).encode(), decode=json.loads, size=lambda item: 8 * len(item))
+OBJECTS = ObjectColumn(
+    encode=lambda item: json.dumps(item).encode(), decode=json.loads, size=lambda item: 8 * len(item)
+)
 COLUMNS = {
-    "sum": Fixed(np.dtype(np.int64)),
-    "seen": Fixed(np.dtype(np.bool_)),
-    "text": Text(pa.string()),
-    "bag": Bag(pa.float64()),
+    "sum": FixedColumn(np.dtype(np.int64)),
+    "seen": FixedColumn(np.dtype(np.bool_)),
+    "text": TextColumn(pa.string()),
+    "bag": BagColumn(pa.float64()),
     "list": OBJECTS,
 }
 

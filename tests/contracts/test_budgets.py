@@ -5,13 +5,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.errors import StateBudgetError
-from penstock.state.store import Fixed, TableSpec
+from penstock.state.store import FixedColumn, TableSpec
 from tests.contracts.tables_support import COLUMNS, encode, integer_keys
 
 
 def test_a_budget_stops_growth_and_leaves_the_table_as_it_was(store):
     store.set_budget(100_000)
-    table = store.table(TableSpec("t", (pa.string(),), {"n": Fixed(np.dtype(np.int64))}, prefixed=True))
+    table = store.table(TableSpec("t", (pa.string(),), {"n": FixedColumn(np.dtype(np.int64))}, prefixed=True))
     first = table.upsert(encode([pa.string()], [("a",), ("b",)]), np.array([1, 2]))
     rows = [(f"key number {i}",) for i in range(20_000)]
     with pytest.raises(StateBudgetError, match=r"operator 'op' .* budget is 100,000 bytes"):

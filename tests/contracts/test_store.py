@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.errors import SchemaError
-from penstock.state.store import Fixed, TableSpec
+from penstock.state.store import FixedColumn, TableSpec
 
 
 def test_the_same_name_is_the_same_table(store):
-    spec = TableSpec("t", (pa.int64(),), {"a": Fixed(np.dtype(np.int64))})
-    assert store.table(spec) is store.table(TableSpec("t", (pa.int64(),), {"a": Fixed(np.dtype(np.int64))}))
+    spec = TableSpec("t", (pa.int64(),), {"a": FixedColumn(np.dtype(np.int64))})
+    assert store.table(spec) is store.table(TableSpec("t", (pa.int64(),), {"a": FixedColumn(np.dtype(np.int64))}))
     with pytest.raises(SchemaError, match="'t'"):
         store.table(TableSpec("t", (pa.int32(),)))
     with pytest.raises(SchemaError, match="'t'"):

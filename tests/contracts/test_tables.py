@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from penstock.model.errors import BugError
-from penstock.state.store import Bag, Fixed, TableSpec, Text
+from penstock.state.store import BagColumn, FixedColumn, TableSpec, TextColumn
 from tests.contracts.backends import BACKENDS
 from tests.contracts.table_machine import KEYS, TableMachine
 from tests.contracts.tables_support import COLUMNS, encode, integer_keys, slots_of
@@ -52,7 +52,7 @@ def test_equal_hashes_never_merge_keys(store):
 
 
 def test_many_keys_in_batches_of_one(store):
-    table = store.table(TableSpec("t", (pa.string(),), {"n": Fixed(np.dtype(np.int64))}))
+    table = store.table(TableSpec("t", (pa.string(),), {"n": FixedColumn(np.dtype(np.int64))}))
     for i in range(1_000):
         slots = table.upsert(encode([pa.string()], [(str(i % 400),)])).slots
         table.array("n")[slots] += 1
@@ -75,7 +75,7 @@ def test_an_empty_batch(store):
 
 
 def test_text_cells_grow_shrink_and_pack(store):
-    table = store.table(TableSpec("t", (pa.int64(),), {"text": Text(pa.large_string())}))
+    table = store.table(TableSpec("t", (pa.int64(),), {"text": TextColumn(pa.large_string())}))
     slots = table.upsert(integer_keys(*range(50))).slots
     cells = table.text("text")
     for length in (10, 300, 3, 5_000, 0, 40):
@@ -87,7 +87,7 @@ def test_text_cells_grow_shrink_and_pack(store):
 
 
 def test_repeated_changes_do_not_leak(store):
-    columns = {"text": Text(pa.string()), "bag": Bag(pa.string())}
+    columns = {"text": TextColumn(pa.string()), "bag": BagColumn(pa.string())}
     table = store.table(TableSpec("t", (pa.string(),), columns, prefixed=True))
     sizes = []
     for round_ in range(60):
@@ -103,7 +103,7 @@ def test_repeated_changes_do_not_leak(store):
 
 
 def test_misuse_is_a_bug_with_a_name(store):
-    table = store.table(TableSpec("plain", (pa.int64(),), {"n": Fixed(np.dtype(np.int64))}))
+    table = store.table(TableSpec("plain", (pa.int64(),), {"n": FixedColumn(np.dtype(np.int64))}))
     located = table.upsert(integer_keys(1, 2))
     table.remove(located.slots[:1])
     for misuse in (

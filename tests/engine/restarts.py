@@ -16,7 +16,7 @@ from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Locate, Positions, StateStore
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import Part, StoreImage
+from penstock.state.tables.image import StoreDump, StoreImage
 
 HALF = 1 << 31
 
@@ -109,13 +109,13 @@ class Restarting(Operator):
             self._inner.append(operator)
 
 
-def part_of(store: StateStore) -> Part:
+def part_of(store: StateStore) -> StoreDump:
     """Return what a store holds, checked."""
     batches: dict[str, list[pa.RecordBatch]] = {}
     for name, rows in store.contents():
         rows.validate(full=True)
         batches.setdefault(name, []).append(rows)
-    return Part(batches)
+    return StoreDump(batches)
 
 
 def locate_by(*columns: str) -> Locate:

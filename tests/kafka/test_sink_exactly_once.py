@@ -18,8 +18,8 @@ from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.connectors import SinkContext, Writer
 from penstock.model.errors import FatalError, FencedError, RetryableError, UserError
 from penstock.model.failpoints import arm
-from penstock.state.files.kept_files import KeptFolder
 from penstock.state.files.local_files import LocalFiles
+from penstock.state.files.sink_folder import SinkFolder
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.reading import ids_in
 from tests.kafka.sink_job import numbers_to
@@ -34,7 +34,7 @@ class Running:
     def __init__(self, kafka: str, topic: str, folder: Path, instances: int, accept: bool, **settings: Any) -> None:
         given = KafkaSettings({"bootstrap.servers": kafka, **settings})
         plain = KafkaSink(topic, given, MessageLayout(), sink_format("json"), exactly_once=True)
-        kept = KeptFolder(LocalFiles(folder), "out")
+        kept = SinkFolder(LocalFiles(folder), "out")
         self.sink = plain.with_checkpoints(SinkContext(topic, "out", instances, kept, accept))
         self.instances = instances
         self.writers: list[Writer] = []

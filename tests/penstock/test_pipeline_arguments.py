@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 from tests.command_line import penstock
 from tests.hidden_libraries import hide
 
@@ -45,7 +45,7 @@ def test_a_pipeline_and_its_arguments_are_given_alike(
     hide(monkeypatch, "pyspark")
     assert penstock(name, "pipeline.py", "one", *options, "two", "--", "--three") == code
     assert (tmp_path / "given.json").read_text() == "['one', 'two', '--three']"
-    assert code == 0 or install_extra("spark") in capfd.readouterr().err
+    assert code == 0 or extra_install_command("spark") in capfd.readouterr().err
 
 
 def test_an_archive_without_spark_says_what_is_missing(
@@ -53,4 +53,4 @@ def test_an_archive_without_spark_says_what_is_missing(
 ) -> None:
     hide(monkeypatch, "pyspark")
     assert penstock("archive", "orders", "--kafka", "127.0.0.1:1", "--out", "archive") == 3
-    assert install_extra("spark") in capfd.readouterr().err
+    assert extra_install_command("spark") in capfd.readouterr().err

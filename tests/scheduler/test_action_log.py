@@ -6,7 +6,7 @@ import pytest
 
 from penstock.model.plan import NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot, MachineColumns
-from penstock.scheduler.action_log import ActionLog, Kind, LogError, read_log, snapshot_of
+from penstock.scheduler.action_log import ActionLog, ActionLogError, EntryKind, read_log, snapshot_of
 
 SNAPSHOT = ClusterSnapshot(7, 35.0, 5.0, machines=MachineColumns(("a", "b"), [2.0, 4.0], [float("nan"), 50.0]))
 SIZES = RescalePlan("more input", tasks=(TaskSize(0, 3, memory_level=1),), numbers={"target": 3000.0})
@@ -28,7 +28,7 @@ def test_lines_come_back_in_order(tmp_path: Path) -> None:
         log.decision(SNAPSHOT, "sage", NoChange("an action is in flight"))
     entries = list(read_log(path))
     assert [entry.kind for entry in entries] == [
-        Kind.LOG, Kind.POLICY, Kind.SNAPSHOT, Kind.DECISION, Kind.RESULT, Kind.DECISION,
+        EntryKind.LOG, EntryKind.POLICY, EntryKind.SNAPSHOT, EntryKind.DECISION, EntryKind.RESULT, EntryKind.DECISION,
     ]  # fmt: skip
     assert entries[1].content == {"policy": "ds2", "parameters": {"factor": 0.1}}
     assert snapshot_of(path, entries[2]).as_dict() == SNAPSHOT.as_dict()
@@ -46,7 +46,7 @@ def test_a_cut_line_is_named_and_an_open_log_goes_on_behind_whole_lines(tmp_path
         kept = b"".join(lines[: number - 1])
         for cut in {1, len(line) // 2, len(line) - 1}:
             path.write_bytes(kept + line[:cut])
-            with pytest.raises(LogError, match=f"actions.jsonl:{number}: the line is cut off"):
+            with pytest.raises(ActionLogError, match=f"actions.jsonl:{number}: the line is cut off"):
                 list(read_log(path))
             with ActionLog(path) as log:
                 log.decision(SNAPSHOT, "ds2", SIZES)
@@ -67,12 +67,12 @@ def test_a_cut_line_is_named_and_an_open_log_goes_on_behind_whole_lines(tmp_path
 def test_other_files_are_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "log"
     path.write_text(text)
-    with pytest.raises(LogError, match=said):
+    with pytest.raises(ActionLogError, match=said):
         list(read_log(path))
 
 
 def test_a_snapshot_of_another_schema_is_refused_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(written(tmp_path / "whole").replace(b'"schema":2', b'"schema":0'))
-    with pytest.raises(LogError, match=":3: the snapshot has schema 0; this version reads 2"):
-        [snapshot_of(path, entry) for entry in read_log(path) if entry.kind is Kind.SNAPSHOT]
+    with pytest.raises(ActionLogError, match=":3: the snapshot has schema 0; this version reads 2"):
+        [snapshot_of(path, entry) for entry in read_log(path) if entry.kind is EntryKind.SNAPSHOT]

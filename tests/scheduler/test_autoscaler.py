@@ -11,7 +11,7 @@ from penstock.model.plan import Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, PartitionColumns
 from penstock.scheduler.autoscaler import Autoscaler, AutoscalerMemory
 from penstock.scheduler.autoscaler_rules import (
-    aligned,
+    aligned_parallelism,
     capacity,
     is_ineffective,
     new_parallelism,
@@ -19,7 +19,7 @@ from penstock.scheduler.autoscaler_rules import (
     scaling_coefficient,
     true_rate,
 )
-from penstock.scheduler.turns import Pace
+from penstock.scheduler.pacing import Pace
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured, random_job
 
@@ -80,7 +80,7 @@ def test_parallelism_from_target_and_true_rate(parallelism: int, target: float, 
     ],
 )
 def test_parallelism_is_aligned_to_key_groups(parallelism: int, groups: int, most: int, expected: int) -> None:
-    assert aligned(one(parallelism), one(groups), one(min(most, groups))).tolist() == [expected]
+    assert aligned_parallelism(one(parallelism), one(groups), one(min(most, groups))).tolist() == [expected]
 
 
 @settings(max_examples=cases())
@@ -88,7 +88,7 @@ def test_parallelism_is_aligned_to_key_groups(parallelism: int, groups: int, mos
 def test_alignment_never_gives_fewer_nor_more_than_may_be(parallelism: int, groups: int, most: int) -> None:
     most = min(most, groups)
     parallelism = min(parallelism, most)
-    found = int(aligned(one(parallelism), one(groups), one(most))[0])
+    found = int(aligned_parallelism(one(parallelism), one(groups), one(most))[0])
     assert parallelism <= found <= most
     assert found == parallelism or groups % found == 0 or groups // found < groups // parallelism
 
@@ -174,7 +174,7 @@ def test_sources_that_caught_up_are_believed_more_than_their_busy_time() -> None
     for turn in range(2):
         decision, memory = POLICY.decide(seen(word_count(20), 100.0 * (turn + 1), lag=50_000), memory)
         assert isinstance(decision, NoChange)
-    assert memory.past["job", "lines"].catching_up == pytest.approx((1000.0, 1000.0))
+    assert memory.histories["job", "lines"].catching_up == pytest.approx((1000.0, 1000.0))
     decision, _ = POLICY.decide(seen(word_count(20), 300.0, lag=50_000), memory)
     assert isinstance(decision, RescalePlan) and decision.numbers == {"job/lines true_rate": pytest.approx(1000.0)}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.plan import BucketMove
 from penstock.model.snapshot import BucketColumns, ClusterSnapshot
-from penstock.scheduler.bucket_moves import levelled
+from penstock.scheduler.bucket_moves import level_buckets
 from penstock.scheduler.flow_network import Layer
 from tests.papers_cases import cases
 from tests.scheduler.flow_jobs import Stage, snapshot
@@ -58,7 +58,7 @@ def one_by_one(state: ClusterSnapshot, layer: Layer) -> list[BucketMove]:
 def test_the_moves_are_those_found_one_by_one_and_nobody_is_overloaded_by_them(seed: int) -> None:
     state, layer = job(np.random.default_rng(seed))
     rows = np.arange(len(state.buckets), dtype=np.int32)
-    found = levelled(state, layer, rows)
+    found = level_buckets(state, layer, rows)
     assert list(found.moves) == one_by_one(state, layer)
     load = state.buckets.records_in
     assert load is not None
@@ -76,5 +76,5 @@ def test_without_figures_of_buckets_nothing_moves() -> None:
     state, layer = job(np.random.default_rng(1))
     rows = np.arange(len(state.buckets), dtype=np.int32)
     blind = replace(state, buckets=replace(state.buckets, records_in=None))
-    assert levelled(blind, layer, rows).moves == ()
-    assert levelled(state, layer, rows[:0]).moves == ()
+    assert level_buckets(blind, layer, rows).moves == ()
+    assert level_buckets(state, layer, rows[:0]).moves == ()

@@ -11,8 +11,8 @@ from penstock.model.plan import NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot, InstanceColumns
 from penstock.scheduler.busy_band import BusyBand
 from penstock.scheduler.ds2 import Ds2, instances_needed, optimal_parallelism
+from penstock.scheduler.pacing import Pace, PaceState
 from penstock.scheduler.propagation import levels, propagate
-from penstock.scheduler.turns import Pace, Turn
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured, random_job
 
@@ -222,7 +222,7 @@ def test_what_was_not_measured_is_said(column: str) -> None:
     one = np.array(getattr(snapshot.instances, column))
     one[-1] = np.nan
     partly = replace(snapshot, instances=replace(snapshot.instances, **{column: one}))
-    for memory in ({}, {"job": Turn(evaluations=3)}):
+    for memory in ({}, {"job": PaceState(evaluations=3)}):
         assert AT_ONCE.decide(partly, memory)[0] == NoChange("not measured: figures of task 'count' of 'job'")
 
 

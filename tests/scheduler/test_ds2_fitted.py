@@ -8,7 +8,7 @@ import pytest
 from penstock.model.plan import NoChange, RescalePlan, TaskSize
 from penstock.scheduler.ds2 import Ds2
 from penstock.scheduler.ds2_fitted import Ds2Fitted, fitted_cost
-from penstock.scheduler.turns import Pace
+from penstock.scheduler.pacing import Pace
 from tests.scheduler.scaling_jobs import Job, Task, measured
 
 EAGER = Ds2Fitted(Ds2(Pace(interval_s=10.0, warm_up_s=0.0)))
@@ -60,6 +60,6 @@ def test_keyed_tasks_have_no_more_instances_than_key_groups_and_unknown_ones_sta
     assert isinstance(decision, RescalePlan) and decision.tasks == (TaskSize(1, 8),)
     nothing = replace(measured(job(500.0, 2)), outputs=type(measured(job(1.0, 1)).outputs).none())
     decision, memory = EAGER.decide(nothing, EAGER.start())
-    assert isinstance(decision, NoChange) and decision.reason.startswith("not measured") and memory.seen == {}
+    assert isinstance(decision, NoChange) and decision.reason.startswith("not measured") and memory.points == {}
     with pytest.raises(ValueError, match="carried is in"):
         Ds2Fitted(carried=0.0)

@@ -17,7 +17,15 @@ from penstock.scheduler.capacity import (
     step_paper,
 )
 from penstock.scheduler.flink_er import FlinkEr
-from penstock.scheduler.flow_network import Layer, as_graph, augmented, bottlenecks, capacity, carried, handed_out
+from penstock.scheduler.flow_network import (
+    Layer,
+    as_graph,
+    augmented_flow,
+    bottlenecks,
+    capacity,
+    carried_flow,
+    distributed_flow,
+)
 from penstock.scheduler.max_flow import augment
 from tests.papers_cases import cases
 from tests.scheduler.flow_jobs import Stage, snapshot
@@ -179,20 +187,20 @@ def random_layers(seed: int) -> list[Layer]:
 @given(st.integers(0, 2**32 - 1))
 def test_one_step_hands_out_what_augmenting_paths_do(seed: int) -> None:
     layers = random_layers(seed)
-    most, now = capacity(layers), carried(layers)
+    most, now = capacity(layers), carried_flow(layers)
     graph, _ = as_graph(layers)
     assert augment(graph, 0, len(layers)) == pytest.approx(most, rel=1e-6)
     assert now <= most * (1 + 1e-9)
     goal = min(1.0, most)
-    value, flows, cut = augmented(layers, goal)
+    value, flows, cut = augmented_flow(layers, goal)
     assert value >= goal * (1 - 1e-9) and (cut == [] or value < goal)
     for layer, paths in zip(layers, flows, strict=True):
-        own = handed_out(layer, goal)
+        own = distributed_flow(layer, goal)
         assert own.sum() == pytest.approx(goal) and np.all(own >= 0)
         assert np.all(own <= layer.capacity * (1 + 1e-6))
         assert paths.sum() == pytest.approx(value)
     with pytest.raises(ValueError, match="carries"):
-        handed_out(min(layers, key=lambda layer: layer.whole), most * 1.01)
+        distributed_flow(min(layers, key=lambda layer: layer.whole), most * 1.01)
 
 
 @settings(max_examples=cases())
@@ -200,7 +208,7 @@ def test_one_step_hands_out_what_augmenting_paths_do(seed: int) -> None:
 def test_the_minimum_cut_names_the_narrowest_layers(seed: int) -> None:
     layers = random_layers(seed)
     most = capacity(layers)
-    _, _, cut = augmented(layers, most * 2)
+    _, _, cut = augmented_flow(layers, most * 2)
     assert cut and all(layers[place].whole == pytest.approx(most, rel=1e-6) for place in cut)
     named = bottlenecks(layers, most, 0.85)
     assert {layers[place].task for place in cut} <= {layer.task for layer in named}

@@ -25,8 +25,8 @@ from penstock.model.plan import (
 )
 from penstock.model.snapshot import ClusterSnapshot, RefusalColumns
 from penstock.scheduler.guarded import Guarded, guarded
-from penstock.scheduler.limits import Limits
-from penstock.scheduler.plausible_readings import plausible
+from penstock.scheduler.limits import PlanLimits
+from penstock.scheduler.plausible_readings import plausible_snapshot
 from tests.papers_cases import cases
 from tests.scheduler.hostile_cases import GB, TASKS, changed, hostile, job
 from tests.scheduler.sage_applications import snapshot as applications
@@ -34,7 +34,7 @@ from tests.scheduler.sage_applications import snapshot as applications
 CASES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
     (Path(__file__).parent / "hostile_snapshots.toml").read_text(encoding="utf-8")
 )
-DEFAULT = Limits()
+DEFAULT = PlanLimits()
 BARE = ("kind", "sizes", "most", "least", "raises", "machines", "keeps_below", "any")
 WITH_GUARDS = ("policy", "parameters", "first", "first_s", "set", "window_s", "time_s", "bare", "kind", "sizes")
 SAID = (*WITH_GUARDS, "reason", "machines", "keep")
@@ -95,7 +95,7 @@ def test_they_are_hostile(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*POLICIES])
 def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
-    limits = Limits(most_instances=9, most_parallelism=5, most_cores=6.0, most_memory_bytes=12 * GB)
+    limits = PlanLimits(most_instances=9, most_parallelism=5, most_cores=6.0, most_memory_bytes=12 * GB)
     for seed in range(cases(60)):
         rng = np.random.default_rng([seed, sum(name.encode())])
         policy = replace(make_policy(name, {}), limits=limits)
@@ -109,7 +109,7 @@ def test_nothing_raises_and_no_plan_leaves_its_quotas(name: str) -> None:
                 raise AssertionError(f"{name}, seed {seed}, snapshot {number}") from error
 
 
-def within(decision: Decision, snapshot: ClusterSnapshot, limits: Limits) -> None:
+def within(decision: Decision, snapshot: ClusterSnapshot, limits: PlanLimits) -> None:
     """Assert that a decision on the job of this file is one that a platform could carry out within its quotas."""
     now = np.bincount(snapshot.instances.task, minlength=len(snapshot.tasks))
     if isinstance(decision, RescalePlan):
@@ -151,7 +151,7 @@ class Plans:
         return self.plan, (*memory, snapshot)
 
 
-def planned(plan: Decision, snapshot: ClusterSnapshot | None = None, limits: Limits = DEFAULT) -> Decision:
+def planned(plan: Decision, snapshot: ClusterSnapshot | None = None, limits: PlanLimits = DEFAULT) -> Decision:
     policy = Guarded(Plans(plan), limits)
     return policy.decide(job() if snapshot is None else snapshot, policy.start())[0]
 
@@ -160,7 +160,7 @@ def test_what_is_allowed_is_left_as_it_is() -> None:
     plan = RescalePlan("as it should be", (TaskSize(1, 4), TaskSize(2, 1, 0, 1000)), routes=(Route(0, (0.25,) * 4),))
     assert planned(plan) is plan
     snapshot = job()
-    assert plausible(snapshot, snapshot, 10.0) is snapshot
+    assert plausible_snapshot(snapshot, snapshot, 10.0) is snapshot
 
 
 def test_a_plan_beyond_its_limits_is_made_for_the_largest_share_of_its_target() -> None:
@@ -169,13 +169,13 @@ def test_a_plan_beyond_its_limits_is_made_for_the_largest_share_of_its_target() 
     # 12 is cut to 3 x 2: half of the target, of which 'count' needs 2, as it has.
     assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(1, 6),)
     assert "job/split parallelism: a step is at most x3" in cut.reason
-    both = planned(RescalePlan("", (TaskSize(1, 6), TaskSize(2, 6))), limits=Limits(most_instances=9))
+    both = planned(RescalePlan("", (TaskSize(1, 6), TaskSize(2, 6))), limits=PlanLimits(most_instances=9))
     assert isinstance(both, RescalePlan) and [size.parallelism for size in both.tasks] == [4, 4]
 
 
 def test_memory_over_the_quota_is_not_given() -> None:
     plan = RescalePlan("", (TaskSize(2, 4, 3, 10 * 10**9),))
-    cut = planned(plan, limits=Limits(most_memory_bytes=1e9))
+    cut = planned(plan, limits=PlanLimits(most_memory_bytes=1e9))
     assert isinstance(cut, RescalePlan) and cut.tasks == (TaskSize(2, 4),)
     assert "job/count memory: the quota of memory" in cut.reason
     # What the machines have is the quota where none was set.
@@ -209,7 +209,7 @@ def test_what_is_shed_is_a_part_and_moves_go_where_there_is_room() -> None:
 
 
 def test_a_refusal_is_told_with_the_next_snapshot_and_only_then() -> None:
-    policy = guarded(Plans(RescalePlan("", (TaskSize(1, 60),))), Limits())
+    policy = guarded(Plans(RescalePlan("", (TaskSize(1, 60),))), PlanLimits())
     memory = policy.start()
     for number in (1, 2):
         _, memory = policy.decide(job(number, 100.0 * number), memory)
@@ -219,7 +219,7 @@ def test_a_refusal_is_told_with_the_next_snapshot_and_only_then() -> None:
     assert (refusals.subject, refusals.what) == (("job/split",), ("parallelism",))
     assert refusals.asked is not None and refusals.granted is not None
     assert (refusals.asked[0], refusals.granted[0]) == (60, 6)
-    assert guarded(policy, Limits(step_factor=9.0)) is policy
+    assert guarded(policy, PlanLimits(step_factor=9.0)) is policy
 
 
 def test_placement_does_not_wait_for_a_start_that_was_refused() -> None:
@@ -250,6 +250,6 @@ def test_a_time_that_fades_to_nothing_is_no_time() -> None:
     snapshot = job(9, 60.0)
     fading = np.full(len(snapshot.instances), 1e-18)
     fading[0] = 1e-3
-    seen = plausible(replace(snapshot, instances=replace(snapshot.instances, core_wait_ns=fading)), None, 10.0)
+    seen = plausible_snapshot(replace(snapshot, instances=replace(snapshot.instances, core_wait_ns=fading)), None, 10.0)
     assert seen.instances.core_wait_ns is not None
     assert seen.instances.core_wait_ns.tolist() == [1e-3, *[0.0] * (len(fading) - 1)]

@@ -13,9 +13,9 @@ from penstock.model.memory_levels import BASE_BYTES, MIB, managed_bytes, split
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.ds2 import Proposal
+from penstock.scheduler.ds2 import ScalingProposal
 from penstock.scheduler.justin import Justin, JustinMemory
-from penstock.scheduler.memory_choice import BUDGETS, ChoiceMemory, MemoryChoice, Seen
+from penstock.scheduler.memory_choice import BUDGETS, ChoiceMemory, MemoryChoice, TaskObservations
 from penstock.scheduler.memory_model import MemoryModel
 from penstock.scheduler.stack_distances import BOUNDS, AccessSample, ReuseHistogram
 from penstock.scheduler.state_access import state_access
@@ -26,7 +26,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 HIT_MS = 0.01
 POLICY = MemoryChoice(hit_ms=HIT_MS)
 Reuse = Sequence[tuple[int, float, float]]
-Modelled = tuple[ClusterSnapshot, Proposal, MemoryModel]
+Modelled = tuple[ClusterSnapshot, ScalingProposal, MemoryModel]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def modelled(job: Job, policy: MemoryChoice = POLICY) -> Modelled:
 
 def modelled_on(snapshot: ClusterSnapshot, policy: MemoryChoice, memory: ChoiceMemory) -> Modelled:
     proposal, access = policy.ds2.propose(snapshot), state_access(snapshot)
-    seen = policy.seen(snapshot, proposal, access, memory)
+    seen = policy.observations(snapshot, proposal, access, memory)
     return snapshot, proposal, policy.model(snapshot, proposal, access, memory, seen)
 
 
@@ -171,8 +171,8 @@ def zipf(exponent: float, state_bytes: float) -> ReuseHistogram:
     drawn = rng.choice(keys, 30_000, p=weights / weights.sum()).astype(np.uint64)
     trace = np.concatenate([np.arange(keys, dtype=np.uint64), drawn])
     sizes = np.full(len(trace), state_bytes / keys)
-    warm = AccessSample(rate=1.0).observed(trace[:keys], sizes[:keys]).started_anew()
-    return warm.observed(trace[keys:], sizes[keys:]).histogram
+    warm = AccessSample(rate=1.0).after(trace[:keys], sizes[:keys]).next_window()
+    return warm.after(trace[keys:], sizes[keys:]).histogram
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0])
@@ -219,7 +219,7 @@ def test_flush_stalls_ask_for_a_larger_memtable_where_hit_rates_are_silent() -> 
     assert isinstance(Justin().decide(measured(job, 1000.0, 120.0), JustinMemory())[0], NoChange)
     path = driven(world, POLICY, 18_000.0, 5, 158.0 * MIB)
     assert path[-1] == path[-3] and path[-1][1] >= 192 * MIB, "and does not fall back to where it stalled"
-    assert memory.seen[("job", "state")].flush_s_bytes == pytest.approx(100e-6 * 32 * MIB)
+    assert memory.observations[("job", "state")].flush_s_bytes == pytest.approx(100e-6 * 32 * MIB)
 
 
 def test_stalls_that_were_seen_with_a_smaller_memtable_are_remembered() -> None:
@@ -228,7 +228,7 @@ def test_stalls_that_were_seen_with_a_smaller_memtable_are_remembered() -> None:
     snapshot = measured(world.at(4, 632.0 * MIB, 5000.0), 1000.0, 120.0)
     forgets = size_of(POLICY.decide(snapshot, ChoiceMemory())[0])
     assert forgets is not None and split(np.array([forgets.managed_bytes]))[0][0] == 32 * MIB
-    knows = ChoiceMemory(seen={("job", "state"): Seen(flush_s_bytes=400e-6 * 32 * MIB)})
+    knows = ChoiceMemory(observations={("job", "state"): TaskObservations(flush_s_bytes=400e-6 * 32 * MIB)})
     kept = size_of(POLICY.decide(snapshot, knows)[0])
     assert kept is not None and split(np.array([kept.managed_bytes]))[0][0] == 64 * MIB, "less cache, the same memtable"
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from penstock.model.memory_levels import BASE_BYTES, MIB
 from penstock.model.plan import NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot, PartitionColumns
-from penstock.scheduler.autoscaler_rules import aligned
+from penstock.scheduler.autoscaler_rules import aligned_parallelism
 from penstock.scheduler.memory_choice import ChoiceMemory, MemoryChoice
-from penstock.scheduler.memory_model import GROWTH_MOST, HIT_SHARE, Seen, price
+from penstock.scheduler.memory_model import GROWTH_MOST, HIT_SHARE, TaskObservations, price
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, measured
 from tests.scheduler.test_memory_choice import HIT_MS, POLICY, World, modelled_on, size_of, zipf
@@ -42,7 +42,7 @@ def untold(job: Job, held: bool = True, time_s: float = 1000.0) -> ClusterSnapsh
 def test_what_a_miss_costs_is_told_by_windows_that_missed_differently(
     hit_ms: float, miss_ms: float, rates: list[float]
 ) -> None:
-    seen = Seen()
+    seen = TaskObservations()
     for rate in (0.9, *rates, 0.1):
         seen = seen.after(rate, hit_ms + rate * miss_ms)
     assert seen.miss_s(hit_ms) == pytest.approx(miss_ms / 1e3, rel=1e-6)
@@ -50,7 +50,7 @@ def test_what_a_miss_costs_is_told_by_windows_that_missed_differently(
 
 
 def test_windows_that_missed_alike_leave_it_to_what_is_assumed() -> None:
-    seen = Seen()
+    seen = TaskObservations()
     for _ in range(4):
         seen = seen.after(0.8, 0.25)
     assert seen.miss_s(0.01) == pytest.approx((0.25 - 0.01) / 0.8 / 1e3)
@@ -58,8 +58,8 @@ def test_windows_that_missed_alike_leave_it_to_what_is_assumed() -> None:
 
 
 def test_without_misses_nobody_knows_what_one_costs() -> None:
-    assert np.isnan(Seen().miss_s(0.01)) and np.isnan(Seen().after(0.0, 0.02).miss_s(0.01))
-    known = Seen().after(0.5, 0.4)
+    assert np.isnan(TaskObservations().miss_s(0.01)) and np.isnan(TaskObservations().after(0.0, 0.02).miss_s(0.01))
+    known = TaskObservations().after(0.5, 0.4)
     assert known.after(float("nan"), 0.1) == known, "a window in which nothing was read tells nothing"
 
 
@@ -113,19 +113,19 @@ def test_a_rate_that_once_came_freely_is_known() -> None:
     job = LARGE.at(6, BASE_BYTES, 1e6)
     came = job.target * job.share()
     leaps = modelled_on(untold(job), POLICY, ChoiceMemory())[2].wanted[0]
-    knows = ChoiceMemory(seen={NAME: Seen(free_in=1.02 * came)})
+    knows = ChoiceMemory(observations={NAME: TaskObservations(free_in=1.02 * came)})
     wanted = modelled_on(untold(job), POLICY, knows)[2].wanted[0]
     assert wanted == pytest.approx(2 * 1.02 * came) and wanted < leaps
-    long_ago = ChoiceMemory(seen={NAME: Seen(free_in=0.5 * came)})
+    long_ago = ChoiceMemory(observations={NAME: TaskObservations(free_in=0.5 * came)})
     assert modelled_on(untold(job), POLICY, long_ago)[2].wanted[0] == leaps, "more comes now than ever came freely"
 
 
 def test_what_came_is_remembered_only_while_sources_are_free() -> None:
     job = LARGE.at(6, BASE_BYTES, 500.0)
     _, memory = POLICY.decide(untold(job, held=False), ChoiceMemory())
-    assert memory.seen[NAME].free_in == pytest.approx(500.0)
+    assert memory.observations[NAME].free_in == pytest.approx(500.0)
     _, later = POLICY.decide(untold(LARGE.at(6, BASE_BYTES, 1e6), held=True, time_s=1120.0), memory)
-    assert later.seen[NAME].free_in == pytest.approx(500.0)
+    assert later.observations[NAME].free_in == pytest.approx(500.0)
 
 
 def test_a_rate_that_is_told_is_never_leapt_over() -> None:
@@ -169,7 +169,7 @@ def test_where_instances_are_aligned_the_price_is_that_of_what_comes_of_them(tar
     free = size_of(MemoryChoice(hit_ms=HIT_MS).decide(snapshot, ChoiceMemory())[0])
     assert size is not None and free is not None
     groups = np.array([24.0])
-    assert aligned(np.array([float(size.parallelism)]), groups, groups)[0] == size.parallelism
-    made = aligned(np.array([float(free.parallelism)]), groups, groups)[0]
+    assert aligned_parallelism(np.array([float(size.parallelism)]), groups, groups)[0] == size.parallelism
+    made = aligned_parallelism(np.array([float(free.parallelism)]), groups, groups)[0]
     asked, other = (np.array([float(each.managed_bytes or 0)]) for each in (size, free))
     assert price(np.array([float(size.parallelism)]), asked, 512 * MIB) <= price(np.array([made]), other, 512 * MIB)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.scheduler.remote_guard import correlated, explained_by_service, faltered
+from penstock.scheduler.remote_guard import backlog_correlates, explained_by_service, service_faltered
 
 RUNS = 600
 BEFORE = 40
@@ -107,9 +107,9 @@ def test_correlation_of_the_backlog_alone_takes_noise_for_a_cause_and_misses_wha
     for tick in range(1, 14):
         wandering[tick] += 0.8 * wandering[tick - 1]
     backlog = np.cumsum(random.standard_normal((10, RUNS)), axis=0)
-    assert correlated(backlog, wandering, 10).mean() > 0.05
+    assert backlog_correlates(backlog, wandering, 10).mean() > 0.05
     slow = noise(random, 44, 15.0, 0.05)
-    assert correlated(np.cumsum(noise(random, 44, 600.0, 0.05), axis=0), slow, 40).mean() < 0.01
+    assert backlog_correlates(np.cumsum(noise(random, 44, 600.0, 0.05), axis=0), slow, 40).mean() < 0.01
 
 
 def test_without_a_service_nothing_is_blamed_on_it() -> None:
@@ -142,8 +142,8 @@ def test_a_backlog_of_minutes_is_put_down_to_a_service_that_was_slower_then() ->
     slow[-3:] *= 1.6
     slow_before[-9:-5] *= 1.6
     fewer[-3:] *= 0.6
-    assert faltered(backlog, slow, calls, calls, 10).mean() > 0.95
-    assert faltered(backlog, quiet, calls, fewer, 10).all()
-    assert faltered(backlog, quiet, calls, calls, 10).mean() < 0.05
-    assert faltered(backlog, slow_before, calls, calls, 10).mean() < 0.05
-    assert not faltered(backlog[-12:], slow[-12:], calls[-12:], calls[-12:], 10).any()
+    assert service_faltered(backlog, slow, calls, calls, 10).mean() > 0.95
+    assert service_faltered(backlog, quiet, calls, fewer, 10).all()
+    assert service_faltered(backlog, quiet, calls, calls, 10).mean() < 0.05
+    assert service_faltered(backlog, slow_before, calls, calls, 10).mean() < 0.05
+    assert not service_faltered(backlog[-12:], slow[-12:], calls[-12:], calls[-12:], 10).any()

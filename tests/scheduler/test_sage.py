@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.model.plan import NoChange, RescalePlan
 from penstock.scheduler.sage import Sage
 from penstock.scheduler.sizing import RULES
-from penstock.scheduler.sizing_rule import Limits, Resource
+from penstock.scheduler.sizing_rule import Resource, RuleLimits
 from tests.papers_cases import cases
 from tests.scheduler.sage_applications import GB, QUIET, actions, simulate, snapshot
 
@@ -98,7 +98,7 @@ def test_bounds_that_would_swing_are_refused() -> None:
     with pytest.raises(ValueError, match=r"up = 0.85 must be above 1 / \(1 \+ margin\) = 0.893"):
         Sage(up=0.85)
     with pytest.raises(ValueError, match="growth is above 1"):
-        Limits(growth=1.0)
+        RuleLimits(growth=1.0)
 
 
 @settings(max_examples=cases() // 50)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import Decision, RescalePlan
-from penstock.scheduler.at_once_rules import AT_ONCE
+from penstock.scheduler.concurrent_rules import CONCURRENT_RULES
 from penstock.scheduler.sage import Sage
 from penstock.scheduler.sage_at_once import SageAtOnce
 from penstock.scheduler.sizing import RULES
@@ -17,8 +17,8 @@ from tests.scheduler.sage_applications import GB, QUIET, TICK_S, actions, simula
 
 
 def test_the_order_and_resources_are_those_of_the_paper() -> None:
-    assert [rule.resource for rule in AT_ONCE] == [rule.resource for rule in RULES]
-    assert [rule.name for rule in AT_ONCE] == [rule.name for rule in RULES]
+    assert [rule.resource for rule in CONCURRENT_RULES] == [rule.resource for rule in RULES]
+    assert [rule.name for rule in CONCURRENT_RULES] == [rule.name for rule in RULES]
 
 
 def test_cores_and_threads_grow_in_one_action_to_what_comes() -> None:

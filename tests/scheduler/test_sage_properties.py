@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import ApplicationSize, Decision, RescalePlan
-from penstock.scheduler.action_log import ActionLog, Kind, read_log
-from penstock.scheduler.looks import look
-from penstock.scheduler.observations import History
-from penstock.scheduler.resizer import Size
+from penstock.scheduler.action_log import ActionLog, EntryKind, read_log
+from penstock.scheduler.observations import MetricHistory
+from penstock.scheduler.resizer import Allocation
+from penstock.scheduler.rule_window import rule_window
 from penstock.scheduler.sage import Sage
 from tests.papers_cases import cases
 from tests.scheduler.sage_applications import GB, QUIET, TICK_S, snapshot
@@ -25,7 +25,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 AT_ONCE = 50
 SETTLE_TICKS = 5
 KEYS = ("cores", "memory", "heap", "threads")
-START = Size(QUIET["cores"], QUIET["memory"], QUIET["heap"], int(QUIET["threads"]))
+START = Allocation(QUIET["cores"], QUIET["memory"], QUIET["heap"], int(QUIET["threads"]))
 
 
 def needs(random: np.random.Generator) -> np.ndarray:
@@ -33,7 +33,7 @@ def needs(random: np.random.Generator) -> np.ndarray:
     return random.uniform([1 * GB, 1 * GB, 0.5, 1.0], [8 * GB, 8 * GB, 12.0, 30.0], (AT_ONCE, 4))
 
 
-def used(need: np.ndarray, has: Size, number: int) -> Mapping[str, float]:
+def used(need: np.ndarray, has: Allocation, number: int) -> Mapping[str, float]:
     """Return what an application shows of itself at a size: what one resource lacks stops the rows."""
     heap, outside, cores, threads = need.tolist()
     share = min(1.0, has.threads / threads, has.cores / cores)
@@ -56,7 +56,7 @@ def used(need: np.ndarray, has: Size, number: int) -> Mapping[str, float]:
 
 def driven(
     random: np.random.Generator, ticks: int, delays: np.ndarray, log: ActionLog | None = None
-) -> tuple[list[Size], list[list[int]]]:
+) -> tuple[list[Allocation], list[list[int]]]:
     """Let Sage size applications, each of whose actions takes so many ticks; return sizes and when it acted on each."""
     policy, own = Sage(), needs(random)
     memory, sizes = policy.start(), [START] * AT_ONCE
@@ -101,7 +101,7 @@ def test_a_rule_fires_where_none_of_higher_priority_would_and_then_it_does(seed:
     """Held against each rule by itself on its own window, until the first action on an application."""
     random = np.random.default_rng(seed)
     policy, ticks = Sage(), 35
-    memory, history = policy.start(), History.empty()
+    memory, history = policy.start(), MetricHistory.empty()
     # Uses swing about levels between far too much and hardly any of what was given.
     level = random.choice([0.3, 0.8, 0.9, 0.95], (AT_ONCE, 5))
     rises = random.random(AT_ONCE) < 0.3
@@ -113,7 +113,7 @@ def test_a_rule_fires_where_none_of_higher_priority_would_and_then_it_does(seed:
         expected: dict[int, str] = {}
         for rule in policy.rules():
             if number + 1 >= rule.window_s / TICK_S:
-                fires = rule.propose(look(history, now, rule.most_s, TICK_S), policy.limits()).fires
+                fires = rule.propose(rule_window(history, now, rule.most_s, TICK_S), policy.limits()).fires
                 for place in np.flatnonzero(fires).tolist():
                     expected.setdefault(place, rule.name)
         decision, memory = policy.decide(now, memory)
@@ -148,7 +148,7 @@ def test_the_log_rebuilds_the_sizes_also_if_a_line_is_applied_twice(seed: int) -
             sizes, acted = driven(random, 60, np.zeros(AT_ONCE), log)
         rebuilt = [START] * AT_ONCE
         for entry in read_log(path):
-            if entry.kind is Kind.DECISION:
+            if entry.kind is EntryKind.DECISION:
                 for change in entry.content["decision"]["applications"]:
                     for _ in range(int(random.integers(1, 3))):
                         place = change["application"]

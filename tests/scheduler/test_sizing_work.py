@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.scheduler.looks import Look, least_capacity, look
-from penstock.scheduler.observations import History
-from penstock.scheduler.sizing_rule import Limits
-from penstock.scheduler.work import cores_needed
+from penstock.scheduler.observations import MetricHistory
+from penstock.scheduler.rule_window import RuleWindow, least_capacity, rule_window
+from penstock.scheduler.sizing_rule import RuleLimits
+from penstock.scheduler.workload import cores_needed
 from tests.papers_cases import cases
 from tests.scheduler.sage_applications import GB, snapshot
 
-LIMITS = Limits(idle_backlog_s=10.0)
+LIMITS = RuleLimits(idle_backlog_s=10.0)
 
 
 @settings(max_examples=cases())
@@ -57,13 +57,13 @@ def test_garbage_is_counted_for_the_heap_to_come() -> None:
     assert needed == [pytest.approx(4.0), pytest.approx(6.0)]
 
 
-def looked(uses: list[dict[str, float]]) -> Look:
-    history = History.empty()
+def looked(uses: list[dict[str, float]]) -> RuleWindow:
+    history = MetricHistory.empty()
     for number, use in enumerate(uses):
         now = snapshot(number, {"a": use})
         now = replace(now, time_s=10.0 * number, window_s=10.0)
         for_ten = {"cpu_ns": now.applications.cpu_ns / 6, "gc_ns": now.applications.gc_ns / 6 * use.get("cpu", 1.0)}
         parts = replace(now.partitions, appended=now.partitions.appended / 6, consumed=now.partitions.consumed / 6)
         now = replace(now, applications=replace(now.applications, **for_ten), partitions=parts)
-        history = history.after(now, 3600.0)
-    return look(history, now, 1800.0, 60.0)
+        history = history.with_snapshot(now, 3600.0)
+    return rule_window(history, now, 1800.0, 60.0)

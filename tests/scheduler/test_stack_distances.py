@@ -51,10 +51,10 @@ def test_an_access_hits_if_its_distance_fits(keys: np.ndarray, cache_bytes: floa
 @settings(max_examples=cases())
 @given(TRACES, st.lists(st.integers(0, 60), max_size=3), st.floats(0, 2000))
 def test_a_trace_in_parts_is_the_whole_trace(keys: np.ndarray, cuts: list[int], cache_bytes: float) -> None:
-    whole = AccessSample(rate=1.0).observed(keys, key_sizes(keys))
+    whole = AccessSample(rate=1.0).after(keys, key_sizes(keys))
     parts = AccessSample(rate=1.0)
     for part in np.split(keys, sorted(cuts)):
-        parts = parts.observed(part, key_sizes(part))
+        parts = parts.after(part, key_sizes(part))
     assert np.array_equal(whole.histogram.accesses, parts.histogram.accesses)
     assert np.array_equal(whole.keys, parts.keys)
 
@@ -94,8 +94,8 @@ def test_a_tenth_of_the_keys_tells_the_curve(exponent: float, mean_most: float) 
     for seed in range(4):
         trace = zipf_trace(np.random.default_rng(seed), exponent, 20_000, 50_000) + np.uint64(seed)
         sizes = np.full(len(trace), 1000.0)
-        exact = AccessSample(rate=1.0, keys_most=1 << 20).observed(trace, sizes)
-        sampled = AccessSample(rate=0.1).observed(trace, sizes)
+        exact = AccessSample(rate=1.0, keys_most=1 << 20).after(trace, sizes)
+        sampled = AccessSample(rate=0.1).after(trace, sizes)
         memory = np.linspace(0.02, 1.2, 30) * 20e6
         errors.append(np.abs(exact.histogram.hit_rate(memory) - sampled.histogram.hit_rate(memory)))
     assert np.max(errors) < 0.08 and np.mean(errors) < mean_most
@@ -103,11 +103,11 @@ def test_a_tenth_of_the_keys_tells_the_curve(exponent: float, mean_most: float) 
 
 def test_what_is_remembered_is_bounded() -> None:
     trace = np.arange(1000, dtype=np.uint64)
-    sample = AccessSample(rate=1.0, keys_most=100).observed(np.tile(trace, 2), np.ones(2000))
+    sample = AccessSample(rate=1.0, keys_most=100).after(np.tile(trace, 2), np.ones(2000))
     assert len(sample.keys) == 100
-    after = sample.started_anew().observed(trace[-100:], np.ones(100)).histogram
+    after = sample.next_window().after(trace[-100:], np.ones(100)).histogram
     assert after.hit_rate(np.array([128.0])) == 1.0
-    assert sample.started_anew().observed(trace[:900], np.ones(900)).histogram.hit_rate(np.array([1e9])) == 0.0
+    assert sample.next_window().after(trace[:900], np.ones(900)).histogram.hit_rate(np.array([1e9])) == 0.0
 
 
 def test_the_sample_is_the_same_on_every_machine() -> None:
@@ -118,7 +118,7 @@ def test_the_sample_is_the_same_on_every_machine() -> None:
 
 
 def test_rows_for_a_snapshot_say_first_accesses_as_not_measured() -> None:
-    sample = AccessSample(rate=1.0).observed(np.array([1, 1, 2], np.uint64), np.full(3, 8.0))
+    sample = AccessSample(rate=1.0).after(np.array([1, 1, 2], np.uint64), np.full(3, 8.0))
     distances, accesses = sample.histogram.rows()
     assert distances[0] == 8.0 and np.isnan(distances[1]) and accesses.tolist() == [1.0, 2.0]
 

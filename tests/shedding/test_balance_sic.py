@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.shedding.balance_sic import Report, global_standing, local_standing, report, source_keep
+from penstock.shedding.balance_sic import (
+    CoordinatorReport,
+    coordinator_report,
+    global_standing,
+    local_standing,
+    source_keep,
+)
 from penstock.shedding.sic_ledger import SicLedger
 from tests.papers_cases import cases
 
@@ -47,7 +53,7 @@ def test_late_reports_and_what_was_admitted_since_make_the_whole_window(seed: in
     # One node, and results at once: what coordinators saw until the report is what was admitted until then.
     results = ledger_of(admitted[: passed - delay], window)
     generated = ledger_of(np.ones((passed - delay, 2)), window)
-    told = report(passed - delay, results, generated, ahead=delay + 1)
+    told = coordinator_report(passed - delay, results, generated, ahead=delay + 1)
     standing = global_standing(told, passed, ledger_of(admitted, window), np.zeros(2), ONES)
     np.testing.assert_allclose(standing.proj, ledger_of(admitted, window).still_valid(1), atol=1e-12)
     np.testing.assert_allclose(standing.norm, min(window, passed - delay))
@@ -58,7 +64,7 @@ def test_late_reports_and_what_was_admitted_since_make_the_whole_window(seed: in
 
 
 def test_a_report_of_now_needs_no_ledger() -> None:
-    told = Report(7, 1, np.array([0.5, 0.25]), ONES)
+    told = CoordinatorReport(7, 1, np.array([0.5, 0.25]), ONES)
     admitted = ledger_of(np.ones((7, 2)), 4)
     np.testing.assert_array_equal(global_standing(told, 7, admitted, np.zeros(2), ONES).proj, [0.5, 0.25])
     np.testing.assert_array_equal(global_standing(told, 9, admitted, np.zeros(2), ONES).proj, [2.5, 2.25])

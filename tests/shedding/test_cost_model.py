@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.shedding.cost_model import (
     SMOOTHED,
-    History,
+    IntervalHistory,
     PaperCost,
     QueryCosts,
     UsefulCost,
@@ -17,8 +17,8 @@ from penstock.shedding.cost_model import (
 from tests.papers_cases import cases
 
 
-def history_of(*intervals: tuple[float, float, int]) -> History:
-    history = History()
+def history_of(*intervals: tuple[float, float, int]) -> IntervalHistory:
+    history = IntervalHistory()
     for interval in intervals:
         history = history.after(*interval)
     return history

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.shedding.fair_shedder import MOST_PIECES, PIECES, FairShedder, Mode, cut
+from penstock.shedding.fair_shedder import MOST_PIECES, PIECES, FairShedder, PartialBatchMode, cut
 from penstock.shedding.shedders import (
     EqualShareShedder,
     FifoShedder,
@@ -26,7 +26,7 @@ from penstock.shedding.sic import jain_index
 from tests.papers_cases import cases
 
 SEEDS = st.integers(0, 2**32 - 1)
-WHOLE_BATCHES = [FairShedder(Mode.LITERAL), FairShedder(Mode.STRICT)]
+WHOLE_BATCHES = [FairShedder(PartialBatchMode.LITERAL), FairShedder(PartialBatchMode.STRICT)]
 EXACT = [FairShedder(), RandomShedder(), FifoShedder()]
 
 
@@ -47,7 +47,13 @@ def drawn(random: np.random.Generator, *, markers: bool = False) -> tuple[InputB
 
 
 def listing(
-    buffer: InputBuffer, n_to_keep: int, standing: Standing, seed: int, mode: Mode, *, literal_line_7: bool = False
+    buffer: InputBuffer,
+    n_to_keep: int,
+    standing: Standing,
+    seed: int,
+    mode: PartialBatchMode,
+    *,
+    literal_line_7: bool = False,
 ) -> tuple[list[int], np.ndarray]:
     """Algorithm 1 with its heaps: which batches are admitted, in order, and where the queries stand before each.
 
@@ -64,7 +70,7 @@ def listing(
     while queries and kept < n_to_keep:
         key, _, query = heapq.heappop(queries)
         batch = heapq.heappop(batches[query])[1]
-        if mode is Mode.LITERAL or kept + buffer.rows[batch] <= n_to_keep:
+        if mode is PartialBatchMode.LITERAL or kept + buffer.rows[batch] <= n_to_keep:
             admitted.append(batch)
             before.append(key)
             kept += buffer.rows[batch]
@@ -78,10 +84,10 @@ def shed(shedder: Shedder, buffer: InputBuffer, n_to_keep: int, standing: Standi
     return shedder.load_shed(buffer, n_to_keep, standing, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("mode", [Mode.LITERAL, Mode.STRICT])
+@pytest.mark.parametrize("mode", [PartialBatchMode.LITERAL, PartialBatchMode.STRICT])
 @given(seed=SEEDS)
 @settings(max_examples=cases())
-def test_the_sorts_admit_exactly_what_the_heaps_admit(mode: Mode, seed: int) -> None:
+def test_the_sorts_admit_exactly_what_the_heaps_admit(mode: PartialBatchMode, seed: int) -> None:
     buffer, standing, n_to_keep = drawn(np.random.default_rng(seed))
     kept = shed(FairShedder(mode), buffer, n_to_keep, standing, seed)
     admitted, _ = listing(buffer, n_to_keep, standing, seed, mode)
@@ -99,7 +105,7 @@ def test_slicing_admits_what_the_heaps_admit_of_pieces(seed: int) -> None:
     kept = shed(FairShedder(), buffer, n_to_keep, standing, seed)
     of, rows = cut(buffer.rows, max(1, n_to_keep // PIECES))
     pieces = InputBuffer(buffer.query[of], buffer.sic[of] * (rows / buffer.rows[of]), rows)
-    admitted, _ = listing(pieces, n_to_keep, standing, seed, Mode.LITERAL)
+    admitted, _ = listing(pieces, n_to_keep, standing, seed, PartialBatchMode.LITERAL)
     expected = np.bincount(of[admitted], weights=rows[admitted], minlength=len(buffer.rows))
     if admitted:
         expected[of[admitted[-1]]] -= max(0, rows[admitted].sum() - n_to_keep)
@@ -147,8 +153,8 @@ def test_what_does_not_exceed_the_room_stays(seed: int) -> None:
 @settings(max_examples=cases())
 def test_who_lost_a_batch_stands_no_worse_than_who_got_the_last(seed: int) -> None:
     buffer, standing, n_to_keep = drawn(np.random.default_rng(seed))
-    kept = shed(FairShedder(Mode.LITERAL), buffer, n_to_keep, standing, seed)
-    _, before = listing(buffer, n_to_keep, standing, seed, Mode.LITERAL)
+    kept = shed(FairShedder(PartialBatchMode.LITERAL), buffer, n_to_keep, standing, seed)
+    _, before = listing(buffer, n_to_keep, standing, seed, PartialBatchMode.LITERAL)
     stands = by_query(buffer, kept, standing)
     lost = np.unique(buffer.query[kept < buffer.rows])
     if len(before):
@@ -193,23 +199,23 @@ def test_line_7_of_the_listing_sorts_the_wrong_way() -> None:
     """Line 7 keeps batches in ascending order, line 12 picks the highest: ascending loses SIC for the same rows."""
     buffer = InputBuffer(np.zeros(3, np.int32), np.array([1.0, 2.0, 4.0]) / 8, np.full(3, 10))
     standing = Standing(np.zeros(1), np.ones(1), np.ones(1))
-    ascending, _ = listing(buffer, 10, standing, 0, Mode.LITERAL, literal_line_7=True)
-    descending, _ = listing(buffer, 10, standing, 0, Mode.LITERAL)
+    ascending, _ = listing(buffer, 10, standing, 0, PartialBatchMode.LITERAL, literal_line_7=True)
+    descending, _ = listing(buffer, 10, standing, 0, PartialBatchMode.LITERAL)
     assert (ascending, descending) == ([0], [2])
-    assert shed(FairShedder(Mode.LITERAL), buffer, 10, standing, 0).tolist() == [0, 0, 10]
+    assert shed(FairShedder(PartialBatchMode.LITERAL), buffer, 10, standing, 0).tolist() == [0, 0, 10]
 
 
 def test_the_listing_keeps_up_to_a_batch_too_many() -> None:
     buffer = InputBuffer(np.array([0, 1], np.int32), np.array([0.5, 0.5]), np.array([100, 100]))
     standing = Standing(np.zeros(2), np.ones(2), np.ones(2))
-    kept = {mode: shed(FairShedder(mode), buffer, 101, standing, 0).sum() for mode in Mode}
-    assert kept == {Mode.LITERAL: 200, Mode.STRICT: 100, Mode.SLICE: 101}
+    kept = {mode: shed(FairShedder(mode), buffer, 101, standing, 0).sum() for mode in PartialBatchMode}
+    assert kept == {PartialBatchMode.LITERAL: 200, PartialBatchMode.STRICT: 100, PartialBatchMode.SLICE: 101}
 
 
 def test_strict_mode_starves_what_is_larger_than_the_room() -> None:
     buffer = InputBuffer(np.array([0, 1], np.int32), np.array([0.5, 0.5]), np.array([160, 160]))
     standing = Standing(np.zeros(2), np.ones(2), np.ones(2))
-    assert shed(FairShedder(Mode.STRICT), buffer, 100, standing, 0).sum() == 0
+    assert shed(FairShedder(PartialBatchMode.STRICT), buffer, 100, standing, 0).sum() == 0
     assert sorted(shed(FairShedder(), buffer, 100, standing, 0).tolist()) == [50, 50]
 
 
@@ -219,7 +225,7 @@ def test_by_cost_gets_more_sic_for_the_same_time() -> None:
     standing = Standing(np.zeros(1), np.ones(1), np.ones(1))
     kept = [
         kept_sic(buffer, shed(of, buffer, 20, standing, 0)).sum()
-        for of in (FairShedder(Mode.STRICT), FairShedder(by_cost=True))
+        for of in (FairShedder(PartialBatchMode.STRICT), FairShedder(by_cost=True))
     ]
     assert kept == [0.25, pytest.approx(0.275)]
     # Two queries, one ten times dearer: both end at the same SIC, and the time that there is is used.
@@ -236,8 +242,8 @@ def test_markers_raise_their_query_and_cost_nothing() -> None:
     assert shed(FairShedder(), buffer, 100, standing, 0).tolist() == [0, 100, 0]
 
 
-@pytest.mark.parametrize("mode", [*Mode])
-def test_a_new_query_has_no_sic_yet_and_is_served(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [*PartialBatchMode])
+def test_a_new_query_has_no_sic_yet_and_is_served(mode: PartialBatchMode) -> None:
     # Query 1 has nothing to be normalised by; of query 2 there is not even a row.
     buffer = InputBuffer(np.array([0, 1, 2], np.int32), np.array([0.5, 0.5, 0.5]), np.array([30, 30, 30]))
     for norm in (0.0, float("nan")):

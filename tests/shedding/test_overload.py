@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.plan import NoChange
-from penstock.shedding.cost_model import History, PaperCost, UsefulCost
+from penstock.shedding.cost_model import IntervalHistory, PaperCost, UsefulCost
 from penstock.shedding.overload import (
+    BufferHistory,
+    BufferSize,
     Detector,
     MeanDetector,
     Overload,
     PaperDetector,
-    Sizes,
-    Waiting,
     n_discard,
-    remember,
+    with_check,
 )
 from tests.papers_cases import cases
 
@@ -30,15 +30,15 @@ def shed_at(detector: Detector, arrivals: list[float], *, during: bool = True) -
     ``during``: they come in the course of the interval, so that what there is time for is done by the check; else at
     its end.
     """
-    backlog, sizes, checks = 0.0, Sizes(), []
+    backlog, sizes, checks = 0.0, BufferHistory(), []
     for number, arriving in enumerate(arrivals):
         backlog = max(0.0, backlog + arriving - 1) if during else max(0.0, backlog - 1) + arriving
-        waiting = Waiting(round(backlog * N))
+        waiting = BufferSize(round(backlog * N))
         decision = detector.detect(waiting, float(N), sizes)
         if isinstance(decision, Overload):
             checks.append(number)
             backlog = decision.n_to_keep / N
-        sizes = remember(sizes, waiting, decision)
+        sizes = with_check(sizes, waiting, decision)
     return checks
 
 
@@ -48,7 +48,9 @@ def shed_at(detector: Detector, arrivals: list[float], *, during: bool = True) -
 def test_nothing_is_dropped_unless_there_is_too_much(
     detector: Detector, ib_size: int, n_tuples: float, rows: list[int]
 ) -> None:
-    decision = detector.detect(Waiting(ib_size, bytes=ib_size), n_tuples, Sizes(tuple(rows), rows[-1] if rows else 0))
+    decision = detector.detect(
+        BufferSize(ib_size, bytes=ib_size), n_tuples, BufferHistory(tuple(rows), rows[-1] if rows else 0)
+    )
     if n_discard(ib_size, n_tuples) <= 0:
         assert isinstance(decision, NoChange)
     if isinstance(decision, Overload):
@@ -97,8 +99,8 @@ def test_a_backlog_that_falls_too_slowly_is_shed() -> None:
 
 def test_bytes_have_a_limit_of_their_own() -> None:
     detector = MeanDetector(limit_bytes=1000)
-    assert isinstance(detector.detect(Waiting(2 * N, bytes=1001), float(N), Sizes()), Overload)
-    assert isinstance(detector.detect(Waiting(2 * N, bytes=1000), float(N), Sizes()), NoChange)
+    assert isinstance(detector.detect(BufferSize(2 * N, bytes=1001), float(N), BufferHistory()), Overload)
+    assert isinstance(detector.detect(BufferSize(2 * N, bytes=1000), float(N), BufferHistory()), NoChange)
 
 
 def test_a_mean_of_more_checks_than_are_remembered_is_refused() -> None:
@@ -109,16 +111,18 @@ def test_a_mean_of_more_checks_than_are_remembered_is_refused() -> None:
 
 def test_what_was_not_measured_changes_nothing() -> None:
     for detector in DETECTORS:
-        assert detector.detect(Waiting(10**9, bytes=0), None, Sizes()) == NoChange("not measured: cost of a tuple")
-    unknown = MeanDetector(limit_bytes=1000).detect(Waiting(10**9), float(N), Sizes())
+        assert detector.detect(BufferSize(10**9, bytes=0), None, BufferHistory()) == NoChange(
+            "not measured: cost of a tuple"
+        )
+    unknown = MeanDetector(limit_bytes=1000).detect(BufferSize(10**9), float(N), BufferHistory())
     assert unknown == NoChange("not measured: bytes in the input buffer")
 
 
 def test_the_flaw_of_elapsed_time_makes_bursts_look_like_overload() -> None:
-    idle = History()
+    idle = IntervalHistory()
     for _ in range(40):
         idle = idle.after(250, 125, N // 2)
-    waiting = Waiting(N - 1)
+    waiting = BufferSize(N - 1)
     for model, sheds in ((PaperCost(), True), (UsefulCost(), False)):
-        decision = PaperDetector().detect(waiting, model.n_tuples(idle), Sizes())
+        decision = PaperDetector().detect(waiting, model.n_tuples(idle), BufferHistory())
         assert isinstance(decision, Overload) is sheds

@@ -16,9 +16,9 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.model.snapshot_bytes import from_bytes, to_bytes
 from penstock.shedding import accuracy
 from penstock.shedding.progressive_filling import fill
-from penstock.shedding.qod import PAPER, PENSTOCK, Cycle, QualityOfData, plan_cycle
+from penstock.shedding.qod import PAPER, PENSTOCK, CycleOutcome, QualityOfData, plan_cycle
 from penstock.shedding.qod_distribute import distribute
-from penstock.shedding.qod_figures import Figures, Reading, read
+from penstock.shedding.qod_figures import FigureOptions, Figures, read_figures
 from penstock.shedding.qod_sources import NO_LAGS
 from tests.papers_cases import cases
 from tests.shedding.clusters import Shape, random_snapshot
@@ -39,9 +39,9 @@ def drawn(seed: int) -> ClusterSnapshot:
     return random_snapshot(rng, SHAPES[rng.integers(len(SHAPES))])
 
 
-def cycle_of(seed: int, way: Any, by_instance: bool = False) -> tuple[Figures, np.ndarray, Cycle]:
+def cycle_of(seed: int, way: Any, by_instance: bool = False) -> tuple[Figures, np.ndarray, CycleOutcome]:
     rng = np.random.default_rng(seed)
-    figures = read(drawn(seed), Reading(by_instance=by_instance), NO_LAGS)
+    figures = read_figures(drawn(seed), FigureOptions(by_instance=by_instance), NO_LAGS)
     assert isinstance(figures, Figures)
     is_warming = rng.random(len(figures.task)) < rng.choice([0.0, 0.1])
     return figures, is_warming, plan_cycle(figures, is_warming, way)
@@ -98,13 +98,13 @@ def test_rescheduling_leaves_no_machine_below_zero_and_begins_only_where_minimum
 def test_below_the_minimum_only_if_that_is_reported(seed: int, policy: QualityOfData) -> None:
     snapshot, policy = drawn(seed), replace(policy, confirms=False)
     decision, _ = policy.decide(snapshot, policy.start())
-    figures = read(snapshot, policy.reading, NO_LAGS)
+    figures = read_figures(snapshot, policy.reading, NO_LAGS)
     assert isinstance(figures, Figures)
     if isinstance(decision, NoChange):
         return
     assert isinstance(decision, ShedPlan)
     is_young = figures.age_s < policy.warm_up.timeout_s
-    plain = read(snapshot, replace(policy.reading, drain_s=None), NO_LAGS)
+    plain = read_figures(snapshot, replace(policy.reading, drain_s=None), NO_LAGS)
     assert isinstance(plain, Figures)
     cycle = plan_cycle(figures, is_young, policy.share_out, plain.min_req_cpu)
     got = accuracy.obt_ac(cycle.granted, plain.cpu, plain.c_ac)
@@ -133,7 +133,7 @@ def test_nothing_leaves_for_what_one_cycle_saw(seed: int) -> None:
     assert isinstance(at_once, ShedPlan)
     assert isinstance(first, NoChange) or (not first.moves and not first.failed)
     assert bool(memory.short) == bool(at_once.moves or at_once.failed) == ("in the next cycle" in first.reason)
-    figures = read(snapshot, PENSTOCK.reading, NO_LAGS)
+    figures = read_figures(snapshot, PENSTOCK.reading, NO_LAGS)
     assert isinstance(figures, Figures)
     graph, is_short = figures.graph, np.isin(np.array(snapshot.machines.name), list(memory.short))
     touched = graph.pair_query[np.isin(graph.pair_task, figures.task[is_short[figures.machine]])]
@@ -186,7 +186,7 @@ def test_all_on_a_machine_that_warms_up_runs_at_its_minimum(seed: int, policy: Q
     decision, memory = policy.decide(snapshot, policy.start())
     young = np.flatnonzero(snapshot.instances.age_s < 60.0)
     assert len(memory.warm_ups.who) == len(young)
-    figures = read(snapshot, policy.reading, NO_LAGS)
+    figures = read_figures(snapshot, policy.reading, NO_LAGS)
     assert isinstance(figures, Figures)
     hot = set(snapshot.instances.machine[young].tolist())
     tasks = set(figures.task[np.isin(figures.machine, list(hot))].tolist())
@@ -278,7 +278,9 @@ def test_the_end_of_shedding_is_told_once() -> None:
 def test_a_task_that_was_never_measured_counts_a_core() -> None:
     snapshot = calm()
     cpu = np.full(len(snapshot.instances), np.nan)
-    figures = read(replace(snapshot, instances=replace(snapshot.instances, cpu_ns=cpu)), Reading(), NO_LAGS)
+    figures = read_figures(
+        replace(snapshot, instances=replace(snapshot.instances, cpu_ns=cpu)), FigureOptions(), NO_LAGS
+    )
     assert isinstance(figures, Figures)
     assert figures.unmeasured_tasks == len(snapshot.tasks) and (figures.cpu == 100.0).all()
     assert figures.c_ac.tolist() == [1.0] * len(figures.c_ac)
@@ -288,7 +290,7 @@ def test_parameters_are_checked() -> None:
     with pytest.raises(ValueError, match="cycle"):
         replace(PAPER, period_s=0.0)
     with pytest.raises(ValueError, match="backlog"):
-        Reading(drain_s=0.0)
+        FigureOptions(drain_s=0.0)
     assert {field.name for field in fields(QualityOfData)} == {
         "share_out",
         "reading",

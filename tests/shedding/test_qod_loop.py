@@ -18,7 +18,7 @@ from penstock.model.snapshot import (
     TaskColumns,
 )
 from penstock.shedding.qod import PAPER, PENSTOCK, QualityOfData
-from penstock.shedding.qod_figures import Reading
+from penstock.shedding.qod_figures import FigureOptions
 from tests.papers_cases import cases
 from tests.shedding.clusters import Shape
 from tests.shedding.plant import random_plant
@@ -26,7 +26,7 @@ from tests.shedding.plant import random_plant
 WINDOW_S = 5.0
 ANY = Shape(applications=2, tasks=3, machines=2, parallelism=2, minimums=(0.0, 0.05), priorities=2, idle_sinks=0.0)
 TREES = replace(ANY, joins=False, minimums=(0.05,))
-OURS = replace(PENSTOCK, reading=Reading(by_instance=True, by_mix=True))
+OURS = replace(PENSTOCK, reading=FigureOptions(by_instance=True, by_mix=True))
 
 
 def by_cycle(policy: QualityOfData, shape: Shape, seed: int, cycles: int) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +109,7 @@ def lags(policy: QualityOfData, rates: list[float]) -> tuple[list[float], list[f
 def test_lag_stops_growing_within_two_cycles_and_ours_works_it_off() -> None:
     peak = [500.0, *[2000.0] * 12, *[500.0] * 4]
     plain, kept = lags(PAPER, peak)
-    ours, _ = lags(replace(PENSTOCK, reading=Reading(drain_s=10.0)), peak)
+    ours, _ = lags(replace(PENSTOCK, reading=FigureOptions(drain_s=10.0)), peak)
     # The reaction comes a window late: 1,000 rows/s too many for 5 s, which the paper leaves in the log.
     assert plain[1] == plain[12] == 5000.0 and plain[12] <= 2 * 1000 * WINDOW_S
     assert ours[12] <= 0.05 * plain[12]

@@ -29,26 +29,26 @@ def test_what_is_told_to_move_is_not_told_again_and_its_room_is_kept() -> None:
     assert isinstance(first, ShedPlan)
     move = first.moves[0]
     began, target = snapshot.time_s, snapshot.machines.name[move.machine]
-    assert target in memory.moving.machine and len(memory.moving.who) == len(first.moves)
+    assert target in memory.pending_moves.machine and len(memory.pending_moves.who) == len(first.moves)
 
     def later(seconds: float, **columns: Any) -> ClusterSnapshot:
         return replace(snapshot, time_s=began + seconds, instances=replace(snapshot.instances, **columns))
 
     # It still runs where it was: nothing else leaves that machine.
     second, same = PAPER.decide(later(5), memory)
-    assert isinstance(second, ShedPlan) and not second.moves and len(same.moving.who) == len(first.moves)
+    assert isinstance(second, ShedPlan) and not second.moves and len(same.pending_moves.who) == len(first.moves)
     # It is stopped: the room at its destination is not given to others.
     moved = [m.instance for m in first.moves]
     is_running = ~np.isin(np.arange(len(snapshot.instances)), moved)
     stopped, kept = PAPER.decide(later(5, is_running=is_running), memory)
     fresh, _ = PAPER.decide(later(5, is_running=is_running), PAPER.start())
     available = [decision.numbers["available_cpu_percent"] for decision in (stopped, fresh)]
-    assert available[0] < available[1] and began in kept.moving.since_s
+    assert available[0] < available[1] and began in kept.pending_moves.since_s
     # It has arrived, or it has been started elsewhere, or it never comes: no more is kept.
     machine, age = snapshot.instances.machine.copy(), snapshot.instances.age_s
     assert age is not None
     machine[moved] = [m.machine for m in first.moves]
-    assert not set(PAPER.decide(later(5, machine=machine), memory)[1].moving.since_s.tolist()) & {began}
+    assert not set(PAPER.decide(later(5, machine=machine), memory)[1].pending_moves.since_s.tolist()) & {began}
     young = np.where(is_running, age, 2.0)
-    assert not set(PAPER.decide(later(5, age_s=young), memory)[1].moving.since_s.tolist()) & {began}
-    assert not set(PAPER.decide(later(60), memory)[1].moving.since_s.tolist()) & {began}
+    assert not set(PAPER.decide(later(5, age_s=young), memory)[1].pending_moves.since_s.tolist()) & {began}
+    assert not set(PAPER.decide(later(60), memory)[1].pending_moves.since_s.tolist()) & {began}

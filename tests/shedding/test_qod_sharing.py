@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.shedding import accuracy
 from penstock.shedding.progressive_filling import fill
 from penstock.shedding.qod_distribute import distribute
-from penstock.shedding.qod_figures import Figures, Reading, read
+from penstock.shedding.qod_figures import FigureOptions, Figures, read_figures
 from penstock.shedding.qod_sources import NO_LAGS
 from penstock.shedding.task_graph import task_graph
 from tests.papers_cases import cases
@@ -21,7 +21,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 def random_figures(rng: np.random.Generator, **shape: object) -> tuple[Figures, np.ndarray, np.ndarray, np.ndarray]:
     """Return figures, CPU left on machines once minimums are reserved, where queries begin, and who is served."""
-    figures = read(random_snapshot(rng, replace(Shape(), **shape)), Reading(), NO_LAGS)
+    figures = read_figures(random_snapshot(rng, replace(Shape(), **shape)), FigureOptions(), NO_LAGS)
     assert isinstance(figures, Figures)
     left = rng.uniform(0, 200, len(figures.a_cpu)) * (rng.random(len(figures.a_cpu)) < 0.9)
     begin = np.where(rng.random(len(figures.minimum)) < 0.1, figures.minimum, 1.0)
@@ -211,7 +211,7 @@ def two_sinks(cpu: float, minimums: tuple[float, float], priorities: tuple[float
     """Return two tasks on one machine, which take `cpu` for an accuracy of 1."""
     rng = np.random.default_rng(0)
     shape = Shape(applications=1, tasks=1, machines=1, parallelism=1, idle_sinks=0.0, zeros=0.0)
-    figures = read(random_snapshot(rng, shape), Reading(), NO_LAGS)
+    figures = read_figures(random_snapshot(rng, shape), FigureOptions(), NO_LAGS)
     assert isinstance(figures, Figures)
     minimum, both = np.array(minimums), np.full(2, cpu)
     return replace(

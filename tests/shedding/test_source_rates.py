@@ -20,11 +20,11 @@ from penstock.model.snapshot import (
     QueryColumns,
     TaskColumns,
 )
-from penstock.shedding.by_group import total_with_means
+from penstock.shedding.group_sums import total_with_means
+from penstock.shedding.instance_identity import names_of
 from penstock.shedding.qod import PAPER
-from penstock.shedding.qod_figures import Figures, Reading, read
-from penstock.shedding.qod_sources import NO_LAGS, LagMaxima, Offered, offered_to_sources
-from penstock.shedding.same_instances import names_of
+from penstock.shedding.qod_figures import FigureOptions, Figures, read_figures
+from penstock.shedding.qod_sources import NO_LAGS, LagMaxima, OfferedRates, offered_to_sources
 from penstock.shedding.source_rates import offered_by_lag_maxima, planned_offer
 from tests.papers_cases import cases
 
@@ -107,8 +107,8 @@ def pipeline(in_rate: list[float], cpu: list[float], offered: list[float], lag: 
     )
 
 
-def figures_of(snapshot: ClusterSnapshot, reading: Reading) -> Figures:
-    figures = read(snapshot, reading, NO_LAGS)
+def figures_of(snapshot: ClusterSnapshot, reading: FigureOptions) -> Figures:
+    figures = read_figures(snapshot, reading, NO_LAGS)
     assert isinstance(figures, Figures)
     return figures
 
@@ -116,33 +116,33 @@ def figures_of(snapshot: ClusterSnapshot, reading: Reading) -> Figures:
 def test_skew_is_no_loss_where_each_instance_is_held_against_its_own_offer() -> None:
     """Equation 4 takes an even share for each: nothing is dropped here, and it reads as a loss of 80%."""
     snapshot = pipeline([900.0, 100.0], [90.0, 10.0], [900.0, 100.0])
-    literal = figures_of(snapshot, Reading())
+    literal = figures_of(snapshot, FigureOptions())
     assert literal.c_ac.tolist() == pytest.approx([1.0, 0.2, 0.2]) and literal.cpu.tolist() == [10.0, 10.0, 10.0]
-    ours = figures_of(snapshot, Reading(by_instance=True))
+    ours = figures_of(snapshot, FigureOptions(by_instance=True))
     assert ours.c_ac.tolist() == [1.0, 1.0, 1.0] and ours.cpu.tolist() == pytest.approx([10.0, 90.0, 10.0])
 
 
 def test_a_loss_at_one_instance_is_its_own() -> None:
-    ours = figures_of(pipeline([450.0, 100.0], [90.0, 10.0], [900.0, 100.0]), Reading(by_instance=True))
+    ours = figures_of(pipeline([450.0, 100.0], [90.0, 10.0], [900.0, 100.0]), FigureOptions(by_instance=True))
     assert ours.c_ac.tolist() == [1.0, 0.5, 1.0]
 
 
 def test_an_instance_without_figures_counts_as_its_task() -> None:
     snapshot = pipeline([900.0, NAN], [90.0, NAN], [900.0, 100.0])
     machines = replace(snapshot.machines, cpu_percent=[100.0])
-    for reading in (Reading(), Reading(by_instance=True)):
+    for reading in (FigureOptions(), FigureOptions(by_instance=True)):
         figures = figures_of(replace(snapshot, machines=machines), reading)
         assert figures.cpu.tolist() == pytest.approx([10.0, 90.0, 90.0]) and figures.unmeasured_tasks == 0
 
 
 def test_a_backlog_lowers_planned_accuracy_only_where_it_shall_be_worked_off() -> None:
     snapshot = pipeline([500.0, 500.0], [50.0, 50.0], [500.0, 500.0], lag=2500.0)
-    assert figures_of(snapshot, Reading()).c_ac[0] == 1.0
-    assert figures_of(snapshot, Reading(drain_s=10.0)).c_ac[0] == pytest.approx(1000 / 1500)
+    assert figures_of(snapshot, FigureOptions()).c_ac[0] == 1.0
+    assert figures_of(snapshot, FigureOptions(drain_s=10.0)).c_ac[0] == pytest.approx(1000 / 1500)
 
 
 def test_lag_maxima_need_the_cycle_before() -> None:
-    policy = replace(PAPER, reading=Reading(sources="lag maxima"))
+    policy = replace(PAPER, reading=FigureOptions(sources="lag maxima"))
     first, second = (pipeline([500.0, 500.0], [50.0, 50.0], [500.0, 500.0], lag=lag) for lag in (100.0, 600.0))
     decision, memory = policy.decide(first, policy.start())
     assert isinstance(decision, NoChange) and decision.reason.startswith("not measured")
@@ -157,6 +157,6 @@ def test_lag_maxima_between_two_cycles() -> None:
     before = LagMaxima(names_of(snapshot, np.array([0])), 5.0, np.array([100.0]))
     found = offered_to_sources(snapshot, np.array([True, False]), "lag maxima", None, before)
     # Two partitions, each 100 rows/s behind: 1,000 + 200.
-    assert isinstance(found, Offered) and found.task[0] == pytest.approx(1200.0)
+    assert isinstance(found, OfferedRates) and found.task[0] == pytest.approx(1200.0)
     with_lag = offered_to_sources(snapshot, np.array([True, False]), "lag maxima", 10.0, before)
-    assert isinstance(with_lag, Offered) and with_lag.task[0] == pytest.approx(1320.0)
+    assert isinstance(with_lag, OfferedRates) and with_lag.task[0] == pytest.approx(1320.0)

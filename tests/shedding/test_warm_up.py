@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.shedding.same_instances import InstanceNames
+from penstock.shedding.instance_identity import InstanceNames
 from penstock.shedding.warm_up import WarmUpRule, WarmUps, warming
 from tests.papers_cases import cases
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Fixed, TableSpec, Text
+from penstock.state.store import FixedColumn, TableSpec, TextColumn
 from penstock.state.stores.memory_store import MemoryStore
 
 CODEC = KeyCodec([pa.int64()])
@@ -33,11 +33,11 @@ class Driven:
 
     def __init__(self, fixed):
         self.store = MemoryStore("op")
-        self.texts = self.store.table(TableSpec("texts", (pa.int64(),), {"t": Text(pa.string())}))
+        self.texts = self.store.table(TableSpec("texts", (pa.int64(),), {"t": TextColumn(pa.string())}))
         self.scratch = self.store.table(TableSpec("scratch", (pa.int64(),), lasting=False))
         self.log = self.store.log("log", pa.schema({"x": pa.int64()}))
         if fixed:
-            self.fixed = self.store.table(TableSpec("fixed", (pa.int64(),), {"n": Fixed(np.dtype(np.int64))}))
+            self.fixed = self.store.table(TableSpec("fixed", (pa.int64(),), {"n": FixedColumn(np.dtype(np.int64))}))
 
     def do(self, what, key, text):
         if what == "upsert":

@@ -15,10 +15,10 @@ from penstock.model.plan import Decision
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.guarded import guarded
-from penstock.scheduler.limits import Limits
+from penstock.scheduler.limits import PlanLimits
 
 _INFINITE, _COUNTLESS = float("inf"), 2**40
-EVALUATED = Limits(
+EVALUATED = PlanLimits(
     step_factor=_INFINITE,
     most_parallelism=_COUNTLESS,
     most_instances=_COUNTLESS,

@@ -5,9 +5,9 @@ import numpy as np
 from penstock.benchmarks.papers.dissp.workload import ARRIVAL, FRAGMENT, QUERY, ROWS, SIC, Batches, Workload
 from penstock.model.columns import Floats
 from penstock.shedding import overload
-from penstock.shedding.by_group import total
-from penstock.shedding.cost_model import CostModel, History, QueryCosts
-from penstock.shedding.overload import Detector, Overload, Sizes, Waiting
+from penstock.shedding.cost_model import CostModel, IntervalHistory, QueryCosts
+from penstock.shedding.group_sums import total
+from penstock.shedding.overload import BufferHistory, BufferSize, Detector, Overload
 from penstock.shedding.shedders import InputBuffer, Shedder, Standing, kept_sic
 from penstock.shedding.sic_ledger import SicLedger
 
@@ -37,8 +37,8 @@ class Node:
         self.waiting: Batches = np.empty((0, 6))
         self.coming: Batches = np.empty((0, 6))
         self.free_at_ms = 0.0
-        self.history = History()
-        self.sizes = Sizes()
+        self.history = IntervalHistory()
+        self.sizes = BufferHistory()
         self.rows = self.dropped = self.busy_ms = self.backlog = self.capacity_ms = 0.0
 
     def receive(self, number: int, keep: float) -> None:
@@ -99,11 +99,11 @@ class Node:
     def _check(self, standing: Standing, is_measured: bool) -> None:
         rows = int(self.waiting[:, ROWS].sum())
         n_tuples = self.model.n_tuples(self.history)
-        waiting = Waiting(rows)
+        waiting = BufferSize(rows)
         decision = self.detector.detect(waiting, n_tuples, self.sizes)
         if is_measured and n_tuples is not None:
             self.backlog = max(self.backlog, rows / (n_tuples + self.fresh_rows))
-        self.sizes = overload.remember(self.sizes, waiting, decision)
+        self.sizes = overload.with_check(self.sizes, waiting, decision)
         if isinstance(decision, Overload):
             headers = InputBuffer(
                 self.waiting[:, QUERY].astype(np.int32), self.waiting[:, SIC], self.waiting[:, ROWS].astype(np.int64)

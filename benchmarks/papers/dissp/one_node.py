@@ -10,7 +10,7 @@ from penstock.benchmarks.papers.dissp.runs import CONTROLS, POLICIES, Each, Figu
 from penstock.benchmarks.papers.dissp.simulation import Policy, simulate
 from penstock.benchmarks.papers.dissp.workload import workload
 from penstock.benchmarks.papers.evaluation import Chart, Line, Row
-from penstock.shedding.fair_shedder import FairShedder, Mode
+from penstock.shedding.fair_shedder import FairShedder, PartialBatchMode
 from penstock.shedding.sic import jain_index
 
 NOT_THERE = "no figure"
@@ -118,7 +118,7 @@ def granularity(seed: int) -> Figures:
     for batch in BATCHES:
         one = replace(case("single"), batch_over_n=batch, measured_intervals=160)
         work = workload(one, np.random.default_rng(seed))
-        for mode in Mode:
+        for mode in PartialBatchMode:
             found[f"{mode.value} {batch}"] = jain_index(simulate(work, Policy(FairShedder(mode)), seed).n_sic)
         found[f"random {batch}"] = jain_index(simulate(work, POLICIES["random"], seed).n_sic)
     return found
@@ -135,9 +135,9 @@ def granularity_rows(seed: int, seeds: Sequence[int], each: Each) -> tuple[list[
             note="baseline: random",
         )
         for batch in BATCHES
-        for mode in Mode
+        for mode in PartialBatchMode
     ]  # fmt: skip
-    names = [*(mode.value for mode in Mode), "random"]
+    names = [*(mode.value for mode in PartialBatchMode), "random"]
     lines = tuple(Line(name, BATCHES, [of.median(f"{name} {batch}") for batch in BATCHES]) for name in names)
     chart = Chart("dissp_batches", "Fairness by size of batches", "rows of a batch / N_tuples", "Jain index", lines)
     return found, chart

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.benchmarks.papers.evaluation import Row, spread
-from penstock.shedding.cost_model import History, UsefulCost
-from penstock.shedding.fair_shedder import FairShedder, Mode
+from penstock.shedding.cost_model import IntervalHistory, UsefulCost
+from penstock.shedding.fair_shedder import FairShedder, PartialBatchMode
 from penstock.shedding.shedders import EqualShareShedder, FifoShedder, InputBuffer, RandomShedder, Shedder, Standing
 
 BATCHES = 10_000
 LIMIT_MS = 0.05 * 250
 REPEATS = 40
 SHEDDERS: Mapping[str, Shedder] = {
-    "fair, literal": FairShedder(Mode.LITERAL),
-    "fair, strict": FairShedder(Mode.STRICT),
+    "fair, literal": FairShedder(PartialBatchMode.LITERAL),
+    "fair, strict": FairShedder(PartialBatchMode.STRICT),
     "fair, slice": FairShedder(),
     "fair by cost": FairShedder(by_cost=True),
     "random": RandomShedder(),
@@ -61,7 +61,7 @@ def time_rows(seed: int) -> list[Row]:
 
 def example_rows(seed: int) -> list[Row]:
     """Return the example of section 5.3: 5,000 tuples in 300 ms."""
-    history = History().after(300, 300, 5000)
+    history = IntervalHistory().after(300, 300, 5000)
     cost_ms, n_tuples = UsefulCost().tuple_cost_ms(history), UsefulCost().n_tuples(history)
     assert cost_ms is not None and n_tuples is not None
     return [

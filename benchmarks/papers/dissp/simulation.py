@@ -11,9 +11,15 @@ import numpy as np
 from penstock.benchmarks.papers.dissp.node import Node
 from penstock.benchmarks.papers.dissp.workload import ARRIVAL, FRAGMENT, QUERY, ROWS, SENT, SIC, Batches, Workload
 from penstock.model.columns import Floats
-from penstock.shedding.balance_sic import Report, global_standing, local_standing, report, source_keep
-from penstock.shedding.by_group import total
+from penstock.shedding.balance_sic import (
+    CoordinatorReport,
+    coordinator_report,
+    global_standing,
+    local_standing,
+    source_keep,
+)
 from penstock.shedding.cost_model import CostModel, UsefulCost
+from penstock.shedding.group_sums import total
 from penstock.shedding.overload import Detector, MeanDetector
 from penstock.shedding.shedders import Shedder, Standing
 from penstock.shedding.sic_ledger import SicLedger
@@ -84,7 +90,7 @@ class _Run:
         # Results by the interval in which they reach their coordinator; nobody awaits what comes after the end.
         self.arriving = np.zeros((case.intervals + 1, case.queries))
         self.reached = np.zeros(case.queries)
-        self.reports: list[Report] = []
+        self.reports: list[CoordinatorReport] = []
         self.delay = int(np.ceil(case.link_ms / case.interval_ms)) + case.result_delay_intervals
         self.keep = 1.0
         self.admitted = np.zeros((case.intervals, case.queries))
@@ -94,7 +100,7 @@ class _Run:
         case = self.case
         if self.policy.told and number % case.coordinator_intervals == 0:
             ahead = self.delay + (case.coordinator_intervals - 1) // 2 + 1
-            self.reports.append(report(number, self.results, self.generated, ahead))
+            self.reports.append(coordinator_report(number, self.results, self.generated, ahead))
         told = next((of for of in reversed(self.reports) if of.number <= number - self.delay), None)
         done = []
         for node in self.nodes:
@@ -120,7 +126,7 @@ class _Run:
             admitted=self.admitted,
         )
 
-    def _standing(self, node: Node, told: Report | None, number: int) -> Standing:
+    def _standing(self, node: Node, told: CoordinatorReport | None, number: int) -> Standing:
         cost = node.relative_costs()
         if told is None:
             return local_standing(node.admitted, node.arrived, node.fresh, cost)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.dissp.cases import Case
-from penstock.shedding.by_group import total
+from penstock.shedding.group_sums import total
 from penstock.shedding.sic import source_tuple_sic
 
 ARRIVAL, QUERY, FRAGMENT, SIC, ROWS, SENT = range(6)

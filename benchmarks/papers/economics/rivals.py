@@ -6,8 +6,8 @@ import numpy as np
 
 from penstock.model.plan import Decision, NoChange, ShedPlan
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.by_group import total
-from penstock.shedding.qod_figures import Reading, read
+from penstock.shedding.group_sums import total
+from penstock.shedding.qod_figures import FigureOptions, read_figures
 from penstock.shedding.qod_sources import NO_LAGS
 
 
@@ -15,14 +15,14 @@ from penstock.shedding.qod_sources import NO_LAGS
 class EqualDrop:
     """Every source keeps the same part of its rows: the one that the fullest machine can carry."""
 
-    reading: Reading = Reading()
+    reading: FigureOptions = FigureOptions()
 
     def start(self) -> None:
         """Remember nothing."""
 
     def decide(self, snapshot: ClusterSnapshot, memory: None) -> tuple[Decision, None]:
         """Return keep = min over machines of aCpu(tm) / sum of cpu(t(i)) / cAc(t(i)), at most 1."""
-        figures = read(snapshot, self.reading, NO_LAGS)
+        figures = read_figures(snapshot, self.reading, NO_LAGS)
         if isinstance(figures, NoChange):
             return figures, None
         wanted = total(figures.cpu / np.maximum(figures.c_ac, 1e-9), figures.machine, len(figures.a_cpu))

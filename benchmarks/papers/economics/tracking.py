@@ -14,7 +14,7 @@ from penstock.benchmarks.papers.economics.controllers import BY_MAXIMA
 from penstock.benchmarks.papers.economics.runs import Scene
 from penstock.model.columns import Floats
 from penstock.model.plan import NoChange
-from penstock.shedding.qod_figures import Reading, read
+from penstock.shedding.qod_figures import FigureOptions, read_figures
 from penstock.shedding.qod_sources import NO_LAGS, lag_maxima, offered_to_sources
 
 
@@ -30,7 +30,7 @@ class Errors:
 def accuracy_errors(found: Parameters, seed: int, *, rises: bool = True) -> Errors:
     """Return them for scenario 1, in which the paper measured them."""
     seen = scenario_1.scene(found, BY_MAXIMA, seed, rises=rises)
-    ours, exact = (_accuracies(seen, Reading(sources=sources)) for sources in ("lag maxima", "end offsets"))
+    ours, exact = (_accuracies(seen, FigureOptions(sources=sources)) for sources in ("lag maxima", "end offsets"))
     asked, keep = [], 1.0
     for item in seen.done.decisions("qod"):
         asked += [keep] * len(SOURCES)
@@ -72,12 +72,12 @@ def rate_errors(found: Parameters, seed: int, *, rises: bool = True) -> tuple[Fl
     return rates.estimated / rates.true - 1, rates.consumed / rates.true - 1
 
 
-def _accuracies(seen: Scene, reading: Reading) -> Floats:
+def _accuracies(seen: Scene, reading: FigureOptions) -> Floats:
     """Return cAc of each source by cycle, cycle after cycle; NaN where the controller does not know."""
     found: list[float] = []
     before = NO_LAGS
     for item in seen.done.decisions("qod"):
-        figures = read(item.snapshot, reading, before)
+        figures = read_figures(item.snapshot, reading, before)
         before = lag_maxima(item.snapshot)
         if isinstance(figures, NoChange):
             found += [np.nan] * len(SOURCES)

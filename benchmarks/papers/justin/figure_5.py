@@ -8,7 +8,7 @@ from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, share, 
 from penstock.benchmarks.papers.justin.outcome import Outcome, outcome
 from penstock.benchmarks.papers.justin.queries import Query, parameters
 from penstock.model.policy import Policy
-from penstock.scheduler.justin import Justin, justins_ds2
+from penstock.scheduler.justin import Justin, justin_ds2
 from penstock.scheduler.memory_choice import MemoryChoice
 
 DS2, TWO, THREE, OURS = "DS2", "Justin, 2 levels", "Justin, 3 levels", "ours"
@@ -31,7 +31,7 @@ def contenders(query: Query) -> dict[str, Policy[Any]]:
     On Justin's testbed ours knows that what it decides is aligned, as what the others decide is.
     """
     ours = MemoryChoice(aligns=query.is_flink)
-    return {DS2: justins_ds2(), TWO: Justin(max_level=2), THREE: Justin(max_level=3), OURS: ours}
+    return {DS2: justin_ds2(), TWO: Justin(max_level=2), THREE: Justin(max_level=3), OURS: ours}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.keyed_state import KeyedState
 from penstock.model.memory_levels import MIB
-from penstock.scheduler.autoscaler_rules import aligned
+from penstock.scheduler.autoscaler_rules import aligned_parallelism
 from penstock.scheduler.memory_choice import BUDGETS
 
 
@@ -20,7 +20,7 @@ def least_budgets(cluster: Cluster, task: int, rate: float) -> tuple[tuple[int, 
     found = []
     groups = float(cluster.spec.tasks[task].key_groups)
     for instances in range(1, round(groups) + 1):
-        if aligned(np.array([float(instances)]), np.array([groups]), np.array([groups]))[0] != instances:
+        if aligned_parallelism(np.array([float(instances)]), np.array([groups]), np.array([groups]))[0] != instances:
             continue
         enough = [budget for budget in BUDGETS if capacity(cluster, task, instances, budget) >= rate]
         found += [(instances, round(enough[0] / MIB))] if enough else []

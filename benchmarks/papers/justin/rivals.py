@@ -10,9 +10,9 @@ import numpy as np
 from penstock.model.columns import Floats
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.scheduler.pacing import Pace, PaceStates, after_action
 from penstock.scheduler.scaling_round import open_round
 from penstock.scheduler.true_rates import TaskRates, task_rates
-from penstock.scheduler.turns import Pace, Turns, acted
 
 PRESSED = 0.05
 """Part of the time that a task waits to send, from which on what it feeds is in its way."""
@@ -24,11 +24,11 @@ class OneMoreUnderBackPressure:
 
     pace: Pace = Pace()
 
-    def start(self) -> Turns:
+    def start(self) -> PaceStates:
         """Return that nothing was done."""
         return {}
 
-    def decide(self, snapshot: ClusterSnapshot, memory: Turns) -> tuple[Decision, Turns]:
+    def decide(self, snapshot: ClusterSnapshot, memory: PaceStates) -> tuple[Decision, PaceStates]:
         """Return one instance more, or nothing."""
         rates = task_rates(snapshot)
         if not (rates.output_wait_share > PRESSED).any():
@@ -48,11 +48,11 @@ class Dhalion:
     pace: Pace = Pace()
     wait_most: float = 0.9
 
-    def start(self) -> Turns:
+    def start(self) -> PaceStates:
         """Return that nothing was done."""
         return {}
 
-    def decide(self, snapshot: ClusterSnapshot, memory: Turns) -> tuple[Decision, Turns]:
+    def decide(self, snapshot: ClusterSnapshot, memory: PaceStates) -> tuple[Decision, PaceStates]:
         """Return more instances for one task, or nothing."""
         rates, edges = task_rates(snapshot), snapshot.edges
         waits = rates.output_wait_share[edges.producer]
@@ -66,13 +66,13 @@ class Dhalion:
 
 
 def _one(
-    pace: Pace, snapshot: ClusterSnapshot, memory: Turns, rates: TaskRates, task: int, wanted: float
-) -> tuple[Decision, Turns]:
+    pace: Pace, snapshot: ClusterSnapshot, memory: PaceStates, rates: TaskRates, task: int, wanted: float
+) -> tuple[Decision, PaceStates]:
     """Return that one task grows, if it is somebody's turn."""
     nothing: Floats = np.zeros(len(snapshot.tasks))
     opened = open_round(snapshot, pace, memory, rates, nothing > 0)
     if not opened.may_act.any():
-        return NoChange(opened.waits), opened.turns
+        return NoChange(opened.wait_reason), opened.pace_states
     size = TaskSize(task, int(wanted))
-    turns = acted(opened.turns, snapshot.applications.name, snapshot.time_s)
+    turns = after_action(opened.pace_states, snapshot.applications.name, snapshot.time_s)
     return RescalePlan(f"{snapshot.tasks.name[task]} is in the way", tasks=(size,)), turns

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.model.plan import Decision, RescalePlan, TaskSize
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.autoscaler_rules import aligned
+from penstock.scheduler.autoscaler_rules import aligned_parallelism
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +64,4 @@ def _aligned(snapshot: ClusterSnapshot, size: TaskSize) -> TaskSize:
         return size
     groups = snapshot.tasks.key_groups[[size.task]].astype(np.float64)
     wanted = np.minimum(np.array([float(size.parallelism)]), groups)
-    return replace(size, parallelism=int(aligned(wanted, groups, groups)[0]))
+    return replace(size, parallelism=int(aligned_parallelism(wanted, groups, groups)[0]))

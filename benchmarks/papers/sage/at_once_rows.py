@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.benchmarks.papers.evaluation import Row, share, spread
 from penstock.benchmarks.papers.sage.outcomes import Outcome
-from penstock.scheduler.shrinking import HeapDown
+from penstock.scheduler.shrink_rules import HeapDown
 
 MOST_TIME = 0.5
 """Of the sizing time of one action at a time."""

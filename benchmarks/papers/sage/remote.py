@@ -15,8 +15,8 @@ from penstock.benchmarks.papers.sage.cases import FLEET, ours
 from penstock.benchmarks.papers.sage.fleet import Member, ran
 from penstock.benchmarks.papers.sage.outcomes import actions_of
 from penstock.model.columns import Bools
-from penstock.scheduler.growing import ThreadsUp
-from penstock.scheduler.remote_guard import correlated, explained_by_service
+from penstock.scheduler.growth_rules import ThreadsUp
+from penstock.scheduler.remote_guard import backlog_correlates, explained_by_service
 
 LEAST_OVERLOAD = 1.1
 """With less there is no backlog in some draws."""
@@ -65,7 +65,7 @@ def noise_blocked(seeds: Sequence[int]) -> tuple[list[float], list[float]]:
         latency = 5 * np.exp(0.3 * _wandering(random, 60, 50))
         calls = 500 * (1 + 0.1 * random.standard_normal((60, 50)))
         own.append(_share(explained_by_service(backlog, latency, calls, calls, window)))
-        literal.append(_share(correlated(backlog, latency, window)))
+        literal.append(_share(backlog_correlates(backlog, latency, window)))
     return own, literal
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, spread
 from penstock.benchmarks.papers.sage.remote import Case, grown, noise_blocked
-from penstock.scheduler.growing import ThreadsUp
+from penstock.scheduler.growth_rules import ThreadsUp
 
 TICK_S = 60.0
 LASTS_S = (5.0, 60.0, 600.0, 2400.0)

@@ -8,12 +8,12 @@ import numpy as np
 
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.growing import HeapUp, ThreadsUp
-from penstock.scheduler.looks import Look
-from penstock.scheduler.sage import Remembered, Sage
-from penstock.scheduler.shrinking import HeapDown
+from penstock.scheduler.growth_rules import HeapUp, ThreadsUp
+from penstock.scheduler.rule_window import RuleWindow
+from penstock.scheduler.sage import Sage, SageMemory
+from penstock.scheduler.shrink_rules import HeapDown
 from penstock.scheduler.sizing import RULES
-from penstock.scheduler.sizing_rule import Limits, Proposal, Resource, Rule
+from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingProposal
 
 
 class ThreadsUpFirst(ThreadsUp):
@@ -51,7 +51,7 @@ class OwnUse(Rule):
         self.after = (resource,)
         self.is_up = is_up
 
-    def propose(self, seen: Look, limits: Limits) -> Proposal:
+    def propose(self, seen: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Multiply what is used up; set what is not to the most that was used, and the margin."""
         given, used = (getattr(seen.ticks, name) for name in self.needs)
         now, value = given[-1], used.max(axis=0) * (1 + limits.margin)
@@ -59,7 +59,7 @@ class OwnUse(Rule):
             fires, value = (used / given).mean(axis=0) > limits.up, now * limits.growth
         else:
             fires = value < limits.down * now
-        return Proposal(fires, np.ceil(value) if self.resource is Resource.THREADS else value)
+        return SizingProposal(fires, np.ceil(value) if self.resource is Resource.THREADS else value)
 
 
 _NAMES = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "CPU", Resource.THREADS: "parallelism"}
@@ -93,13 +93,13 @@ class Independent:
         """Return controllers with the bounds of a policy."""
         return cls(tuple(OneResource(**bounds_of(policy), resource=resource) for resource in Resource))
 
-    def start(self) -> tuple[Remembered, ...]:
+    def start(self) -> tuple[SageMemory, ...]:
         """Remember nothing."""
         return tuple(policy.start() for policy in self.each)
 
     def decide(
-        self, snapshot: ClusterSnapshot, memory: tuple[Remembered, ...]
-    ) -> tuple[Decision, tuple[Remembered, ...]]:
+        self, snapshot: ClusterSnapshot, memory: tuple[SageMemory, ...]
+    ) -> tuple[Decision, tuple[SageMemory, ...]]:
         """Return what all of them ask for, at once."""
         sizes: list[ApplicationSize] = []
         reasons, after = [], []

@@ -8,8 +8,8 @@ from penstock.benchmarks.papers.evaluation import Row, Spread, spread
 from penstock.benchmarks.papers.sage.fleet import Member
 from penstock.benchmarks.papers.sage.optimum import price
 from penstock.benchmarks.papers.sage.outcomes import Outcome
-from penstock.scheduler.resizer import ContainerLimits, Host, Size, resize
-from penstock.scheduler.shrinking import HeapDown
+from penstock.scheduler.resizer import Allocation, ContainerLimits, Host, resize
+from penstock.scheduler.shrink_rules import HeapDown
 
 MOST_OVER = 0.14
 MOST_S = 2400.0
@@ -162,7 +162,7 @@ def _in_containers(item: Outcome) -> float:
     final = item.final
     limits = ContainerLimits()
     given = resize(
-        Size(final.cores, final.memory_bytes, final.heap_bytes, final.threads), limits, [Host(16.0, 64e9)] * 64
+        Allocation(final.cores, final.memory_bytes, final.heap_bytes, final.threads), limits, [Host(16.0, 64e9)] * 64
     )
     cores, memory, _, _ = given.size
     weight = (item.optimum.price - found.cores) / found.memory_bytes

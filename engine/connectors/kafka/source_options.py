@@ -9,7 +9,7 @@ from penstock.engine.connectors.kafka.messages import METADATA
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.starts import EARLIEST, Where
 from penstock.model.errors import OptionError, SchemaError
-from penstock.model.modes import Tombstones
+from penstock.model.option_literals import Tombstones
 
 TOMBSTONES = get_args(Tombstones)
 

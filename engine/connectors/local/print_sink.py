@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.connectors.text.row_text import join_texts, plain_texts
-from penstock.model.closed_output import reading_ends
+from penstock.model.closed_output import output_closed_as_error
 from penstock.model.connectors import Sink, Writer
 
 _WEIGHT = pa.field("weight", pa.int8(), nullable=False)
@@ -52,11 +52,11 @@ class _PrintWriter(Writer):
             pieces += [f"{'  ' if place else ''}{name}=", plain_texts(rows.column(place))]
         lines = join_texts(*pieces, "\n")
         text = lines.buffers()[2].to_pybytes().decode("utf-8", "replace")
-        with reading_ends(self._file):
+        with output_closed_as_error(self._file):
             self._file.write(text)
 
     def flush(self) -> None:
-        with reading_ends(self._file):
+        with output_closed_as_error(self._file):
             self._file.flush()
 
     def close(self) -> None:

@@ -23,12 +23,12 @@ from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import Fixed, Slots, TableSpec
+from penstock.state.store import FixedColumn, Slots, TableSpec
 from penstock.state.tables.grouping import KeyGrouper
 
 Ints = NDArray[np.int64]
 
-_INTEGER = Fixed(np.dtype(np.int64))
+_INTEGER = FixedColumn(np.dtype(np.int64))
 
 
 class CountWindowAggregate(Updating):

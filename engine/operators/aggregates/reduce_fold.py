@@ -12,12 +12,12 @@ from penstock.engine.core.contract import OperatorContext
 from penstock.engine.operators.functions.python_rows import python_rows
 from penstock.model.errors import SchemaError
 from penstock.model.source_location import user_traceback
-from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Positions, Slots, StateStore
+from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Positions, Slots, StateStore
 
 Row = dict[str, Any]
 Ints = NDArray[np.int64]
 
-ROW_COLUMN: dict[str, ColumnSpec] = {"row": Fixed(np.dtype(np.int64), refers="reduced", base=1)}
+ROW_COLUMN: dict[str, ColumnSpec] = {"row": FixedColumn(np.dtype(np.int64), refers="reduced", base=1)}
 """What `ReducedRows` keeps in the table: the id of the reduced row in the log ``reduced``, plus one."""
 
 

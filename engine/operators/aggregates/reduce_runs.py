@@ -18,11 +18,11 @@ from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.windows import Count, Session
 from penstock.state.keys.arrays import read_only
-from penstock.state.store import Fixed, Positions, Slots, TableSpec
+from penstock.state.store import FixedColumn, Positions, Slots, TableSpec
 
 Ints = NDArray[np.int64]
 
-_INTEGER = Fixed(np.dtype(np.int64))
+_INTEGER = FixedColumn(np.dtype(np.int64))
 
 
 class RunRows(ReduceState):

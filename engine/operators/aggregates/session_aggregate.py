@@ -21,12 +21,12 @@ from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Session
-from penstock.state.store import ColumnSpec, Fixed, Slots
+from penstock.state.store import ColumnSpec, FixedColumn, Slots
 
 _SHOWN: dict[str, ColumnSpec] = {
-    "shown": Fixed(np.dtype(np.uint8)),
-    "shown_first": Fixed(np.dtype(np.int64)),
-    "shown_last": Fixed(np.dtype(np.int64)),
+    "shown": FixedColumn(np.dtype(np.uint8)),
+    "shown_first": FixedColumn(np.dtype(np.int64)),
+    "shown_last": FixedColumn(np.dtype(np.int64)),
 }
 
 

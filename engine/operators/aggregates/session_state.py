@@ -24,20 +24,20 @@ from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStore, TableSpec
+from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
-_INTEGER = Fixed(np.dtype(np.int64))
-_SESSION = Fixed(np.dtype(np.int64), refers="sessions")
+_INTEGER = FixedColumn(np.dtype(np.int64))
+_SESSION = FixedColumn(np.dtype(np.int64), refers="sessions")
 _LINKS: dict[str, ColumnSpec] = {
     "first": _INTEGER,
     "last": _INTEGER,
     "older": _SESSION,
     "newer": _SESSION,
-    "owner": Fixed(np.dtype(np.int64), refers="session_keys"),
+    "owner": FixedColumn(np.dtype(np.int64), refers="session_keys"),
 }
-_NEWEST: dict[str, ColumnSpec] = {"newest": Fixed(np.dtype(np.int64), refers="sessions", base=1)}
+_NEWEST: dict[str, ColumnSpec] = {"newest": FixedColumn(np.dtype(np.int64), refers="sessions", base=1)}
 _NEAR_PARTS = 8
 _NONE: Slots = np.zeros(0, np.int64)
 

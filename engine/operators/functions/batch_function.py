@@ -14,7 +14,7 @@ from penstock.engine.operators.descriptor import OperatorDescriptor
 from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.errors import BadRecordError, PlanError, SchemaError
 from penstock.model.job_graph import BatchFunctionSpec, OperatorNode
-from penstock.model.modes import BatchFormat
+from penstock.model.option_literals import BatchFormat
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.source_location import user_traceback
 

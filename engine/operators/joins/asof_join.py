@@ -28,7 +28,7 @@ from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import read_only
-from penstock.state.store import Fixed, TableSpec
+from penstock.state.store import FixedColumn, TableSpec
 
 Ints = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class AsOfJoin(Operator):
         )
         # What was passed is the last of its key.
         self._waiting[1].forget_below(self._passed_us)
-        columns = {"newest": Fixed(_INT64, refers="right", base=1), "newest_us": Fixed(_INT64)}
+        columns = {"newest": FixedColumn(_INT64, refers="right", base=1), "newest_us": FixedColumn(_INT64)}
         self._last = context.state.table(TableSpec("last", self._types, columns))
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:

@@ -17,11 +17,11 @@ from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.engine.operators.row_identity import RowCodec
 from penstock.state.keys.arrays import NO_INTEGERS, read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import Fixed, Slots, StateStore, TableSpec
+from penstock.state.store import FixedColumn, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
-_COUNT = Fixed(np.dtype(np.int64))
+_COUNT = FixedColumn(np.dtype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class CountedRows(JoinedRows):
         self._identity = identity
         self._keys = store.table(TableSpec(name, side.codec.types, {"present": _COUNT}))
         log = f"{name}_rows"
-        row = Fixed(np.dtype(np.int64), refers=log, base=1)
+        row = FixedColumn(np.dtype(np.int64), refers=log, base=1)
         self._distinct = store.table(
             TableSpec(f"{name}_distinct", self._identity.types, {"count": _COUNT, "row": row}, follows="row")
         )

@@ -9,7 +9,7 @@ from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import Fixed, Located, StateStore, TableSpec
+from penstock.state.store import FixedColumn, SlotLookup, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
@@ -25,7 +25,9 @@ class KeptRows:
         """Open the table ``name`` and its log; ``columns`` are those that `take` returns."""
         self._columns = columns
         self._fields = side.fields
-        self._table = store.table(TableSpec(name, side.codec.types, {"head": Fixed(np.dtype(np.int64))}, lasting=False))
+        self._table = store.table(
+            TableSpec(name, side.codec.types, {"head": FixedColumn(np.dtype(np.int64))}, lasting=False)
+        )
         self._log = store.log(f"{name}_rows", self._fields, side.locate)
         self._end = 0
         ids = self._log.live()
@@ -41,7 +43,7 @@ class KeptRows:
         """Return the id of the newest row of each key, -1 where there is none."""
         return chain_heads(read_only(self._table.find(keys)), read_only(self._table.array("head")))
 
-    def insert(self, rows: pa.RecordBatch, keys: KeyBatch) -> Located:
+    def insert(self, rows: pa.RecordBatch, keys: KeyBatch) -> SlotLookup:
         """Keep rows of the side's fields, whose ids go on from those before; return the slots of their keys."""
         first = self._end
         located = self._chain(keys)
@@ -54,7 +56,7 @@ class KeptRows:
         """Return the columns the output needs of these rows."""
         return self._log.take(ids, self._columns)
 
-    def _chain(self, keys: KeyBatch) -> Located:
+    def _chain(self, keys: KeyBatch) -> SlotLookup:
         """Put the rows that have these keys, the next ones, before those that are chained."""
         first, self._end = self._end, self._end + len(keys)
         located = self._table.upsert(keys)

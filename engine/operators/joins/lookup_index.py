@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
-from penstock.state.store import Fixed, TableSpec
+from penstock.state.store import FixedColumn, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 
 Ints = NDArray[np.int64]
@@ -29,7 +29,9 @@ class LookupIndex:
             known = pc.and_(known, pc.is_valid(table.column(name).combine_chunks()))
         table = table.filter(known)
         self._rows = table.select(list(dict.fromkeys(columns))).combine_chunks()
-        self._slots = MemoryStore("lookup").table(TableSpec("rows", codec.types, {"newest": Fixed(np.dtype(np.int64))}))
+        self._slots = MemoryStore("lookup").table(
+            TableSpec("rows", codec.types, {"newest": FixedColumn(np.dtype(np.int64))})
+        )
         batch = codec.encode([table.column(name).combine_chunks() for name in keys])
         # Linked from the last row to the first, so that a chain gives them in the table's order.
         backwards = np.arange(len(batch) - 1, -1, -1)

@@ -22,7 +22,7 @@ from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import Fixed, Slots, TableSpec
+from penstock.state.store import FixedColumn, Slots, TableSpec
 from penstock.state.tables.image import positions_of
 
 Ints = NDArray[np.int64]
@@ -68,11 +68,11 @@ class OneJoin(Operator):
         """Open the table of keys and both sides' rows."""
         super().open(context)
         columns = {
-            "partner": Fixed(np.dtype(np.int64), refers="partners", base=_ROW),
-            "newest": Fixed(np.dtype(np.int64), refers="waiting", base=1),
+            "partner": FixedColumn(np.dtype(np.int64), refers="partners", base=_ROW),
+            "newest": FixedColumn(np.dtype(np.int64), refers="waiting", base=1),
         }
         if self._both:
-            columns["taken"] = Fixed(np.dtype(np.int8))
+            columns["taken"] = FixedColumn(np.dtype(np.int8))
         self._table = context.state.table(TableSpec("keys", self._types, columns))
         one, many = self._sides[self._one], self._sides[1 - self._one]
         self._fields = pa.schema([one.fields.field(column) for column in self._needed[self._one]])

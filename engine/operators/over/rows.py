@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from penstock.engine.operators.ordered_rows import sort_keys, tie_order
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import Fixed, Locate, Positions, Slots, StateStore, TableSpec
+from penstock.state.store import FixedColumn, Locate, Positions, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
 KEPT_ROWS = "kept_rows"
 """The log of the rows."""
 
-_COLUMNS = {"first": Fixed(np.dtype(np.int64), refers=KEPT_ROWS), "count": Fixed(np.dtype(np.int64))}
+_COLUMNS = {"first": FixedColumn(np.dtype(np.int64), refers=KEPT_ROWS), "count": FixedColumn(np.dtype(np.int64))}
 
 
 class KeptRuns:

@@ -9,7 +9,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import ColumnSpec, Fixed, KeyedTable, Slots, StateStore, Text
+from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots, StateStore, TextColumn
 from penstock.state.tables.image import positions_of
 
 _NULL = "null"
@@ -59,7 +59,10 @@ class FixedCells(Cells):
 
     def columns(self) -> Mapping[str, ColumnSpec]:
         """Return an array of the raw values and one of which are null."""
-        return {self.name: Fixed(np.dtype(self._raw.to_pandas_dtype())), self._nulls: Fixed(np.dtype(np.int8))}
+        return {
+            self.name: FixedColumn(np.dtype(self._raw.to_pandas_dtype())),
+            self._nulls: FixedColumn(np.dtype(np.int8)),
+        }
 
     def read(self, slots: Slots) -> pa.Array:
         """Return the values of slots."""
@@ -85,7 +88,7 @@ class TextCellsOf(Cells):
 
     def columns(self) -> Mapping[str, ColumnSpec]:
         """Return a text column."""
-        return {self.name: Text(self.type)}
+        return {self.name: TextColumn(self.type)}
 
     def read(self, slots: Slots) -> pa.Array:
         """Return the values of slots."""
@@ -105,7 +108,7 @@ class LogCells(Cells):
 
     def columns(self) -> Mapping[str, ColumnSpec]:
         """Return the column of ids."""
-        return {self.name: Fixed(np.dtype(np.int64), refers=self._log_name, base=1)}
+        return {self.name: FixedColumn(np.dtype(np.int64), refers=self._log_name, base=1)}
 
     def bind(self, store: StateStore, table: KeyedTable) -> None:
         """Open the log beside the table."""

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from penstock.engine.operators.process.cells import Cells, cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import ColumnSpec, Fixed, Slots, StateStore, TableSpec
+from penstock.state.store import ColumnSpec, FixedColumn, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
-_INT64 = Fixed(np.dtype(np.int64))
+_INT64 = FixedColumn(np.dtype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
-from penstock.state.store import Fixed, KeyedTable, Slots, StateStore, TableSpec
+from penstock.state.store import FixedColumn, KeyedTable, Slots, StateStore, TableSpec
 
 Ints = NDArray[np.int64]
 
 LISTED = "listed"
-EXPIRY_COLUMNS = {LISTED: Fixed(np.dtype(np.int64))}
+EXPIRY_COLUMNS = {LISTED: FixedColumn(np.dtype(np.int64))}
 """What `Expiry` keeps in the table of the state: the time a key is listed under, less `_FIRST_US`; 0: it is not."""
 
 _FIRST_US = -(1 << 62)

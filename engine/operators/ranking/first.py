@@ -30,7 +30,7 @@ from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.arrays import NO_INTEGERS, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
-from penstock.state.store import ColumnSpec, Fixed, Slots, TableSpec
+from penstock.state.store import ColumnSpec, FixedColumn, Slots, TableSpec
 from penstock.state.tables.grouping import KeyGrouper
 
 Ints = NDArray[np.int64]
@@ -62,9 +62,9 @@ class First(Operator):
     def open(self, context: OperatorContext) -> None:
         """Open the table of keys, the times at which they passed, and the rows that wait."""
         super().open(context)
-        columns: dict[str, ColumnSpec] = {"seen": Fixed(np.dtype(np.uint8))}
+        columns: dict[str, ColumnSpec] = {"seen": FixedColumn(np.dtype(np.uint8))}
         if self._ttl_us != _NEVER:
-            columns["passed_us"] = Fixed(np.dtype(np.int64))
+            columns["passed_us"] = FixedColumn(np.dtype(np.int64))
             self._expiries = context.state.table(TableSpec("expiries", self._codec.types, prefixed=True))
         self._table = context.state.table(TableSpec("keys", self._codec.types, columns))
         self._lookup = KeyLookup(self._table)

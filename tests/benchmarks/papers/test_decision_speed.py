@@ -14,7 +14,7 @@ from penstock.scheduler.flink_er import FlinkEr
 from penstock.scheduler.sage import Sage
 from penstock.scheduler.sizing import RULES
 from penstock.shedding.qod import PAPER, PENSTOCK, QualityOfData
-from penstock.shedding.qod_figures import Figures, read
+from penstock.shedding.qod_figures import Figures, read_figures
 from penstock.shedding.qod_sources import NO_LAGS
 
 
@@ -32,7 +32,7 @@ def test_there_is_as_much_as_the_size_says(size: Size) -> None:
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
 def test_a_third_of_the_machines_need_kills_and_accuracy_is_shared_out(size: Size, policy: QualityOfData) -> None:
     snapshot = large_snapshot(size)
-    figures = read(snapshot, replace(policy.reading, drain_s=None), NO_LAGS)
+    figures = read_figures(snapshot, replace(policy.reading, drain_s=None), NO_LAGS)
     assert isinstance(figures, Figures)
     required = np.bincount(figures.machine, figures.min_req_cpu, size.machines)
     short = set(np.flatnonzero(required > figures.a_cpu).tolist())

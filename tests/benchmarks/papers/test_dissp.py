@@ -12,7 +12,7 @@ from penstock.benchmarks.papers.dissp.runs import POLICIES, Draws, Figures, figu
 from penstock.benchmarks.papers.dissp.simulation import Policy, simulate
 from penstock.benchmarks.papers.dissp.workload import FRAGMENT, QUERY, ROWS, SENT, SIC, workload
 from penstock.shedding.cost_model import PaperCost, UsefulCost
-from penstock.shedding.fair_shedder import FairShedder, Mode
+from penstock.shedding.fair_shedder import FairShedder, PartialBatchMode
 from penstock.shedding.overload import PaperDetector
 from penstock.shedding.sic import jain_index
 
@@ -105,9 +105,9 @@ def test_the_literal_detector_and_cost_model_run_too() -> None:
 
 def test_coarse_batches_spoil_fairness_unless_they_are_cut() -> None:
     work = workload(replace(case("single"), batch_over_n=1.0, measured_intervals=160), np.random.default_rng(9))
-    j = {mode: jain_index(simulate(work, Policy(FairShedder(mode)), 9).n_sic) for mode in Mode}
-    assert j[Mode.STRICT] < j[Mode.SLICE] - 0.02
-    assert j[Mode.LITERAL] < j[Mode.SLICE]
+    j = {mode: jain_index(simulate(work, Policy(FairShedder(mode)), 9).n_sic) for mode in PartialBatchMode}
+    assert j[PartialBatchMode.STRICT] < j[PartialBatchMode.SLICE] - 0.02
+    assert j[PartialBatchMode.LITERAL] < j[PartialBatchMode.SLICE]
 
 
 def test_late_reports_do_not_make_shedding_swing() -> None:

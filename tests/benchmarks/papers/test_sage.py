@@ -22,7 +22,7 @@ from penstock.benchmarks.papers.sage.sizing_rows import rows, starved_rows
 from penstock.engine.control.policies import make_policy, parameters_of
 from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan, as_dict
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.action_log import ActionLog, Kind, read_log, snapshot_of
+from penstock.scheduler.action_log import ActionLog, EntryKind, read_log, snapshot_of
 from penstock.scheduler.guarded import guarded
 from penstock.scheduler.sage import Sage
 from tests.scheduler.sage_applications import GB, actions, simulate
@@ -128,17 +128,17 @@ def test_a_log_gives_the_same_decisions_and_sizes_again(
     policy = make_policy("sage", {})
     memory, seen, waiting = policy.start(), None, []
     for entry in read_log(path):
-        if entry.kind is Kind.POLICY:
+        if entry.kind is EntryKind.POLICY:
             policy = make_policy(entry.content["policy"], entry.content["parameters"])
             memory = policy.start()
-        elif entry.kind is Kind.SNAPSHOT:
+        elif entry.kind is EntryKind.SNAPSHOT:
             seen = snapshot_of(path, entry)
-        elif entry.kind is Kind.DECISION:
+        elif entry.kind is EntryKind.DECISION:
             assert seen is not None
             decision, memory = policy.decide(seen, memory)
             assert as_dict(decision) == {**as_dict(decision), **_tuples(entry.content["decision"])}
             waiting = list(decision.applications) if isinstance(decision, RescalePlan) else []
-        elif entry.kind is Kind.RESULT and entry.content["outcome"] != "refused":
+        elif entry.kind is EntryKind.RESULT and entry.content["outcome"] != "refused":
             for size in waiting:
                 sizes[size.application].update(asked(size))
     assert any(isinstance(record.decision, RescalePlan) for record in done.records)

@@ -15,7 +15,7 @@ from penstock.engine.control.policies import POLICIES, make_policy, parameters_o
 from penstock.model.errors import OptionError
 from penstock.model.plan import NoChange
 from penstock.model.snapshot import SCHEMA
-from penstock.scheduler.action_log import Kind, LogError, read_log
+from penstock.scheduler.action_log import ActionLogError, EntryKind, read_log
 from tests.benchmarks.papers.half_hour import PLACEMENT, TICKS, half_hour
 
 NAMES = tuple(sorted(POLICIES))
@@ -82,12 +82,12 @@ def test_a_log_that_is_cut_or_of_an_older_schema_fails_with_the_line(log: Path, 
     lines = log.read_bytes().splitlines(keepends=True)
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join(lines[:60])[:-10])
-    with pytest.raises(LogError, match=r"cut\.jsonl:60: the line is cut off"):
+    with pytest.raises(ActionLogError, match=r"cut\.jsonl:60: the line is cut off"):
         list(redecide(cut, name, {}))
-    at = next(entry.line for entry in read_log(log) if entry.kind is Kind.SNAPSHOT and entry.line > 30)
+    at = next(entry.line for entry in read_log(log) if entry.kind is EntryKind.SNAPSHOT and entry.line > 30)
     older = json.loads(lines[at - 1])
     older["content"]["schema"] = SCHEMA - 1
     old = tmp_path / "old.jsonl"
     old.write_bytes(b"".join([*lines[: at - 1], json.dumps(older).encode() + b"\n", *lines[at:]]))
-    with pytest.raises(LogError, match=rf"old\.jsonl:{at}: the snapshot has schema {SCHEMA - 1}"):
+    with pytest.raises(ActionLogError, match=rf"old\.jsonl:{at}: the snapshot has schema {SCHEMA - 1}"):
         list(redecide(old, name, {}))

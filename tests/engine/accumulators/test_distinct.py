@@ -16,7 +16,7 @@ from penstock.engine.accumulators.contract import Rows
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import col
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Bag, KeyedTable, TableSpec
+from penstock.state.store import BagColumn, KeyedTable, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.tables.image import SLOT
 from tests.engine.accumulators.accumulators_support import table
@@ -157,7 +157,7 @@ def test_equal_columns_share_and_too_many_do_not() -> None:
 
 
 def test_a_set_takes_a_value_once() -> None:
-    store = MemoryStore("op").table(TableSpec("t", KEY, {"set": Bag(pa.string(), counted=False)}))
+    store = MemoryStore("op").table(TableSpec("t", KEY, {"set": BagColumn(pa.string(), counted=False)}))
     slots = np.array([0, 0, 1, 0], np.int64)
     store.upsert(KeyCodec(KEY).encode([pa.array([7, 8])]))
     effects = store.bag("set").add(slots, pa.array(["a", "a", "a", None]))

@@ -14,7 +14,7 @@ from penstock.engine.core.clock import ManualClock
 from penstock.model.config import CheckpointOptions
 from penstock.model.errors import RetryableError
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.values import Retained, Skipped
+from penstock.state.checkpoints.results import RetentionResult, SkippedCheckpoint
 from penstock.state.files.local_files import LocalFiles
 
 
@@ -30,15 +30,15 @@ def test_failed_retentions_are_counted_and_told_once(tmp_path: Path, monkeypatch
         ManualClock(),
         told.append,
     )
-    answers: list[Retained | Exception] = [
-        Retained((1,), 2),
+    answers: list[RetentionResult | Exception] = [
+        RetentionResult((1,), 2),
         RetryableError("the disk is away"),
         RetryableError("the disk is away"),
-        Retained(unreadable=(Skipped(3, "it is torn."),)),
-        Retained((2,), 1),
+        RetentionResult(unreadable=(SkippedCheckpoint(3, "it is torn."),)),
+        RetentionResult((2,), 1),
     ]
 
-    def retain(count: int) -> Retained:
+    def retain(count: int) -> RetentionResult:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -15,7 +15,7 @@ from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Fixed, TableSpec
+from penstock.state.store import FixedColumn, TableSpec
 from tests.engine.paging.driving import context_of
 from tests.engine.paging.kinds import Kind, Row, batch_of
 from tests.engine.paging.shelves import Shelves
@@ -42,7 +42,7 @@ class Counting(Operator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._codec = KeyCodec([pa.string()])
-        self._table = context.state.table(TableSpec("counts", (pa.string(),), {"n": Fixed(np.dtype(np.int64))}))
+        self._table = context.state.table(TableSpec("counts", (pa.string(),), {"n": FixedColumn(np.dtype(np.int64))}))
         self.opened.append(weakref.ref(self))
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:

@@ -21,7 +21,7 @@ from penstock.engine.paging.part_files import encode_part
 from penstock.engine.paging.ring import RING, Span
 from penstock.model.errors import StateCorruptionError
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import Part
+from penstock.state.tables.image import StoreDump
 from tests.engine.paging.shelves import Shelves
 
 notes_drawn = st.dictionaries(
@@ -37,14 +37,14 @@ notes_drawn = st.dictionaries(
 )
 
 
-def part_of(rows: int) -> Part:
+def part_of(rows: int) -> StoreDump:
     """Return a part of incompressible rows, 8 bytes each."""
     values = np.random.default_rng(rows).integers(0, 1 << 60, rows)
     tables = [pa.record_batch({"x": values}), pa.record_batch({"x": values[:3]})]
-    return Part({"table": tables, "log": [pa.record_batch({"y": ["a"]})]})
+    return StoreDump({"table": tables, "log": [pa.record_batch({"y": ["a"]})]})
 
 
-def image(part: Part) -> pa.Buffer | None:
+def image(part: StoreDump) -> pa.Buffer | None:
     return encode_part(part) if part.batches else None
 
 
@@ -79,12 +79,12 @@ def test_what_is_appended_comes_back_behind_the_rest(rows: list[int | None]) -> 
     lengths = write_image(pages, span, image(part_of(5)), {})
     batches = {name: list(found) for name, found in part_of(5).batches.items()}
     for number, count in enumerate(rows):
-        part = Part({}) if count is None else part_of(count)
+        part = StoreDump({}) if count is None else part_of(count)
         lengths = append_image(pages, span, image(part), {"number": number}, lengths)
         for name, found in part.batches.items():
             batches[name].extend(found)
     found = read_bucket(pages, 5)
-    assert (found.part, found.notes) == (Part(batches), {"number": len(rows) - 1})
+    assert (found.part, found.notes) == (StoreDump(batches), {"number": len(rows) - 1})
     (header,) = headers(pages)
     assert header.segments == lengths
     assert len(lengths) == 1 + sum(count is not None for count in rows)

@@ -9,7 +9,7 @@ from penstock.engine.paging.bucket import Bucket, Held
 from penstock.engine.paging.bucket_pages import read_bucket
 from penstock.engine.paging.bucket_writing import MOST_SEGMENTS, write_bucket
 from penstock.engine.paging.ring import RING, Span
-from penstock.state.store import Fixed, RowLog, TableSpec
+from penstock.state.store import FixedColumn, RowLog, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreImage
@@ -17,7 +17,7 @@ from tests.engine.paging.kinds import KINDS
 from tests.engine.paging.shelves import Shelves
 
 SCHEMA = pa.schema({"x": pa.int64(), "s": pa.string()})
-TABLE = TableSpec("table", (pa.int64(),), {"n": Fixed(np.dtype(np.int64))})
+TABLE = TableSpec("table", (pa.int64(),), {"n": FixedColumn(np.dtype(np.int64))})
 
 Rows = list[tuple[int, str | None]]
 

@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.commands.cli import main
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 from tests.hidden_libraries import hide
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, running
 
@@ -110,7 +110,7 @@ def test_sql_is_asked_of_operators_and_tables(folder: Path, command: Any) -> Non
 def test_without_duckdb_it_says_what_to_install(folder: Path, command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "duckdb")
     code, _, err = command("query", folder / "checkpoints", "SELECT 1")
-    assert code == 3 and install_extra("sql") in err
+    assert code == 3 and extra_install_command("sql") in err
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from penstock.doctor import environment as doctor
 from penstock.doctor import kafka as kafka_doctor
 from penstock.engine.connectors.kafka.admin import ClusterView, TopicView
 from penstock.model.errors import OptionError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 from tests.hidden_libraries import hide
 
 JAVA_8 = 'openjdk version "1.8.0_402"\nOpenJDK Runtime Environment (build 1.8.0_402-b06)\nVM (build 25.402-b06, mixed)'
@@ -151,7 +151,7 @@ def test_the_lock_names_every_jar_once() -> None:
 
 def test_jars_that_are_here_are_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "jgo")
-    with pytest.raises(BrokerError, match=re.escape(install_extra("broker"))):
+    with pytest.raises(BrokerError, match=re.escape(extra_install_command("broker"))):
         kafka_jars.kafka_jars(tmp_path)
     assert list(tmp_path.iterdir()) == []
     jars_folder(tmp_path).mkdir()

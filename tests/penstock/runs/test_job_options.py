@@ -11,7 +11,7 @@ import typer
 import penstock as ps
 from penstock.commands import cli
 from penstock.commands.run import Overrides
-from penstock.model import modes
+from penstock.model import option_literals
 from penstock.model.config import LoopOptions
 from penstock.runs.job_options import JobOptions
 from penstock.runs.run_options import RunOptions, make_options
@@ -76,7 +76,7 @@ def test_a_type_checker_knows_options_and_modes(tmp_path: Path) -> None:
         assert said in found[str(number)]
 
 
-@pytest.mark.parametrize("name", [name for name in vars(modes) if name[0].isupper() and name != "Literal"])
+@pytest.mark.parametrize("name", [name for name in vars(option_literals) if name[0].isupper() and name != "Literal"])
 def test_modes_are_words(name: str) -> None:
-    words = get_args(getattr(modes, name))
+    words = get_args(getattr(option_literals, name))
     assert len(words) >= 2 and len(set(words)) == len(words) and all(isinstance(word, str) for word in words)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.model import failpoints
-from penstock.state.checkpoints.manifest import InstanceEntry, Manifest, SinkEntry, SourceEntry, pack_notes
+from penstock.state.checkpoints.manifest import CheckpointManifest, InstanceEntry, SinkEntry, SourceEntry, pack_notes
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.simulated_files import SimulatedDisk, SimulatedFiles
 
@@ -55,7 +55,7 @@ def manifest_of(epoch, entries=(), job="job", **others):
         "sinks": (SinkEntry(operator="out", receipts=({"part": "p-1"},)),),
         "ledger": {"rows_in": 10 * epoch},
     }
-    return Manifest(job=job, epoch=epoch, **(defaults | others))
+    return CheckpointManifest(job=job, epoch=epoch, **(defaults | others))
 
 
 def checkpoint(repository, epoch):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.model import failpoints
 from penstock.model.errors import CheckpointError, OptionError, RetryableError
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.values import Traffic
+from penstock.state.checkpoints.results import Traffic
 from penstock.state.files.local_files import LocalFiles
 from penstock.state.files.simulated_files import SimulatedFiles
 from tests.state.checkpoints.checkpoint_support import (

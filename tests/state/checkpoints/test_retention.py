@@ -7,7 +7,7 @@ import pytest
 
 from penstock.model.errors import OptionError
 from penstock.state.checkpoints.repository import CheckpointRepository
-from penstock.state.checkpoints.values import Retained
+from penstock.state.checkpoints.results import RetentionResult
 from penstock.state.files.local_files import LocalFiles
 from penstock.state.files.simulated_files import SimulatedFiles
 from tests.state.checkpoints.checkpoint_support import checkpoint, content, is_whole, manifest_of, restored, simulated
@@ -26,8 +26,8 @@ def test_old_checkpoints_go_and_shared_files_stay():
     _, repository = simulated()
     for epoch in range(1, 8):
         checkpoint(repository, epoch)
-    assert repository.retain(9) == Retained()
-    assert repository.retain(2) == Retained((1, 2, 3, 4, 5), 5 + 3)
+    assert repository.retain(9) == RetentionResult()
+    assert repository.retain(2) == RetentionResult((1, 2, 3, 4, 5), 5 + 3)
     assert repository.epochs() == [6, 7]
     assert set(repository._files.list("files")) == needed(repository, [6, 7])
     for epoch in (6, 7):

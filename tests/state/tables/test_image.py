@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 from penstock.model.errors import SchemaError
 from penstock.model.key_groups import key_groups_at
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import Fixed, TableSpec, Text
+from penstock.state.store import FixedColumn, TableSpec, TextColumn
 from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.tables.image import EMPTY, Part, StoreImage, positions_of, referring
+from penstock.state.tables.image import EMPTY, StoreDump, StoreImage, positions_of, referring
 
 INT = np.dtype(np.int64)
 CODEC = KeyCodec([pa.int64()])
 ROWS = pa.schema(
     [pa.field("key", pa.int64()), pa.field("text", pa.string()), referring(pa.field("older", pa.int64()), "rows")]
 )
-HEADS = TableSpec("heads", (pa.int64(),), {"newest": Fixed(INT, refers="rows")})
+HEADS = TableSpec("heads", (pa.int64(),), {"newest": FixedColumn(INT, refers="rows")})
 NOTES = TableSpec(
-    "notes", (pa.string(),), {"head": Fixed(INT, refers="heads", base=1), "t": Text(pa.string())}, follows="head"
+    "notes",
+    (pa.string(),),
+    {"head": FixedColumn(INT, refers="heads", base=1), "t": TextColumn(pa.string())},
+    follows="head",
 )
 
 
@@ -84,7 +87,7 @@ class Chains:
         for name, rows in self.store.contents():
             rows.validate(full=True)
             batches.setdefault(name, []).append(rows)
-        return Part(batches)
+        return StoreDump(batches)
 
 
 def locate(rows):
@@ -155,7 +158,7 @@ def test_columns_that_are_new_are_null_if_that_is_accepted_and_changed_ones_refu
 
 
 def test_what_nobody_opens_again_is_refused() -> None:
-    store = MemoryStore("pairs", image=StoreImage([Part({"left": [], "right_rows": []})]))
+    store = MemoryStore("pairs", image=StoreImage([StoreDump({"left": [], "right_rows": []})]))
     store.log("left", pa.schema({"a": pa.int64()}))
     with pytest.raises(SchemaError, match="'pairs' was written by another pipeline: nothing reads its right_rows now"):
         store.forget_image()

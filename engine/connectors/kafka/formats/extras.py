@@ -4,7 +4,7 @@ from importlib import import_module
 from types import ModuleType
 
 from penstock.model.errors import OptionError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 
 
 def needed(module: str, extra: str, purpose: str) -> ModuleType:
@@ -16,4 +16,4 @@ def needed(module: str, extra: str, purpose: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        raise OptionError(f"{purpose} needs more libraries ({error}): {install_extra(extra)}") from None
+        raise OptionError(f"{purpose} needs more libraries ({error}): {extra_install_command(extra)}") from None

@@ -12,7 +12,7 @@ from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.model.errors import OptionError, SchemaError
-from penstock.model.modes import MessageFormat
+from penstock.model.option_literals import MessageFormat
 from penstock.model.schema import required_paths, to_arrow_schema
 
 FORMATS: Sequence[str] = get_args(MessageFormat)

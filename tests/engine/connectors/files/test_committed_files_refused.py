@@ -13,8 +13,8 @@ from penstock.model.connectors import SinkContext
 from penstock.model.errors import BugError, FatalError, RetryableError, UserError
 from penstock.model.failpoints import arm
 from penstock.model.function_sink import FunctionSink
-from penstock.state.files.kept_files import KeptFolder
 from penstock.state.files.local_files import LocalFiles
+from penstock.state.files.sink_folder import SinkFolder
 from tests.engine.connectors.committing import SCHEMA, Job, rows, up_to
 
 # A process that dies closes nothing.
@@ -167,7 +167,7 @@ def test_other_sinks_flush_at_a_barrier(tmp_path: Path) -> None:
     got: list[int] = []
     sink = FunctionSink(lambda batch: got.extend(batch.column("a").to_pylist()))
     sink.check_transactional()
-    context = SinkContext("job", "sink", 1, KeptFolder(LocalFiles(tmp_path), "sink"))
+    context = SinkContext("job", "sink", 1, SinkFolder(LocalFiles(tmp_path), "sink"))
     assert sink.with_checkpoints(context) is sink and not sink.transactional
     sink.recover(None, [])
     writer = sink.open(SCHEMA, 0, 1)

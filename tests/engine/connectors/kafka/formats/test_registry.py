@@ -24,7 +24,7 @@ from penstock.engine.connectors.kafka.formats.registry_settings import RegistryS
 from penstock.engine.connectors.kafka.formats.wire import VALUE_HEADER, header, prefix
 from penstock.engine.core.clock import ManualClock
 from penstock.model.errors import OptionError, RetryableError, SchemaError, UserError
-from penstock.model.installing import install_extra
+from penstock.model.installation import extra_install_command
 from tests.engine.connectors.kafka.formats.protobuf_classes import ORDER
 from tests.engine.connectors.kafka.formats.registry_server import RegistryServer, registry_server
 
@@ -291,7 +291,9 @@ def test_a_schema_of_another_kind_costs_its_messages() -> None:
 
 
 def test_missing_libraries_are_named() -> None:
-    with pytest.raises(OptionError, match="format='avro' needs more libraries .*" + re.escape(install_extra("avro"))):
+    with pytest.raises(
+        OptionError, match="format='avro' needs more libraries .*" + re.escape(extra_install_command("avro"))
+    ):
         extras.needed("no_such_module", "avro", "format='avro'")
 
 

@@ -1,4 +1,4 @@
-"""Sums and extremes of figures by group: what the equations over instances, tasks and machines need."""
+"""Sums and extremes of figures by group, for the equations over instances, tasks and machines."""
 
 from typing import Any
 
@@ -36,16 +36,16 @@ def total_with_means(figures: Floats, group: Counts, groups: int) -> Floats:
 
     A group without any figure has NaN.
     """
-    known = ~np.isnan(figures)
+    is_measured = ~np.isnan(figures)
     rows = np.bincount(group, minlength=groups)
-    counted = np.bincount(group[known], minlength=groups)
-    sums = total(figures[known], group[known], groups)
+    counted = np.bincount(group[is_measured], minlength=groups)
+    sums = total(figures[is_measured], group[is_measured], groups)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(counted > 0, sums * rows / counted, np.nan)
 
 
 def running_sum(values: Floats, group: Counts) -> Floats:
-    """Return what comes before each value in its group; groups lie one after another."""
+    """Return the sum of the values before each one in its group; groups are contiguous."""
     before: Floats = np.cumsum(values) - values
     is_first = np.ones(len(group), np.bool_)
     np.not_equal(group[1:], group[:-1], out=is_first[1:])

@@ -1,18 +1,18 @@
-"""Which files must stay though no manifest refers to them yet, and what each epoch uploaded and reused so far."""
+"""Holds on files to which no manifest refers yet, and the counts of files uploaded and reused by each epoch."""
 
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.state.checkpoints.manifest import FileEntry
-from penstock.state.checkpoints.values import Traffic
+from penstock.state.checkpoints.results import Traffic
 
 
-class HeldFiles:
+class FileHolds:
     """Stored names held by epochs in progress and by savepoints (by name) being written. Safe for threads.
 
-    Whoever needs a file holds it first and looks for it afterwards, and files are deleted inside of `free`: so a file
-    that was found is not deleted.
+    A file is held before it is looked up, and files are deleted only inside `free`: so a file that was found is not
+    deleted.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class HeldFiles:
         self._holds: dict[int | str, _Hold] = {}
 
     def begin(self, holder: int | str) -> None:
-        """Let a holder exist, without files yet."""
+        """Register a holder, without files yet."""
         with self._lock:
             self._holds.setdefault(holder, _Hold())
 
@@ -36,12 +36,12 @@ class HeldFiles:
                 (hold.uploaded if uploaded else hold.reused).append(entry.bytes)
 
     def release(self, holder: int | str) -> None:
-        """Hold no file for this holder any more."""
+        """Release all files of this holder."""
         with self._lock:
             self._holds.pop(holder, None)
 
     def release_through(self, epoch: int) -> Traffic:
-        """Release this epoch and those before it; return what this one uploaded and reused."""
+        """Release this epoch and earlier ones; return the traffic of this one."""
         with self._lock:
             done = self._holds.get(epoch, _Hold())
             self._holds = {
@@ -55,10 +55,10 @@ class HeldFiles:
             return bool(self._holds)
 
     def free(self, stored: Iterable[str], delete: Callable[[list[str]], None]) -> int:
-        """Delete those of the files that no one holds, and return how many; nobody can take hold meanwhile."""
+        """Delete the files that are not held, and return their number; no file can be held meanwhile."""
         with self._lock:
-            held = {name for hold in self._holds.values() for name in hold.stored}
-            free = [name for name in stored if name not in held]
+            held_names = {name for hold in self._holds.values() for name in hold.stored}
+            free = [name for name in stored if name not in held_names]
             delete(free)
         return len(free)
 

@@ -1,4 +1,4 @@
-"""What people write who come from other libraries, and what it is called here: said where the name is not found."""
+"""Names from other libraries and their counterparts here, for errors about unknown names."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -89,8 +89,8 @@ MODULE: Mapping[str, str] = {
 }
 
 
-class Hinted:
-    """Says, where an attribute is not there, what it is called here: ``hints`` by the name that was written."""
+class NameHints:
+    """A mixin that names the counterpart of an unknown attribute, from ``_hints`` by attribute."""
 
     _hints: ClassVar[Mapping[str, str]] = {}
     _noun: ClassVar[str] = "object"
@@ -99,7 +99,7 @@ class Hinted:
     if not TYPE_CHECKING:
         # Type checkers must not believe that every attribute is there.
         def __getattr__(self, name: str) -> Any:
-            """Raise an `AttributeError` that names what is meant, if that is known."""
+            """Raise an `AttributeError` that names the counterpart, if one is known."""
             hint = self._hints.get(name)
             if hint is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

@@ -10,7 +10,7 @@ import pytest
 import penstock as ps
 from penstock import col, hopping
 from penstock.dsl.keyed_stream import KeyedStream, WindowedStream
-from penstock.model import hints
+from penstock.model import name_hints
 from penstock.model.expressions import Expr
 
 
@@ -61,10 +61,10 @@ def test_names_that_nobody_knows_are_plain_errors() -> None:
 
 
 def test_no_hint_stands_for_a_name_that_is_there() -> None:
-    for kind, known in ((ps.Stream, hints.STREAM), (KeyedStream, hints.KEYED), (Expr, hints.EXPRESSION)):
+    for kind, known in ((ps.Stream, name_hints.STREAM), (KeyedStream, name_hints.KEYED), (Expr, name_hints.EXPRESSION)):
         assert [name for name in known if name in dir(kind) and kind is not KeyedStream] == []
-    assert [name for name in hints.KEYED if name in dir(KeyedStream) and name in dir(WindowedStream)] == []
-    assert [name for name in hints.MODULE if name in ps.__all__] == []
+    assert [name for name in name_hints.KEYED if name in dir(KeyedStream) and name in dir(WindowedStream)] == []
+    assert [name for name in name_hints.MODULE if name in ps.__all__] == []
 
 
 def test_expressions_can_be_copied_and_sent() -> None:

@@ -1,4 +1,4 @@
-"""What is known of where instances shall start, by instance: preferences, reservations and flags of a snapshot.
+"""Preferences, reservations and flags that guide the placement of instances, from a snapshot's affinities.
 
 Stream-Economics, sections 4 and 6; `placement` reads it.
 """
@@ -9,16 +9,16 @@ from penstock.model.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """Machines by instance: those that it prefers, that keep room for it, and to which it must not return."""
+class PlacementPreferences:
+    """Machines by instance: preferred, reserved, and flagged (to which it must not return)."""
 
     preferred: dict[int, list[int]]
     reserved: dict[int, list[int]]
     flagged: dict[int, frozenset[int]]
 
 
-def wishes_of(snapshot: ClusterSnapshot) -> Wishes:
-    """Return what the snapshot's affinities say."""
+def preferences_of(snapshot: ClusterSnapshot) -> PlacementPreferences:
+    """Return the placement preferences in the snapshot's affinities."""
     affinities = snapshot.affinities
     preferred: dict[int, list[int]] = {}
     reserved: dict[int, list[int]] = {}
@@ -38,4 +38,4 @@ def wishes_of(snapshot: ClusterSnapshot) -> Wishes:
             reserved.setdefault(instance, []).append(machine)
         if is_flagged:
             flagged[instance] = flagged.get(instance, frozenset()) | {machine}
-    return Wishes(preferred, reserved, flagged)
+    return PlacementPreferences(preferred, reserved, flagged)

@@ -1,6 +1,6 @@
-"""Where a sink keeps what it has prepared: a folder of its own beside the checkpoints of its job.
+"""The folder of a sink's prepared output, beside the checkpoints of its job.
 
-Made by the recovering job for every sink that takes part in checkpoints.
+The recovering job creates one for every sink that takes part in checkpoints.
 """
 
 import hashlib
@@ -12,11 +12,11 @@ from penstock.state.files.durable_files import Content, DurableFiles, join_path
 KEPT = "kept"
 
 
-class KeptFolder:
+class SinkFolder:
     """The durable files directly in the folder of one sink, by name; their errors are those of `DurableFiles`."""
 
     def __init__(self, files: DurableFiles, operator: str) -> None:
-        """Nothing is touched yet; ``operator`` is the sink's name."""
+        """Touch nothing yet; ``operator`` is the sink's name."""
         self._files = files
         self._folder = f"{KEPT}/{folder_name(operator)}"
 

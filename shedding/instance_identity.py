@@ -1,6 +1,6 @@
-"""Instances found again in a later snapshot, in which they and their tasks may have other rows.
+"""Identity of instances across snapshots, in which they and their tasks may have different rows.
 
-What a policy remembers of an instance belongs to its application's, its task's and its own name. Called by `warm_up`
+A policy's memory of an instance belongs to the names of its application and task and its number. Called by `warm_up`
 and `qod_figures`.
 """
 
@@ -18,7 +18,7 @@ _NUMBERS = np.int64(1) << 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InstanceNames:
-    """Some instances of a snapshot: `code` tells them apart among these names of applications and tasks."""
+    """Instances of a snapshot: `code` identifies each among these names of applications and tasks."""
 
     applications: Names
     tasks: Names
@@ -28,27 +28,27 @@ class InstanceNames:
     def __len__(self) -> int:
         return len(self.code)
 
-    def some(self, rows: Indexes) -> "InstanceNames":
-        """Return those at `rows`."""
+    def select(self, rows: Indexes) -> "InstanceNames":
+        """Return the instances at `rows`."""
         return InstanceNames(self.applications, self.tasks, self.application, self.code[rows])
 
-    def found_in(self, before: "InstanceNames") -> Indexes:
-        """Return at which place of `before` each of these is, -1 for those that are not there."""
+    def places_in(self, before: "InstanceNames") -> Indexes:
+        """Return the place of each instance in `before`, -1 for those that are absent."""
         if not len(before) or not len(self):
             return np.full(len(self), -1)
-        code = self.renamed_as(before)
+        code = self.codes_in(before)
         order = np.argsort(before.code)
         at = np.minimum(np.searchsorted(before.code[order], code), len(before) - 1)
         return np.where(before.code[order[at]] == code, order[at], -1)
 
-    def renamed_as(self, other: "InstanceNames") -> NDArray[np.int64]:
-        """Return the codes that these have among the names of `other`, -1 for a task that it does not know."""
+    def codes_in(self, other: "InstanceNames") -> NDArray[np.int64]:
+        """Return the instances' codes among the names of `other`, -1 for an unknown task."""
         if self._named_as(other):
             return self.code
         task, number = np.divmod(self.code, _NUMBERS)
         rows = {name: row for row, name in enumerate(other.task_names())}
-        then = np.array([rows.get(name, -1) for name in self.task_names()], np.int64)
-        return np.where(then[task] >= 0, then[task] * _NUMBERS + number, -1)
+        task_rows = np.array([rows.get(name, -1) for name in self.task_names()], np.int64)
+        return np.where(task_rows[task] >= 0, task_rows[task] * _NUMBERS + number, -1)
 
     def task_names(self) -> list[tuple[str, str]]:
         """Return the names of the application and of the task, by task."""

@@ -1,6 +1,6 @@
-"""The typed form of an expression: steps with types, in which every conversion is explicit.
+"""Typed expressions: steps with types, in which every conversion is explicit.
 
-`expression_types` makes it, the engine compiles it.
+`expression_types` builds them, the engine compiles them.
 """
 
 import difflib
@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 from sqlglot import exp
 
-from penstock.model.coercion import Kind
+from penstock.model.coercion import OperandType
 from penstock.model.errors import ExpressionError
-from penstock.model.expression_trees import bare, place_of, sql_text
+from penstock.model.expression_trees import place_of, sql_text, unwrapped
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Typed:
+class TypedExpression:
     """One step: an operation on typed arguments.
 
     ``op`` is column (value: its index in the schema), literal (value: an Arrow scalar), case (arguments: condition,
@@ -29,21 +29,21 @@ class Typed:
 
     op: str
     type: pa.DataType
-    args: tuple["Typed", ...]
+    args: tuple["TypedExpression", ...]
     node: exp.Expr = field(repr=False)
     value: Any = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> OperandType:
         """The type, with the constant if it is one."""
-        return Kind(self.type, self.value if self.op == "literal" else None)
+        return OperandType(self.type, self.value if self.op == "literal" else None)
 
 
 class Complaints:
-    """Writes the error messages of one operator over one schema."""
+    """Raises the errors of one operator over one schema."""
 
     def __init__(self, schema: pa.Schema, operator: str) -> None:
-        """Remember what every message names."""
+        """Keep the schema and the operator's name, which messages mention."""
         self.schema = schema
         self.operator = operator
 
@@ -59,30 +59,32 @@ class Complaints:
             raise ExpressionError(f"{start}did you mean {' or '.join(map(repr, close))}?")
         raise ExpressionError(f"{start}there {'are ' + ', '.join(known) if known else 'is none'}.")
 
-    def mismatch(self, node: exp.Expr, sentence: str, one: Typed, other: Typed, remedy: str) -> NoReturn:
+    def mismatch(
+        self, node: exp.Expr, sentence: str, one: TypedExpression, other: TypedExpression, remedy: str
+    ) -> NoReturn:
         """Raise the sentence "... cannot <sentence>: <remedy>." about two values."""
         self.fail(node, f"cannot {sentence.format(describe(one), describe(other))}: {remedy}")
 
 
-def describe(typed: Typed) -> str:
+def describe(typed: TypedExpression) -> str:
     """Return a value as messages name it: its type, then its column, its value or its text."""
-    node = bare(typed.node, keep_alias=False)
+    node = unwrapped(typed.node, keep_alias=False)
     if isinstance(node, exp.Column):
         return f"{typed.type} {node.name!r}"
     return f"{typed.type} {sql_text(node)}"
 
 
-def literal(value: pa.Scalar, node: exp.Expr) -> Typed:
+def literal(value: pa.Scalar, node: exp.Expr) -> TypedExpression:
     """Return a constant."""
-    return Typed("literal", value.type, (), node, value)
+    return TypedExpression("literal", value.type, (), node, value)
 
 
-def null(kind: pa.DataType, node: exp.Expr) -> Typed:
+def null(kind: pa.DataType, node: exp.Expr) -> TypedExpression:
     """Return the missing value of a type."""
     return literal(pa.scalar(None, kind), node)
 
 
-def convert(typed: Typed, kind: pa.DataType) -> Typed:
+def convert(typed: TypedExpression, kind: pa.DataType) -> TypedExpression:
     """Return the value in another type; constants are converted at once where that loses nothing."""
     if typed.type == kind:
         return typed
@@ -92,7 +94,7 @@ def convert(typed: Typed, kind: pa.DataType) -> Typed:
             return literal(value, typed.node)
     if pt.is_null(typed.type):
         return null(kind, typed.node)
-    return Typed("cast", kind, (typed,), typed.node)
+    return TypedExpression("cast", kind, (typed,), typed.node)
 
 
 def convert_constant(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
@@ -114,7 +116,7 @@ def convert_constant(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def _convert_time(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """A zone changes how an instant reads, not which instant it is, so it is put on and taken off freely."""
+    """Convert a time; a zone changes how an instant reads, not the instant, so it can be added or removed."""
     if pt.is_timestamp(kind):
         if pt.is_timestamp(value.type):
             value = value.cast(pa.int64()).cast(pa.timestamp(value.type.unit))

@@ -1,0 +1,116 @@
+"""Sage's rules that grow a resource, P1 to P4. Listed in `sizing`.
+
+docs/design/papers/sage.md 2 covers what the paper leaves open. Growth is multiplicative, except for threads, which are
+set to the need of the input.
+"""
+
+import numpy as np
+
+from penstock.model.columns import Bools
+from penstock.scheduler.observations import ApplicationMetrics, Window
+from penstock.scheduler.rule_window import RuleWindow
+from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingProposal
+from penstock.scheduler.workload import (
+    core_starved_samples,
+    cores_needed,
+    cores_to_catch_up,
+    late_samples,
+    threads_needed,
+)
+
+
+class HeapUp(Rule):
+    """P1: the heap is full, or garbage collection takes too long. The heap grows only within the memory."""
+
+    name, resource, window_s = "heap up", Resource.HEAP, 300.0
+    needs = ("heap", "memory", "heap_used", "gc")
+    after: tuple[Resource, ...] = (Resource.HEAP,)
+
+    def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
+        """Multiply the heap, up to the memory."""
+        heap, memory = window.ticks.heap[-1], window.ticks.memory[-1]
+        short = heap_is_short(window.ticks, limits)
+        return SizingProposal(short & (heap < memory), np.minimum(heap * limits.growth, memory))
+
+
+class MemoryUp(Rule):
+    """P2: memory is full, caused a kill, makes state be read from disk too often, or is filled by the heap."""
+
+    name, resource, window_s = "memory up", Resource.MEMORY, 300.0
+    needs = ("memory", "resident", "kills", "disk_io")
+    after: tuple[Resource, ...] = (Resource.HEAP, Resource.MEMORY)
+
+    def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
+        """Multiply the memory."""
+        ticks = window.ticks
+        memory = ticks.memory[-1]
+        full = _exceeds(ticks.resident, ticks.memory, limits.up) | (np.nansum(ticks.kills, axis=0) > 0)
+        paged = np.nanmean(ticks.disk_io, axis=0) > limits.disk_io
+        pressed = heap_is_short(ticks, limits) & (ticks.heap[-1] >= memory)
+        return SizingProposal(full | paged | pressed, memory * limits.growth)
+
+
+class CpuUp(Rule):
+    """P3: the cores are used up, or the application was throttled and rows had to wait."""
+
+    name, resource, window_s = "CPU up", Resource.CORES, 300.0
+    needs = ("cores", "cpu", "throttled")
+    after: tuple[Resource, ...] = (Resource.HEAP, Resource.MEMORY, Resource.CORES)
+
+    def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
+        """Multiply the cores. Throttling is no reason where the backlog is unknown.
+
+        Cores that are used up by draining a backlog suffice if the backlog will be drained in time.
+        """
+        cores = window.ticks.cores[-1]
+        fires = _exceeds(window.ticks.cpu, window.ticks.cores, limits.up) | _is_throttled(window, limits)
+        with np.errstate(invalid="ignore"):
+            needed = cores_needed(window, limits, 0.0) + cores_to_catch_up(window, limits)
+            is_enough = needed <= limits.up * cores
+        return SizingProposal(np.asarray(fires & ~is_enough, np.bool_), cores * limits.growth)
+
+
+class ThreadsUp(Rule):
+    """P4: the backlog keeps rising, or exceeds the bound while cores are free, and no remote service explains it.
+
+    The paper's backlog that rises from tick to tick is that of a steady load. Loads of several modes rise and fall
+    within the window; there the latency bound decides.
+    """
+
+    name, resource, window_s = "parallelism up", Resource.THREADS, 600.0
+    needs = ("threads", "backlog", "consumed", "appended")
+    after: tuple[Resource, ...] = tuple(Resource)
+
+    def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
+        """Set the threads to the input's need at the present rate per busy thread (DS2); at least multiply them."""
+        ticks = window.ticks
+        threads, needed = ticks.threads[-1], threads_needed(window, limits, limits.catch_up_s)
+        fires = np.all(np.diff(ticks.backlog, axis=0) > 0, axis=0) & (len(ticks.backlog) > 2)
+        if not limits.only_rising:
+            is_growing = window.samples.appended > window.samples.consumed
+            is_late = (late_samples(window, limits) & ~core_starved_samples(window.samples, limits) & is_growing).any(
+                axis=0
+            )
+            with np.errstate(invalid="ignore"):
+                fires |= is_late & ~(needed <= threads)
+        multiplied = np.ceil(threads * limits.growth)
+        with np.errstate(invalid="ignore"):
+            value = np.where(needed > threads, needed, multiplied)
+        return SizingProposal(np.asarray(fires, np.bool_), value)
+
+
+def heap_is_short(ticks: ApplicationMetrics, limits: RuleLimits) -> Bools:
+    """Return where the heap is full or garbage collection takes too long; False where heaps were not measured."""
+    full = (ticks.heap_used / ticks.heap).mean(axis=0) > limits.up
+    return np.asarray(full | (ticks.gc.mean(axis=0) > limits.gc), np.bool_)
+
+
+def _is_throttled(window: RuleWindow, limits: RuleLimits) -> Bools:
+    """Return where rows waited too long for cores."""
+    return np.asarray(
+        (late_samples(window, limits) & core_starved_samples(window.samples, limits)).any(axis=0), np.bool_
+    )
+
+
+def _exceeds(used: Window, allocated: Window, share: float) -> Bools:
+    return np.asarray((used / allocated).mean(axis=0) > share, np.bool_)
