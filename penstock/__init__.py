@@ -97,9 +97,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "engine.connectors.nexmark_config": "NexmarkConfig",
-    "engine.checkpoint_reader": "read_checkpoint",
-    "engine.metrics": "JobMetrics",
+    "engine.connectors.nexmark.config": "NexmarkConfig",
+    "engine.checkpoint.reader": "read_checkpoint",
+    "engine.jobs.metrics": "JobMetrics",
     "model.aggregates": "UserAggregate",
     "model.connectors": "ENDED NOTHING RawRecord Read Reader Sink Source Writer",
     "model.errors": (
@@ -117,15 +117,15 @@ _MODULES = {
         "aggregate approx_count_distinct approx_quantile arg_max arg_min collect_list count count_distinct "
         "first last max_ mean min_ stddev sum_ variance"
     ),
-    "job": "Handle Job run start",
-    "join_verbs": "join",
-    "kafka": "read_kafka",
-    "lookup_tables": "lookup_table",
-    "plan_text": "explain",
-    "readers": "read read_csv read_iterable read_json read_memory read_nexmark read_parquet",
-    "sinks": "Result SinkHandle",
-    "stream": "Stream",
-    "windows": "count_window global_window hopping session sliding tumbling",
+    "dsl.job": "Handle Job run start",
+    "dsl.join_verbs": "join",
+    "dsl.kafka": "read_kafka",
+    "dsl.lookup_tables": "lookup_table",
+    "plan_views.text": "explain",
+    "dsl.readers": "read read_csv read_iterable read_json read_memory read_nexmark read_parquet",
+    "dsl.sinks": "Result SinkHandle",
+    "dsl.stream": "Stream",
+    "dsl.windows": "count_window global_window hopping session sliding tumbling",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

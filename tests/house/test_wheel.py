@@ -73,6 +73,6 @@ def test_nothing_in_the_wheel_imports_what_is_left_out(wheel: Path) -> None:
 def test_data_files_go_with_their_modules(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    for name in ("py.typed", "kafka_jars.lock", "kernel_signatures.txt", "project/README.md"):
+    for name in ("py.typed", "dev/kafka_jars.lock", "kernel_signatures.txt", "project/README.md"):
         assert f"penstock/{name}" in names
     assert not [name for name in names if name.startswith(("penstock/benchmarks/results", "tests/"))]

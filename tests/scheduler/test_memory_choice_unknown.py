@@ -44,7 +44,7 @@ def test_what_a_miss_costs_is_told_by_windows_that_missed_differently(
 ) -> None:
     seen = TaskObservations()
     for rate in (0.9, *rates, 0.1):
-        seen = seen.after(rate, hit_ms + rate * miss_ms)
+        seen = seen.with_window(rate, hit_ms + rate * miss_ms)
     assert seen.miss_s(hit_ms) == pytest.approx(miss_ms / 1e3, rel=1e-6)
     assert seen.miss_s(None) * 1e3 == pytest.approx(miss_ms, abs=0.2 * (hit_ms + miss_ms)), "whatever is assumed"
 
@@ -52,15 +52,16 @@ def test_what_a_miss_costs_is_told_by_windows_that_missed_differently(
 def test_windows_that_missed_alike_leave_it_to_what_is_assumed() -> None:
     seen = TaskObservations()
     for _ in range(4):
-        seen = seen.after(0.8, 0.25)
+        seen = seen.with_window(0.8, 0.25)
     assert seen.miss_s(0.01) == pytest.approx((0.25 - 0.01) / 0.8 / 1e3)
     assert seen.miss_s(None) == pytest.approx((1 - HIT_SHARE) * 0.25 / 0.8 / 1e3)
 
 
 def test_without_misses_nobody_knows_what_one_costs() -> None:
-    assert np.isnan(TaskObservations().miss_s(0.01)) and np.isnan(TaskObservations().after(0.0, 0.02).miss_s(0.01))
-    known = TaskObservations().after(0.5, 0.4)
-    assert known.after(float("nan"), 0.1) == known, "a window in which nothing was read tells nothing"
+    unknown = TaskObservations()
+    assert np.isnan(unknown.miss_s(0.01)) and np.isnan(unknown.with_window(0.0, 0.02).miss_s(0.01))
+    known = unknown.with_window(0.5, 0.4)
+    assert known.with_window(float("nan"), 0.1) == known, "a window in which nothing was read tells nothing"
 
 
 def test_who_does_not_know_what_a_hit_costs_hopes_for_less_from_memory() -> None:

@@ -109,7 +109,7 @@ def test_a_rule_fires_where_none_of_higher_priority_would_and_then_it_does(seed:
     for number in range(ticks):
         swing = np.minimum(level * random.uniform(0.95, 1.05, level.shape), 1.0)
         now = snapshot(number, {f"a{i}": swung(swing[i], bool(rises[i]), number) for i in range(AT_ONCE)})
-        history = history.after(now, TICK_S * ticks)
+        history = history.with_snapshot(now, TICK_S * ticks)
         expected: dict[int, str] = {}
         for rule in policy.rules():
             if number + 1 >= rule.window_s / TICK_S:

@@ -7,7 +7,7 @@ from typing import Any
 import penstock as ps
 from penstock import Stream, col, count, sum_
 from penstock.model.process import Context
-from tests.penstock import stateful_pipelines as kept
+from tests.penstock.recovery import stateful_pipelines as kept
 from tests.penstock.recovery.changed_pipelines import sums
 from tests.penstock.recovery.stateful_pipelines import RESULT, Total
 from tests.penstock.recovery.stopped_jobs import Pipeline
