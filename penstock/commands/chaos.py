@@ -1,100 +1,58 @@
-"""What ``penstock chaos`` does with its options, and how it tells what came of it."""
+"""The command lines of ``penstock chaos`` and ``penstock failpoints``. Heavy imports stand inside the commands."""
 
-import json
-import sys
-import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from penstock.chaos.trials import Chaos
-from penstock.chaos.values import ChaosOptions, ChaosReport
-from penstock.commands.loading import capture
-from penstock.model.errors import OptionError
-from penstock.model.failpoint_names import MEANINGS
-from penstock.tables import Column, count_text, print_table, seconds_text
+import typer
 
-NOT_SEEN = "results of timers in processing time, and effects of functions outside the pipeline, cannot be told apart"
+from penstock.commands.answering import FAILED, Debug, Json, answering
+from penstock.commands.arguments import Arguments, File, Seed
 
 
-def attack(
-    file: Path,
-    arguments: Sequence[str],
-    *,
-    kills: int,
-    seed: int,
-    failpoints: bool,
-    parallelism: str | None,
-    checkpoint_interval: str,
-) -> ChaosReport:
-    """Run a pipeline under attack in a temporary directory.
+def chaos(
+    context: typer.Context,
+    file: File,
+    arguments: Arguments = None,
+    kills: Annotated[int, typer.Option(min=0, metavar="N", help="How often the process is killed.")] = 10,
+    seed: Seed = 0,
+    failpoints: Annotated[
+        bool,
+        typer.Option("--failpoints", help="Also die once at every failpoint that the job comes by."),
+    ] = False,
+    parallelism: Annotated[
+        str | None,
+        typer.Option(metavar="P,P..", help="Instances per operator, in turn after restarts.", show_default=False),
+    ] = None,
+    checkpoint_interval: Annotated[
+        str, typer.Option(metavar="TIME", help="From one checkpoint to the next: 10s.")
+    ] = "1s",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Kill a pipeline with kill -9 again and again, and compare its output with an undisturbed run.
 
-    Raises:
-        UserError: it cannot be examined so, or an option is wrong.
+    It reads its sources, and writes into a temporary directory instead of its sinks. Operators without a name go by
+    their positions, for the program is the same in every run. Exits with 1 if anything is lost or there twice.
     """
-    options = ChaosOptions(
-        kills=kills,
-        seed=seed,
-        points=tuple(MEANINGS) if failpoints else (),
-        checkpoint_interval=checkpoint_interval,
-        parallelism=_counts(parallelism),
-        arguments=tuple(arguments),
-    )
-    job, _ = capture(file, arguments)
-    with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
-        return Chaos(file, job, options, Path(folder)).run()
+    with answering(debug or context.obj, as_json):
+        from penstock.commands import chaos_report
+
+        report = chaos_report.attack(
+            file,
+            arguments or [],
+            kills=kills,
+            seed=seed,
+            failpoints=failpoints,
+            parallelism=parallelism,
+            checkpoint_interval=checkpoint_interval,
+        )
+        chaos_report.show(report, as_json=as_json)
+    if not report.exact:
+        raise typer.Exit(FAILED)
 
 
-def show(report: ChaosReport, *, as_json: bool) -> None:
-    """Print a report: one JSON object on stdout, or a table on stderr and what there is to say about it."""
-    if as_json:
-        print(json.dumps(report_data(report)))
-        return
-    titles = ("kills", "restarts", "runs", "rows", "lost", "duplicated", "recovery p50", "p99", "max", "seed")
-    counts = (report.kills, report.restarts, report.runs, report.rows, report.lost, report.duplicated)
-    times = (report.recovery_s(percentile) for percentile in (50, 99, 100))
-    row = [*map(count_text, counts), *("" if time is None else seconds_text(time) for time in times), str(report.seed)]
-    print_table([Column(title) for title in titles], [row])
-    if report.points:
-        print(f"died at {len(report.points)} failpoints", file=sys.stderr)
-    if report.unreached:
-        print(f"the job did not come by {', '.join(report.unreached)}", file=sys.stderr)
-    for sink, reason in report.left_out.items():
-        print(f"left out: {sink}, which is not promised to be the same: {reason}", file=sys.stderr)
-    print(f"note: {NOT_SEEN}", file=sys.stderr)
-    if report.failure is not None:
-        print(f"error: {report.failure}", file=sys.stderr)
+def failpoints(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
+    """Print the names and meanings of all failpoints, at which chaos lets a pipeline die."""
+    with answering(debug or context.obj, as_json):
+        from penstock.commands import chaos_report
 
-
-def report_data(report: ChaosReport) -> dict[str, Any]:
-    """Return a report as JSON-able data: its fields, and percentiles in place of the recovery times."""
-    data = asdict(report)
-    del data["recoveries_s"]
-    percentiles = {"p50": 50, "p99": 99, "max": 100}
-    data |= {f"recovery_{name}_s": report.recovery_s(percentile) for name, percentile in percentiles.items()}
-    return {**data, "exact": report.exact}
-
-
-def list_failpoints(*, as_json: bool) -> None:
-    """Print every failpoint with its meaning, on stdout."""
-    if as_json:
-        print(json.dumps(dict(MEANINGS)))
-        return
-    print_table(
-        [Column("failpoint", figures=False), Column("passed when", figures=False)],
-        [[name, meaning] for name, meaning in sorted(MEANINGS.items())],
-        stream=sys.stdout,
-    )
-
-
-def _counts(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        counts = tuple(int(item) for item in text.split(","))
-    except ValueError:
-        counts = (0,)
-    if min(counts) < 1:
-        raise OptionError(f"--parallelism is a count, or several with commas such as 2,3,1, not {text!r}")
-    return counts
+        chaos_report.list_failpoints(as_json=as_json)

@@ -10,17 +10,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands import chaos_command, run_command
-from penstock.commands import decide as decide_command
-from penstock.commands import dev as dev_command
-from penstock.commands import dlq as dlq_command
-from penstock.commands import doctor as doctor_command
-from penstock.commands import explain as explain_command
-from penstock.commands import init as init_command
-from penstock.commands import simulate as simulate_command
-from penstock.commands import state as state_command
-from penstock.commands import top as top_command
-from penstock.commands import warm as warm_command
+from penstock.commands import chaos, decide, dev, dlq, doctor, explain, init, run, simulate, state, top, warm
 from penstock.commands.answering import Debug
 from penstock.commands.group import RootGroup, command_group
 from penstock.model.closed_output import discard_output
@@ -28,21 +18,21 @@ from penstock.model.errors import PIPE_CLOSED
 
 app = command_group(RootGroup)
 for _command in (
-    run_command.run,
-    explain_command.explain,
-    init_command.init,
-    top_command.top,
-    simulate_command.simulate,
-    chaos_command.chaos,
-    chaos_command.failpoints,
-    decide_command.decide,
-    warm_command.warm,
-    doctor_command.doctor,
+    run.run,
+    explain.explain,
+    init.init,
+    top.top,
+    simulate.simulate,
+    chaos.chaos,
+    chaos.failpoints,
+    decide.decide,
+    warm.warm,
+    doctor.doctor,
 ):
     app.command()(_command)
-app.add_typer(state_command.app, name="state")
-app.add_typer(dlq_command.app, name="dlq")
-app.add_typer(dev_command.app, name="dev")
+app.add_typer(state.app, name="state")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(dev.app, name="dev")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

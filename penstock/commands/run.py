@@ -1,322 +1,206 @@
-"""What ``penstock run`` puts in place of a job's own start: overrides, progress and a summary."""
+"""The command line of ``penstock run``. Heavy imports stand inside the command."""
 
-import json
-import sys
-from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from enum import StrEnum
+from typing import Annotated
 
-from penstock.dsl.job import Handle, Job, RunningJob, make_ready, not_begun
-from penstock.dsl.relocated_sinks import relocate
-from penstock.engine.connectors.local.print_sink import PrintSink
-from penstock.engine.executors.embedded import Progress
-from penstock.engine.jobs.bad_records import BadRecordsLine
-from penstock.engine.jobs.input_end import check_at_end
-from penstock.engine.jobs.ledger import OperatorLine
-from penstock.engine.jobs.metrics import JobMetrics
-from penstock.engine.jobs.recovery import StartInterrupted
-from penstock.metrics.endpoints import Endpoint, open_endpoint
-from penstock.model.dead_letter_limit import dead_letter_limit
-from penstock.model.durations import to_microseconds
-from penstock.model.job_graph import SinkSpec
-from penstock.runs.interrupts import interrupts
-from penstock.runs.metrics_token import check_reference
-from penstock.runs.progress import showing, watched
-from penstock.runs.run_options import RunOptions, letter_target, restore_from
-from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
+import typer
 
-REPORT_S = 0.2
-"""How often the progress of a background job is shown."""
+from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.arguments import Arguments, BatchRows, File, Parallelism
+
+CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
+"""The panels of the help."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """Options of the command line; they win over those in the file. None leaves the file's.
+class AtEnd(StrEnum):
+    """What becomes of windows that are open when all input was read."""
 
-    ``sinks_into`` is for experiments on a pipeline: everything it writes goes below this directory, and it takes no
-    checkpoints unless ``checkpoint_dir`` says where. ``generated_names``: the program does not change between its runs,
-    so that the positions of operators serve where they have no names.
+    KEEP = "keep"
+    CLOSE = "close"
+
+
+def run(
+    context: typer.Context,
+    file: File,
+    arguments: Arguments = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job.", show_default=False)] = None,
+    parallelism: Parallelism = None,
+    batch_rows: BatchRows = None,
+    emit_interval: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How often updating results leave under load: 100ms.", show_default=False),
+    ] = None,
+    start_timeout: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Wait so long for what the job needs at its start: 1m.", show_default=False),
+    ] = None,
+    at_end: Annotated[
+        AtEnd | None,
+        typer.Option(
+            help="Open windows when all input was read: keep them (for the next run) or close them.",
+            show_default=False,
+        ),
+    ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="End another run that has the checkpoints or an output, and begin."),
+    ] = False,
+    checkpoint_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Take checkpoints here (path or URL); go on from the last.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    checkpoint_interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="From one checkpoint to the next: 10s.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    max_failed_checkpoints: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="So many may fail in a row before the job does.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    restore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Begin at: latest, none, or a savepoint by name.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    savepoint_on_stop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="When stopped, keep the last checkpoint as this savepoint.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    drop_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="Let go what changed or is gone. May come again.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    accept_changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="Go on although it changed. May come again.",
+            show_default=False,
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = None,
+    accept_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--accept-duplicates",
+            help="Let Kafka sinks write again what came after the checkpoint.",
+            rich_help_panel=CHECKPOINTS,
+        ),
+    ] = False,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where dead letters go: kafka://HOST:PORT/TOPIC.",
+            show_default=False,
+            rich_help_panel=BAD_RECORDS,
+        ),
+    ] = None,
+    max_dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Bad records of an operator before the job fails: 100, 5% or any.",
+            show_default=False,
+            rich_help_panel=BAD_RECORDS,
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Serve metrics at this port, 0: any free one.",
+            show_default=False,
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="Serve them at this address, not at 127.0.0.1; needs a token.",
+            show_default=False,
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    metrics_token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Answer who sends the token of file:PATH or env:NAME.",
+            show_default=False,
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
+    generated_names: Annotated[bool, typer.Option("--generated-names", hidden=True)] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline in this process, with progress on a terminal.
+
+    The file runs as a script. Every run() and start() in it is carried out with the options given
+    here; a file that calls neither has its default job run at the end. Ctrl-C and SIGTERM stop
+    cleanly: what was read is processed and written, with checkpoints up to a last one.
     """
+    with answering(debug or context.obj, as_json):
+        from penstock.commands.loading import run_program
+        from penstock.commands.run_start import Overrides, Runner
 
-    name: str | None = None
-    parallelism: int | None = None
-    batch_rows: int | None = None
-    checkpoint_dir: str | None = None
-    checkpoint_interval: str | None = None
-    max_failed_checkpoints: int | None = None
-    start_timeout: str | None = None
-    restore: str | None = None
-    drop_state: tuple[str, ...] = ()
-    accept_changed: tuple[str, ...] = ()
-    accept_duplicates: bool = False
-    dead_letters: str | None = None
-    max_dead_letters: str | None = None
-    sinks_into: str | None = None
-    savepoint_on_stop: str | None = None
-    metrics_port: int | None = None
-    metrics_host: str | None = None
-    metrics_token: str | None = None
-    at_end: str | None = None
-    take_over: bool = False
-    emit_interval: str | None = None
-    generated_names: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what no file can make possible.
-
-        Raises:
-            OptionError: one has an impossible value.
-        """
-        for option in ("emit_interval", "checkpoint_interval", "start_timeout"):
-            if (duration := getattr(self, option)) is not None:
-                to_microseconds(duration, f"--{option.replace('_', '-')}")
-        if self.max_dead_letters is not None:
-            dead_letter_limit(self.max_dead_letters)
-        if self.metrics_token is not None:
-            check_reference(self.metrics_token)
-        letter_target(self.dead_letters)
-        check_at_end(self.at_end)
-
-    def apply(self, options: RunOptions) -> RunOptions:
-        """Return the options to run with.
-
-        Raises:
-            OptionError: one has an impossible value.
-        """
-        loop = options.loop if self.batch_rows is None else replace(options.loop, batch_rows=self.batch_rows)
-        if self.emit_interval is not None:
-            loop = replace(loop, emit_interval_us=to_microseconds(self.emit_interval, "--emit-interval"))
-        parallelism = options.parallelism if self.parallelism is None else self.parallelism
-        checkpoints = options.checkpoints
-        if self.checkpoint_dir is not None:
-            checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
-        if self.checkpoint_interval is not None:
-            interval_us = to_microseconds(self.checkpoint_interval, "--checkpoint-interval")
-            checkpoints = replace(checkpoints, interval_ms=interval_us // 1_000)
-        if self.max_failed_checkpoints is not None:
-            checkpoints = replace(checkpoints, max_failed=self.max_failed_checkpoints)
-        restarts = options.restarts
-        if self.start_timeout is not None:
-            timeout_us = to_microseconds(self.start_timeout, "--start-timeout")
-            restarts = replace(restarts, start_timeout_ms=timeout_us // 1_000)
-        savepoint_on_stop = self.savepoint_on_stop or options.savepoint_on_stop
-        metrics_port = options.metrics_port if self.metrics_port is None else self.metrics_port
-        directory = options.directory
-        dead_letters = options.dead_letters if self.dead_letters is None else letter_target(self.dead_letters)
-        limit = options.max_dead_letters
-        if self.max_dead_letters is not None:
-            limit = dead_letter_limit(self.max_dead_letters)
-        if self.sinks_into is not None:
-            savepoint_on_stop, metrics_port = self.savepoint_on_stop, self.metrics_port
-            directory = Path(self.sinks_into) / "job"
-            dead_letters = None
-            checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
-        restore = options.restore
-        if self.restore is not None:
-            restore = replace(restore_from(self.restore), allowed=restore.allowed)
-        allowed = replace(
-            restore.allowed,
-            dropped=restore.allowed.dropped.union(self.drop_state),
-            accepted=restore.allowed.accepted.union(self.accept_changed),
-        )
-        duplicates = self.accept_duplicates or options.restore.accept_duplicates
-        restore = replace(restore, allowed=allowed, accept_duplicates=duplicates)
-        return replace(
-            options,
-            name=self.name or options.name,
+        overrides = Overrides(
+            name=name,
             parallelism=parallelism,
-            directory=directory,
-            loop=loop,
-            checkpoints=checkpoints,
-            restarts=restarts,
+            batch_rows=batch_rows,
+            emit_interval=emit_interval,
+            start_timeout=start_timeout,
+            at_end=at_end,
+            take_over=take_over,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_interval=checkpoint_interval,
+            max_failed_checkpoints=max_failed_checkpoints,
             restore=restore,
             savepoint_on_stop=savepoint_on_stop,
-            metrics_port=metrics_port,
-            metrics_host=self.metrics_host or options.metrics_host,
-            metrics_token=self.metrics_token or options.metrics_token,
+            drop_state=tuple(drop_state or ()),
+            accept_changed=tuple(accept_changed or ()),
+            accept_duplicates=accept_duplicates,
             dead_letters=dead_letters,
-            at_end=check_at_end(self.at_end) or options.at_end,
-            max_dead_letters=limit,
-            take_over=self.take_over or options.take_over,
-            generated_names=self.generated_names,
+            max_dead_letters=max_dead_letters,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            metrics_token=metrics_token,
+            sinks_into=sinks_into,
+            generated_names=generated_names,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a job did: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks."""
-
-    job: str
-    status: str
-    seconds: float
-    rows_in: int
-    rows_out: int
-    late: int
-    dead_lettered: int
-    rows_per_s: float
-    state_bytes: int
-    operators: tuple[OperatorLine, ...]
-    bad_records: tuple[BadRecordsLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Started:
-    job: Job
-    options: RunOptions
-    embedded: RunningJob
-    handle: Handle
-
-
-class Runner:
-    """Runs every job of a program here and now, shows it, and prints what it did."""
-
-    def __init__(self, overrides: Overrides, *, as_json: bool = False) -> None:
-        """Print summaries as JSON lines on stdout, or as tables on stderr."""
-        self.launches = 0
-        self._started: list[_Started] = []
-        self._overrides = overrides
-        self._as_json = as_json
-
-    def launch(self, job: Job, options: RunOptions) -> JobMetrics:
-        """Run to the end, or to a Ctrl-C, and print the summary."""
-        self.launches += 1
-        options = self._overrides.apply(options)
-        with self._open(options) as endpoint, interrupts() as signals:
-            try:
-                embedded = self._embed(job, options)
-            except StartInterrupted:
-                metrics = not_begun(options)
-                self._print(summarise(job, metrics, stopped=True))
-                return metrics
-            endpoint.show(embedded.metrics)
-            signals.guard(embedded)
-            with showing(options.name, enabled=self._shows(job)) as progress:
-                embedded.run(progress)
-        return self._report(job, embedded)
-
-    def start(self, job: Job, options: RunOptions) -> Handle:
-        """Start in the background; `finish` waits for the end."""
-        self.launches += 1
-        options = self._overrides.apply(options)
-        endpoint = self._open(options)
-        try:
-            embedded = self._embed(job, options)
-        except BaseException:
-            endpoint.close()
-            raise
-        handle = Handle(embedded, endpoint)
-        self._started.append(_Started(job, options, embedded, handle))
-        return handle
-
-    def finish(self) -> None:
-        """Wait for what still runs in the background, or stop it on Ctrl-C; print summaries.
-
-        Raises:
-            PenstockError: one of the jobs failed.
-        """
-        if not self._started:
-            return
-        with interrupts() as signals:
-            signals.guard(_All([item.embedded for item in self._started]))
-            for item in self._started:
-                with showing(item.options.name, enabled=self._shows(item.job)) as progress:
-                    _wait(item.handle, progress)
-                self._report(item.job, item.embedded)
-
-    def _open(self, options: RunOptions) -> Endpoint:
-        """Open the job's endpoint and say where it is."""
-        endpoint = open_endpoint(options)
-        if endpoint.url is not None:
-            print(f"metrics at {endpoint.url}", file=sys.stderr)
-        return endpoint
-
-    def _embed(self, job: Job, options: RunOptions) -> RunningJob:
-        """Make a job ready; with JSON on stdout, sinks that print do so on stderr."""
-        if self._overrides.sinks_into is not None:
-            relocate(job, Path(self._overrides.sinks_into))
-        with redirect_stdout(sys.stderr) if self._as_json else nullcontext():
-            return make_ready(job, options)
-
-    def _shows(self, job: Job) -> bool:
-        """Whether the line may be drawn: a job that prints its rows would garble it."""
-        return watched() and not self._as_json and not _prints(job)
-
-    def _report(self, job: Job, embedded: RunningJob) -> JobMetrics:
-        metrics = embedded.metrics()
-        self._print(summarise(job, metrics, stopped=not embedded.drained))
-        return metrics
-
-    def _print(self, summary: Summary) -> None:
-        if self._as_json:
-            print(json.dumps(asdict(summary)), flush=True)
-            return
-        sys.stdout.flush()
-        print_summary(summary)
-
-
-@dataclass(frozen=True, slots=True)
-class _All:
-    """Several jobs that run on threads of their own, as one that signals stop."""
-
-    jobs: list[RunningJob]
-    has_run: bool = True
-
-    def stop(self, *, drain: bool = False) -> None:
-        for job in self.jobs:
-            job.stop(drain=drain)
-
-
-def _wait(handle: Handle, progress: Progress | None) -> None:
-    while handle.running:
-        with suppress(TimeoutError):
-            handle.wait(REPORT_S)
-        if progress is not None:
-            progress(handle.metrics())
-    handle.wait()
-
-
-def _prints(job: Job) -> bool:
-    sinks = (node.spec.sink for node in job.graph.operators.values() if isinstance(node.spec, SinkSpec))
-    return sys.stdout.isatty() and any(isinstance(sink, PrintSink) for sink in sinks)
-
-
-def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> Summary:
-    """Add up what a job did."""
-    sinks = {node.name for node in job.graph.operators.values() if isinstance(node.spec, SinkSpec)}
-    seconds = metrics.elapsed_ns / 1e9
-    return Summary(
-        job=metrics.name,
-        status="stopped" if stopped else "done",
-        seconds=round(seconds, 6),
-        rows_in=metrics.source_rows,
-        rows_out=sum(line.rows_in for line in metrics.ledger.operators if line.operator in sinks),
-        late=metrics.ledger.late,
-        dead_lettered=metrics.ledger.dead_lettered,
-        rows_per_s=round(metrics.source_rows / max(seconds, 1e-9), 1),
-        state_bytes=metrics.state_bytes,
-        operators=metrics.ledger.operators,
-        bad_records=metrics.bad_records,
-    )
-
-
-def print_summary(summary: Summary) -> None:
-    """Print the table that ends a run, to stderr, and what there is to say of bad records."""
-    names = ("rows in", "rows out", "late", "dead letters", "time", "rows/s")
-    columns = [
-        Column("job", figures=False),
-        Column("", figures=False),
-        *(Column(name) for name in names),
-    ]
-    row = [
-        summary.job,
-        summary.status,
-        count_text(summary.rows_in),
-        count_text(summary.rows_out),
-        count_text(summary.late),
-        count_text(summary.dead_lettered),
-        seconds_text(summary.seconds),
-        rate_text(summary.rows_per_s),
-    ]
-    print_table(columns, [row])
-    for line in summary.bad_records:
-        print(line.sentence(), file=sys.stderr)
+        run_program(file, arguments or [], Runner(overrides, as_json=as_json))

@@ -110,7 +110,7 @@ def serve() -> None:
     """Answer each request on stdin with the child's process id, and with how it ended when it has."""
     import penstock.chaos.trials
     import penstock.commands.loading
-    import penstock.commands.run  # noqa: F401
+    import penstock.commands.run_start  # noqa: F401
 
     answers = os.fdopen(os.dup(1), "w")
     pid = 0

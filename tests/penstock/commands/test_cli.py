@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.commands.cli import main
-from penstock.commands.run import Overrides, Runner
+from penstock.commands.run_start import Overrides, Runner
 from penstock.dsl import job as job_module
 
 ROOT = Path(penstock.__file__).parent.parent

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.commands.run import Overrides
+from penstock.commands.run_start import Overrides
 from penstock.dsl.job import Job
 from penstock.engine.checkpoint import notices as checkpoint_news
 from penstock.engine.checkpoint.notices import SLOW_NS, CheckpointNews

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.commands.run import Overrides, Runner
+from penstock.commands.run_start import Overrides, Runner
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
 from penstock.runs.run_options import make_options
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running

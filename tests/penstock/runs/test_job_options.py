@@ -10,7 +10,7 @@ import typer
 
 import penstock as ps
 from penstock.commands import cli
-from penstock.commands.run import Overrides
+from penstock.commands.run_start import Overrides
 from penstock.model import option_literals
 from penstock.model.config import LoopOptions
 from penstock.runs.job_options import JobOptions
