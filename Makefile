@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help nexmark test quick lint type bench chaos docs lock clean
+.PHONY: help nexmark test test-all quick lint type bench chaos docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -12,11 +12,14 @@ help: ## Show this list
 nexmark: .venv/run ## Run the Nexmark queries on the embedded executor
 	@$(BIN)/penstock nexmark $(ARGS)
 
-test: .venv/test lint type ## Lint, check types and run all tests
-	$(BIN)/pytest -q -n 2 --dist loadgroup $(ARGS)
+test: .venv/test lint type ## Lint, check types and test every part; 12 minutes on two cores
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not long" $(ARGS)
+
+test-all: .venv/test lint type ## All tests, also those that take long: before a release
+	PENSTOCK_CASES=1000 $(BIN)/pytest -q -n 2 --dist loadgroup $(ARGS)
 
 quick: .venv/test ## Run the fast tests only
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not long"
 
 lint: .venv/test ## Style (ruff) and floors (import-linter)
 	$(BIN)/ruff check .
