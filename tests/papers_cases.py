@@ -1,4 +1,4 @@
-"""How many cases a property of a paper is tried on: 100 in ``make test``, 1,000 in ``make test-all``, more by choice."""
+"""How many cases a property of a paper is tried on: 100 in ``make test``, 1,000 in ``make test-all``, or by choice."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What instances contribute to a checkpoint, taken between two of their steps; made by `Instance`, kept by `snapshots`.
+"""What instances contribute to a checkpoint, taken between two of their steps; made by `Instance`, kept by `checkpoint.writer`.
 
 A cut holds no reference to state that changes: it may be written by another thread while the instance works on.
 """

@@ -1,7 +1,7 @@
 """The state of an operator instance as the bytes of one file of a checkpoint, and back.
 
 An Arrow IPC stream per table and log, one after the other, then a JSON list of their names and places, and its length.
-Called by `snapshots`, `restored` and for buckets.
+Called by `checkpoint.writer`, `state_assignment` and for buckets.
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """Conversion of a key column between Arrow and the canonical form that is hashed, compared and stored.
 
-`keys` puts columns together to keys (docs/design/keys-and-hashing.md 1).
+`batch_keys` puts columns together to keys (docs/design/keys-and-hashing.md 1).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Aggregates over frames of rows: for every row, over it and rows of its run before it.
 
 A *run* is the rows of one key in order; runs lie one after the other, and ``places[i]`` is how many rows of its run
-come before row i. `over` and `over_updates` call it.
+come before row i. `over` and `updates` call it.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Running and row-window aggregates of an append-only stream; `over_updates` has changelogs."""
+"""Running and row-window aggregates of an append-only stream; `updates` has changelogs."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,6 @@
 """Rows that are kept per key, in order: the rows of a key lie next to each other in a log.
 
-`over` keeps the rows that frames will still look back at, `over_updates` all rows of a changelog.
+`over` keeps the rows that frames will still look back at, `updates` all rows of a changelog.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""List state in the hands of a row-wise process function, and what maps (`process_maps`) have in common with it.
+"""List state in the hands of a row-wise process function, and what maps (`maps`) have in common with it.
 
 What only grows is not read; what is read is fetched for more and more of the piece's keys at a time.
 """
