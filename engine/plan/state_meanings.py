@@ -1,6 +1,6 @@
 """What the state of each operator of a plan stands for, in the words of the pipeline: pure functions of the plan.
 
-Written into manifests by `checkpoint.writer`; `meaning_changes` compares two. Nothing depends on parallelism, and of what the
+In manifests by `checkpoint.writer`; `meaning_changes` compares two. Nothing depends on parallelism, and of what the
 optimiser does only the conditions that it moves into joins, for they decide which rows are kept. What functions of the
 user's do is not part of it, but the state that they declare is.
 """

@@ -1,6 +1,6 @@
 """State that was kept for other aggregates, frames or declared states than an operator has now, laid out for these.
 
-What both have stays as it is, what is new begins, what is gone is dropped. `state_assignment` applies it to what it reads.
+What both have stays as it is, what is new begins, what is gone is dropped. `state_assignment` calls it.
 """
 
 import re

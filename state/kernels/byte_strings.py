@@ -1,6 +1,6 @@
 """The key hash and the handling of byte strings, as kernels: a fixed function, a fixed seed.
 
-`batch_keys` calls them; the hash is frozen by tests/state/keys/key_hash_vectors.json (docs/design/keys-and-hashing.md 2).
+The hash is frozen by tests/state/keys/key_hash_vectors.json (docs/design/keys-and-hashing.md 2).
 """
 
 import numpy as np
