@@ -1,6 +1,7 @@
 """The contribution of an instance to a checkpoint, taken between two of its steps.
 
-`Instance` takes a cut, `checkpoint.writer` stores it. A cut holds no reference to state that changes: it may be written by another thread while the instance works on.
+`Instance` takes a cut, `checkpoint.writer` stores it. A cut holds no reference to state that changes: it may be
+written by another thread while the instance works on.
 """
 
 from collections.abc import Mapping
