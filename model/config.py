@@ -7,7 +7,7 @@ from penstock.model.errors import OptionError
 from penstock.model.option_literals import OnError
 
 ON_ERROR = get_args(OnError)
-"""What may happen to a bad record."""
+"""The treatments of a bad record."""
 
 
 @dataclass(frozen=True, slots=True)

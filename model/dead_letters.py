@@ -27,7 +27,7 @@ LETTER_FIELDS = pa.schema(
 """
 
 DECODE, UDF, SINK = "decode", "udf", "sink"
-"""Where a record was rejected: in a source, in an operator, in a sink."""
+"""The stages at which a record is rejected: in a source, in an operator, in a sink."""
 
 
 @dataclass(frozen=True, slots=True)

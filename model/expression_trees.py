@@ -13,7 +13,7 @@ PLACE = "at"
 """The key of a node's metadata under which the user's ``file:line`` is kept."""
 
 MOST_LEVELS = 100
-"""How deep operators and functions may be nested: typing and printing a tree recur, and the caller has a stack too."""
+"""The greatest depth of nested operators: typing and printing a tree recur, and the caller has a stack too."""
 
 
 def place_of(node: exp.Expr) -> str:

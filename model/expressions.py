@@ -20,7 +20,7 @@ from penstock.model.source_location import user_location
 from penstock.model.type_names import DataTypeLike, to_arrow, to_sql_type
 
 Operand = Union["Expr", Literal]
-"""What an operator or function takes: an expression or a constant."""
+"""An operand of an operator or a function: an expression or a constant."""
 
 _COMPOSED = (ast.Binary, ast.Unary, ast.Between, ast.In, ast.Case)
 

@@ -28,14 +28,14 @@ Keys = tuple[tuple[str, Expr], ...]
 
 
 class OperatorSpec:
-    """What the user asks of one operator; every kind is a frozen dataclass of its own, which ends in ``Spec``."""
+    """The specification of one operator; every kind is a frozen dataclass of its own, whose name ends in ``Spec``."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class KeyedSpec(OperatorSpec):
-    """What the user asks of an operator with state per key; ``keys`` are its keys and their names, () for all rows."""
+    """The specification of an operator with state per key; ``keys`` are its keys and their names, () for all rows."""
 
     keys: Keys
 

@@ -18,7 +18,7 @@ HOWS = get_args(How)
 """Which rows without a partner a join puts out, with nulls for the other side."""
 
 VALIDATIONS = get_args(Cardinality)
-"""How often a key may come on the left and on the right: many times, or once, which is checked."""
+"""Cardinality of a key on the left and on the right: many, or one, which is checked."""
 
 Output = tuple[tuple[str, int, str], ...]
 

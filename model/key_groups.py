@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEY_GROUPS = 128
-"""How many key groups a stateful operator has unless it says otherwise; kept for its life."""
+"""The default number of key groups of a stateful operator, which is fixed for its life."""
 
 Owners = NDArray[np.int32]
 

@@ -1,11 +1,11 @@
-"""What a sink has sent and does not know to have arrived. Said by writers, `connectors.Writer.outstanding`."""
+"""Output that a sink has sent without confirmation, as writers report it (`connectors.Writer.outstanding`)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """What a writer has sent and what is ``left`` of it: rows of which nobody knows yet that they have arrived.
+    """A writer's unconfirmed output: the rows sent, and those ``left`` of which no arrival is known yet.
 
     ``arrived`` counts those of which that is known; it grows. ``where`` names what is written to, for messages.
     """

@@ -19,7 +19,7 @@ from penstock.state.keys.batch_keys import KeyBatch
 Slots = NDArray[np.int64]
 
 Positions = NDArray[np.uint32]
-"""Where keys lie on the ring that key groups cut into ranges: the upper 32 bits of their hashes."""
+"""Positions of keys on the ring that key groups cut into ranges: the upper 32 bits of their hashes."""
 
 Locate = Callable[[pa.RecordBatch], Positions]
 

@@ -31,7 +31,7 @@ Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 NoteValue = int | float | str | bytes | None
-"""What an operator may note beside its state."""
+"""The values that an operator may note beside its state."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from penstock.state.checkpoints.repository import CHECKPOINTS, FILES
 from penstock.state.files.durable_files import DurableFiles, join_path
 
 PROBE_PREFIX = "probe-"
-"""What the files begin with that are tried; one that a crash left is no checkpoint, and goes at the next start."""
+"""The prefix of probe files; one left by a crash is no checkpoint, and is deleted at the next start."""
 
 _CONTENT = bytes(range(256)) * 256
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)

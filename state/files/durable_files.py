@@ -12,13 +12,13 @@ from pathlib import Path
 from penstock.model.errors import OptionError, RetryableError
 
 CHUNK_BYTES = 1 << 20
-"""How much is read or written at a time."""
+"""The most bytes read or written at a time."""
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z"
-"""What a file, a folder, a job or a savepoint may be called; no name starts with a dot."""
+"""The names that a file, a folder, a job or a savepoint may have; none starts with a dot."""
 
 Content = bytes | Path | Iterable[bytes]
-"""What a file is made of: its bytes, a local file to copy, or its chunks in order (an open file has them too)."""
+"""The content of a file: its bytes, a local file to copy, or its chunks in order (an open file has them too)."""
 
 
 class DurableFiles(ABC):

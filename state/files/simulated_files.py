@@ -14,7 +14,7 @@ from penstock.state.files.disk_files import UNFINISHED, Disk, DiskFiles, OpenFil
 from penstock.state.files.durable_files import CHUNK_BYTES, join_path
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes whole or not at all."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What numba does not offer by itself: forced inlining, and memory reached by address.
+"""Intrinsics that numba does not offer: forced inlining, and memory access by address.
 
 Only kernels use them. Helpers that take addresses instead of arrays cost no reference counting in inner loops; an
 address is good while the kernel holds the array it came from, and nobody checks its bounds.

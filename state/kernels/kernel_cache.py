@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: in the user's cache folder, by what they were compiled from.
+"""The cache of compiled kernels in the user's cache folder, keyed by what they were compiled from.
 
 A folder belongs to the text of all kernels and to the version of the compiler, for one kernel calls others and their
 code goes into its own. Inside, numba keeps kernels by their types and by the processor. So a copy of the folder serves
@@ -116,7 +116,7 @@ class KernelCache(FunctionCache):
     compiles: Callable[[], None] | None = None
     """Called before the first kernel of this process is compiled, for it was not kept."""
     compiled = 0
-    """How many kernels this process has compiled."""
+    """The number of kernels that this process has compiled."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return a kept form; None if there is none or if it cannot be read."""

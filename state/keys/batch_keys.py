@@ -97,7 +97,7 @@ class KeyCodec:
 
     @property
     def words(self) -> int:
-        """How many words a key has (k of `KeyBatch.words`)."""
+        """The number of words of a key (k of `KeyBatch.words`)."""
         return sum(self._widths)
 
     @property

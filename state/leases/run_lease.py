@@ -37,10 +37,10 @@ LEASE_S = 15.0
 """After so long without a heartbeat a lease lapses, for those who cannot see the process of its owner."""
 
 HEARTBEAT_S = 3.0
-"""How often a lease is renewed."""
+"""The interval at which a lease is renewed."""
 
 LOOK_AGAIN_S = 0.25
-"""How long a start waits before it looks again."""
+"""The wait of a start before it reads the folder again."""
 
 RECORD_BYTES = 1 << 16
 """The longest record that is read."""

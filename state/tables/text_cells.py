@@ -24,7 +24,7 @@ class MemoryTextCells(TextCells):
             raise SchemaError(f"a text column cannot hold {type_}: it is for strings and binaries.")
         self.type = type_
         self.changes = 0
-        """How often cells were written."""
+        """The number of writes to cells."""
         self._account = account
         self._arena = ByteArena(account)
         self._starts = np.zeros(0, np.int64)
