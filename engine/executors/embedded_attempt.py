@@ -26,6 +26,7 @@ from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.jobs.stop_patience import StopPatience
+from penstock.engine.operators.sink import LOOK_NS
 from penstock.engine.paging.bucket_store import PagingOptions
 from penstock.engine.paging.paging import Paging
 from penstock.engine.plan.regions import struck_by
@@ -93,6 +94,7 @@ class EmbeddedAttempt:
         self._stop: bool | None = None
         self._stopping = False
         self._stop_patience: StopPatience | None = None
+        self._look_ns = 0
         # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
         self._wakened: SimpleQueue[None] = SimpleQueue()
         try:
@@ -268,9 +270,10 @@ class EmbeddedAttempt:
 
     def _undelivered(self) -> FatalError | None:
         """Return why a job that was told to stop ends without its last rows having arrived."""
-        patience, operators = self._stop_patience, self.build.operators()
-        outstanding = (operator.outstanding() for operator in operators)
-        return None if patience is None else patience.look(self._clock.monotonic_ns(), outstanding)
+        if self._stop_patience is None or (now_ns := self._clock.monotonic_ns()) < self._look_ns:
+            return None
+        self._look_ns = now_ns + LOOK_NS
+        return self._stop_patience.look(now_ns, [operator.outstanding() for operator in self.build.operators()])
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""

@@ -1,4 +1,4 @@
-"""How long a job that was told to stop waits for what its sinks have on their way. Pure; called by `embedded`."""
+"""The end of a job that was told to stop while rows of its sinks do not arrive. Pure; called by `EmbeddedAttempt`."""
 
 from collections.abc import Iterable
 
@@ -24,8 +24,8 @@ class StopPatience:
         arrived: dict[str, int] = {}
         for item in waiting:
             arrived[item.where] = arrived.get(item.where, 0) + item.arrived
-        moved = any(count > self._arrived.get(where, -1) for where, count in arrived.items())
-        if self._since_ns is None or moved or not waiting:
+        # The count of a topic falls, too, when one of its writers has nothing on its way any more.
+        if self._since_ns is None or arrived != self._arrived or not waiting:
             self._since_ns, self._arrived = now_ns, arrived
         if now_ns - self._since_ns < STOP_DELIVERY_NS:
             return None

@@ -5,7 +5,7 @@ What comes meanwhile is behind everything that waits. Called by `paged_operator`
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
@@ -145,8 +145,12 @@ class Backlog:
                             self._fetched = bucket
                             return
                     self._fetched = None
-                    yield from self._work_off(turn, waiting)
-                    yield from self._moves.fit(bucket, waiting.bytes)
+                    has_another_turn = yield from self._work_off(turn, waiting)
+                    if has_another_turn:
+                        # That turn is by the bucket's place, so it stays whole, whatever has been written meanwhile.
+                        yield from self._moves.make_room(waiting.bytes)
+                    else:
+                        yield from self._moves.fit(bucket, waiting.bytes)
                 self._unswept.end_turn()
                 if self._unswept and slice_ns is not None and self._clock.monotonic_ns() - began_ns >= slice_ns:
                     return
@@ -164,10 +168,10 @@ class Backlog:
             else:
                 self.add(*item)
 
-    def _work_off(self, turn: Turn, waiting: WaitingInput) -> Iterator[Emission]:
+    def _work_off(self, turn: Turn, waiting: WaitingInput) -> Generator[Emission, None, bool]:
         """Let a bucket in memory work its share off; if it is cut before it has, its pieces are next with the rest.
 
-        So is the bucket itself if it cannot be cut as a checkpoint is written, and may not grow.
+        So is the bucket itself if it cannot be cut as a checkpoint is written, and may not grow. Returns whether it is.
         """
         bucket, rows = turn.bucket, turn.rows
         yield from self._moves.advance(bucket, self.swept_us)
@@ -188,7 +192,8 @@ class Backlog:
                     if too_large:
                         pieces = yield from self._moves.split(bucket, self.growth.bytes_of(rows))
                     self._share_out(rest, pieces, waiting)
-                    return
+                    return not too_large
+        return False
 
     def _share_out(
         self, items: Iterable[tuple[int, Batch] | Watermark], pieces: Sequence[Bucket], waiting: WaitingInput

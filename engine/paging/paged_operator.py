@@ -157,8 +157,8 @@ class PagedOperator(Operator):
         return min(timers, default=None)
 
     def has_pending(self) -> bool:
-        """Return whether a bucket in memory kept something for a quiet moment."""
-        if not self._keeping:
+        """Return whether a bucket in memory kept something for a quiet moment, and may be asked for it now."""
+        if not self._keeping or (self._backlog.under_way and not self._backlog.may_go_on()):
             return False
         room = self._stores.room()
         return any(

@@ -122,7 +122,7 @@ class SendingWriter(Writer):
 
     def outstanding(self) -> Outstanding | None:
         """Return what is not delivered; None: all is, or something will never be, which `flush` raises."""
-        if self._is_full:
+        if self._is_full and self._messenger.undelivered is None:
             self._try(self._hand_over)
         return self._messenger.outstanding()
 

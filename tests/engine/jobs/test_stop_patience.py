@@ -29,3 +29,13 @@ def test_nothing_is_said_when_everything_has_arrived() -> None:
     patience = StopPatience(checkpoints=False)
     for at_ns in range(0, 10 * STOP_DELIVERY_NS, STOP_DELIVERY_NS):
         assert patience.look(at_ns, []) is None
+
+
+def test_a_writer_that_has_finished_takes_no_time_from_the_others() -> None:
+    patience = StopPatience(checkpoints=True)
+    slow = [Outstanding(400_000 - arrived, 20_000 + arrived, "topic 'a'") for arrived in range(0, 300_000, 10_000)]
+    assert patience.look(0, [Outstanding(10, 1_000_000, "topic 'a'"), slow[0]]) is None
+    for second, item in enumerate(slow[1:], 1):
+        assert patience.look(second * 1_000_000_000, [None, item]) is None
+    stalled_ns = len(slow) * 1_000_000_000 + STOP_DELIVERY_NS
+    assert patience.look(stalled_ns, [None, slow[-1]]) is not None
