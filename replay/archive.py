@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import check_name, parse_topics, partition_name
 from penstock.model.errors import FatalError, OptionError, UserError
 from penstock.replay.archive_files import ArchiveFiles
-from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, Manifest
+from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, ArchiveManifest
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, offset_range
 from penstock.replay.offsets import TopicState, ask
 
@@ -38,7 +38,7 @@ MAKER = RowMaker(RawValues(pa.field("value", pa.binary())), None, COLUMNS, (*COL
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchiveRun:
     """What a run has done: messages by partition, and the ranges of offsets they came from."""
 
     topic: str
@@ -56,7 +56,7 @@ def archive_topic(
     *,
     accept_gap: bool = False,
     most_offsets: int = MOST_OFFSETS,
-) -> Archived:
+) -> ArchiveRun:
     """Archive what a topic has got since the last run, up to what is committed now.
 
     Every message is in the archive once, whenever runs are killed; two at a time do not go well, and one of them fails.
@@ -84,7 +84,7 @@ def archive_topic(
         )
     files.clean(known)
     if not ranges:
-        return Archived(topic, files.where, 0, ())
+        return ArchiveRun(topic, files.where, 0, ())
     run = files.new_run(known)
     written = _write(session, settings, ranges, {topic: state.ids[topic]}, files, run, most_offsets)
     # What a topic that was made anew has under these offsets is something else.
@@ -93,10 +93,10 @@ def archive_topic(
     files.publish(new, known, run)
     files.clean(new)
     rows = sum(file.rows for item in written for file in item.files)
-    return Archived(topic, files.where, rows, tuple(written), tuple(gaps))
+    return ArchiveRun(topic, files.where, rows, tuple(written), tuple(gaps))
 
 
-def new_ranges(known: Manifest, state: TopicState) -> tuple[list[OffsetRange], list[OffsetRange]]:
+def new_ranges(known: ArchiveManifest, state: TopicState) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """Return what is to be archived, and what went missing since the last run.
 
     Raises:
@@ -120,7 +120,7 @@ def new_ranges(known: Manifest, state: TopicState) -> tuple[list[OffsetRange], l
     return ranges, gaps
 
 
-def _check_same(known: Manifest, topic_id: str | None, files: ArchiveFiles) -> None:
+def _check_same(known: ArchiveManifest, topic_id: str | None, files: ArchiveFiles) -> None:
     if known.topic_id is not None and topic_id is not None and known.topic_id != topic_id:
         raise UserError(
             f"topic {known.topic!r} was deleted and created again (its id was {known.topic_id}, it is {topic_id}), so "
@@ -140,11 +140,11 @@ def _write(
     """Write messages into the folder of a run and return what is in it."""
     from pyspark.sql import functions
 
-    from penstock.replay.kafka_source import SlicesToRead, scan_topics
+    from penstock.replay.kafka_source import TopicScan, scan_topics
 
     # A task has messages of one partition, so it needs no sorting to write files by partition.
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "2")
-    rows = scan_topics(session, SlicesToRead(settings, MAKER, tuple(cut(ranges, most_offsets)), topic_ids))
+    rows = scan_topics(session, TopicScan(settings, MAKER, tuple(cut(ranges, most_offsets)), topic_ids))
     folder = files.spark_path(run)
     writer = rows.withColumn(FOLDER, functions.col("partition")).write.partitionBy(FOLDER)
     writer.option("compression", "zstd").parquet(folder)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
 from penstock.commands.arguments import Kafka, KafkaSettings, Master, SparkSettings
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.replay.request import spark_settings
 
 
@@ -33,7 +33,7 @@ def command(
 
     A run goes on where the last one ended, up to what is committed when it starts, and counts once it is complete.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.doctor.kafka import parse_setting
         from penstock.engine.connectors.kafka.settings import KafkaSettings as ClientSettings
         from penstock.replay.session import spark_session

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from penstock.model.errors import OptionError, RetryableError, UserError
-from penstock.replay.archive_manifest import Manifest, empty, parse
+from penstock.replay.archive_manifest import ArchiveManifest, empty, parse
 from penstock.state.files.arrow_files import open_files
 
 MANIFEST = "archive.json"
@@ -38,7 +38,7 @@ class ArchiveFiles:
         self._local = _local_folder(url, topic)
         self._spark = _spark_address(url, topic)
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ArchiveManifest:
         """Return what is archived, nothing if there is no archive yet.
 
         Raises:
@@ -54,7 +54,7 @@ class ArchiveFiles:
             raise UserError(f"{self.where} is the archive of topic {known.topic!r}, not of {self.topic!r}")
         return known
 
-    def new_run(self, known: Manifest) -> str:
+    def new_run(self, known: ArchiveManifest) -> str:
         """Return the name of a folder for the next run."""
         return f"run-{known.runs + 1:06d}-{uuid4().hex[:8]}"
 
@@ -62,7 +62,7 @@ class ArchiveFiles:
         """Return what Spark calls a file or folder of the archive."""
         return f"{self._spark}/{path}"
 
-    def publish(self, new: Manifest, before: Manifest, run: str) -> None:
+    def publish(self, new: ArchiveManifest, before: ArchiveManifest, run: str) -> None:
         """Let what a run wrote count, unless another run has come first.
 
         Raises:
@@ -77,7 +77,7 @@ class ArchiveFiles:
             )
         self._files.write(MANIFEST, new.to_json())
 
-    def clean(self, known: Manifest) -> None:
+    def clean(self, known: ArchiveManifest) -> None:
         """Remove what runs left behind that can count no more: theirs has become another's number."""
         files = [file.path for item in known.ranges for file in item.files]
         used = {path.partition("/")[0] for path in files}

@@ -36,7 +36,7 @@ class ArchivedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArchiveManifest:
     """An archive of one topic after ``runs`` runs. Ranges of a partition ascend and are apart."""
 
     topic: str
@@ -64,21 +64,21 @@ class Manifest:
         ranges = [item for item in self.ranges if item.partition == partition]
         return [file.path for item in ranges for file in item.files if file.first < stop and start <= file.last]
 
-    def with_run(self, topic_id: str | None, ranges: Sequence[ArchivedRange]) -> Manifest:
+    def with_run(self, topic_id: str | None, ranges: Sequence[ArchivedRange]) -> ArchiveManifest:
         """Return the manifest after one more run."""
-        return Manifest(self.topic, topic_id, self.runs + 1, (*self.ranges, *ranges))
+        return ArchiveManifest(self.topic, topic_id, self.runs + 1, (*self.ranges, *ranges))
 
     def to_json(self) -> bytes:
         """Return the file."""
         return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
 
 
-def empty(topic: str) -> Manifest:
+def empty(topic: str) -> ArchiveManifest:
     """Return the manifest of an archive that has nothing."""
-    return Manifest(topic, None, 0, ())
+    return ArchiveManifest(topic, None, 0, ())
 
 
-def parse(content: bytes, where: str) -> Manifest:
+def parse(content: bytes, where: str) -> ArchiveManifest:
     """Read a manifest.
 
     Raises:
@@ -97,6 +97,6 @@ def parse(content: bytes, where: str) -> Manifest:
             )
             for item in found["ranges"]
         )
-        return Manifest(str(found["topic"]), found["topic_id"], int(found["runs"]), ranges)
+        return ArchiveManifest(str(found["topic"]), found["topic_id"], int(found["runs"]), ranges)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{where} is no manifest of an archive ({type(error).__name__}: {error})") from None

@@ -18,11 +18,11 @@ from penstock.engine.connectors.kafka.encoded import byte_lists
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import Made, RowMaker
 from penstock.model.errors import UserError
-from penstock.replay import kafka_travel
+from penstock.replay import kafka_pickling
 from penstock.replay.archive import MAKER
 from penstock.replay.archive_files import ArchiveFiles
-from penstock.replay.archive_manifest import Manifest
-from penstock.replay.kafka_batches import Wanted
+from penstock.replay.archive_manifest import ArchiveManifest
+from penstock.replay.kafka_batches import ScanContent
 from penstock.replay.kafka_slices import OffsetRange
 from penstock.replay.spark_types import spark_schema
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _KINDS = {None: 0, "create": 1, "append": 2}
 
-kafka_travel.teach()
+kafka_pickling.enable_pickling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TopicArchive:
     """The archive of one topic as its manifest says now."""
 
     files: ArchiveFiles
-    manifest: Manifest
+    manifest: ArchiveManifest
 
     def paths(self, ranges: Sequence[OffsetRange]) -> list[str]:
         """Return what Spark calls the files with messages of ranges."""
@@ -66,7 +66,7 @@ def open_archive(url: str, topic: str) -> TopicArchive:
 
 
 def scan_archive(
-    session: SparkSession, archive: TopicArchive, maker: RowMaker, ranges: Sequence[OffsetRange], wanted: Wanted
+    session: SparkSession, archive: TopicArchive, maker: RowMaker, ranges: Sequence[OffsetRange], wanted: ScanContent
 ) -> DataFrame:
     """Return what the archive has of ranges, all of which lie in it; nothing is read yet."""
     schema = spark_schema(wanted.schema(maker.schema))
@@ -79,7 +79,7 @@ def scan_archive(
 
 
 def _decoding(
-    topic: str, maker: RowMaker, ranges: Sequence[OffsetRange], wanted: Wanted
+    topic: str, maker: RowMaker, ranges: Sequence[OffsetRange], wanted: ScanContent
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that workers call; it is sent with all that it needs."""
     by_partition: dict[int, list[OffsetRange]] = {}
@@ -99,7 +99,7 @@ def _decoding(
     return decode
 
 
-def _made(maker: RowMaker, messages: Messages, item: OffsetRange, wanted: Wanted) -> pa.RecordBatch | None:
+def _made(maker: RowMaker, messages: Messages, item: OffsetRange, wanted: ScanContent) -> pa.RecordBatch | None:
     """Return what is wanted of those messages that lie in a range."""
     stop = item.stop.offset + (1 if item.stop.rows else 0)
     low, high = np.searchsorted(messages.offsets, [item.start.offset, stop]).tolist()

@@ -51,7 +51,7 @@ def scan(session: SparkSession, schema: pa.Schema, pieces: Sequence[Piece], *, n
     Raises:
         UserError: a source cannot be sent to workers.
     """
-    reading = Scan(schema, tuple(pieces), numbered)
+    reading = SourceScan(schema, tuple(pieces), numbered)
     try:
         return slices_source.scan(session, reading, spark_schema(reading.schema), range(len(pieces)))
     except slices_source.UnsendableError as error:
@@ -60,7 +60,7 @@ def scan(session: SparkSession, schema: pa.Schema, pieces: Sequence[Piece], *, n
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class SourceScan:
     """What is read, as it is sent to the workers."""
 
     fields: pa.Schema

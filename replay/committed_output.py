@@ -45,7 +45,7 @@ def committed_files(node: OperatorNode, sink: FileSink, checkpoint: Checkpoint |
     return sorted(found, key=lambda file: (epoch_of(file.name) or 0, file.name))
 
 
-class Published:
+class PublishedTopic:
     """What the markers in a cluster say of a topic that is written exactly once."""
 
     def __init__(self, node: OperatorNode, sink: KafkaSink, checkpoint: Checkpoint) -> None:

@@ -17,7 +17,7 @@ from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import LATE, MAIN, JobGraph, OperatorNode, SinkSpec, SourceSpec
-from penstock.replay.frames import Context, Frame, ReplayError, Rows, refused
+from penstock.replay.frames import Frame, ReplayContext, ReplayError, Rows, refused
 from penstock.replay.operators.prepared import quoted, times_sql
 from penstock.replay.operators.registry import form_of
 from penstock.replay.spark_types import carrier_schema
@@ -25,7 +25,7 @@ from penstock.replay.spark_types import carrier_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.replay.progress import Progress
+    from penstock.replay.checkpoint_progress import CheckpointProgress
 
 
 def check_job(graph: JobGraph) -> None:
@@ -77,7 +77,7 @@ def _check_types(node: OperatorNode) -> None:
 def compile_job(
     graph: JobGraph,
     read: Callable[[OperatorNode], DataFrame],
-    progress: Progress | None = None,
+    progress: CheckpointProgress | None = None,
     *,
     sink: str | None = None,
 ) -> Mapping[str, Frame]:
@@ -87,7 +87,7 @@ def compile_job(
     nothing reads, so a replay must not reject the message for it.
     Of a changelog a sink gets the rows that stand at the end. No row is late in a batch, so outputs of late rows are
     empty. Rows whose event time is null or out of range are left out: they are dead letters of a stream's source. With
-    ``progress`` a sink gets what a stream has put out that has come so far.
+    ``checkpoint_progress`` a sink gets what a stream has put out that has come so far.
 
     Raises:
         ReplayError: an operator has no counterpart in a batch, or what it has put out cannot be told; nothing was read.
@@ -98,7 +98,7 @@ def compile_job(
     _check_nodes(needed)
     frames: dict[tuple[OperatorId, str], Frame] = {}
     sinks: dict[str, Frame] = {}
-    context: Context | None = None
+    context: ReplayContext | None = None
     for node in needed.operators.values():
         inputs = [frames[edge.operator, edge.output] for edge in node.inputs]
         if isinstance(node.spec, SinkSpec):
@@ -106,7 +106,7 @@ def compile_job(
             continue
         if isinstance(node.spec, SourceSpec):
             rows: Rows = {MAIN: _source(node, read(node))}
-            context = context or Context(rows[MAIN].sparkSession, progress)
+            context = context or ReplayContext(rows[MAIN].sparkSession, progress)
         else:
             assert context is not None
             rows = form_of(node.spec).compile(node.spec, node, inputs, context)

@@ -19,10 +19,10 @@ from penstock.model.errors import OptionError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.comparison import DIFFERENT, EXTRA, MISSING, STATUS
-from penstock.replay.correction_due import changes, due, published
 from penstock.replay.correction_headers import Headers
+from penstock.replay.pending_corrections import correction_changes, pending_corrections, published_corrections
 from penstock.replay.topic_formats import KEY
-from penstock.replay.validation_values import Correction
+from penstock.replay.validation_result import CorrectionResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +72,7 @@ class Corrector:
         keys: Sequence[str],
         stream: DataFrame,
         exact: DataFrame,
-    ) -> Correction:
+    ) -> CorrectionResult:
         """Publish where a sink differs from the exact answer; both have the columns of ``schema``.
 
         Raises:
@@ -82,17 +82,19 @@ class Corrector:
 
         why = self._unfit(node)
         if why is not None:
-            return Correction(topic=self.topic, why=why)
+            return CorrectionResult(topic=self.topic, why=why)
         assert isinstance(node.spec, SinkSpec)
         epoch = None if self._checkpoint is None else self._checkpoint.epoch
         sink, about = _kafka(node), Headers(self._job, node.name, epoch)
         with self._one_at_a_time, sending(sink.settings, self.topic) as messenger:
             own = self.topic == sink.topic
-            before = None if own else published(session, node, schema.fields, self.topic, about)
-            found = due(session, node, schema.fields, keys, stream, exact, before, self._checkpoint).persist()
+            before = None if own else published_corrections(session, node, schema.fields, self.topic, about)
+            found = pending_corrections(
+                session, node, schema.fields, keys, stream, exact, before, self._checkpoint
+            ).persist()
             try:
                 counts = {row[STATUS]: int(row["count"]) for row in found.groupBy(STATUS).count().collect()}
-                wanted = changes(found, node.spec.mode)
+                wanted = correction_changes(found, node.spec.mode)
                 sent = 0
                 if counts:
                     encoder = CorrectionEncoder(node.spec, schema, self.topic, about)
@@ -106,7 +108,7 @@ class Corrector:
             finally:
                 found.unpersist()
         wrong = {name: counts.get(name, 0) for name in (MISSING, EXTRA, DIFFERENT)}
-        return Correction(topic=self.topic, messages=sent, why=None, **wrong)
+        return CorrectionResult(topic=self.topic, messages=sent, why=None, **wrong)
 
     def _unfit(self, node: OperatorNode) -> str | None:
         """Return why the rows of a sink cannot be corrected in the topic, None if they can."""

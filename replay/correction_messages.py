@@ -21,8 +21,8 @@ from penstock.model.errors import RetryableError
 from penstock.model.job_graph import SinkSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.comparison import STATUS
-from penstock.replay.correction_due import CHANGE
 from penstock.replay.correction_headers import RETRACT, Headers
+from penstock.replay.pending_corrections import CHANGE
 from penstock.replay.spark_types import from_spark_batch, quoted_name
 from penstock.replay.topic_formats import KEY
 
@@ -44,7 +44,7 @@ _DEFAULT_MESSAGE_BYTES = 1_000_000
 
 
 class CorrectionEncoder:
-    """Turns rows to correct, as `correction_due.changes` has them, into messages.
+    """Turns rows to correct, as `pending_corrections.correction_changes` has them, into messages.
 
     They are written under the time of being sent: what a topic keeps for a week, it is to keep from now on.
     """

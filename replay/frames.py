@@ -16,7 +16,7 @@ from penstock.model.schema import StreamSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.replay.progress import Progress
+    from penstock.replay.checkpoint_progress import CheckpointProgress
 
 
 class ReplayError(UserError):
@@ -46,11 +46,11 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Context:
+class ReplayContext:
     """What operators may use besides their inputs."""
 
     session: SparkSession
-    progress: Progress | None = None
+    progress: CheckpointProgress | None = None
     """How far the stream had come that is replayed; None: to its end."""
 
 

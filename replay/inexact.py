@@ -21,14 +21,14 @@ STANDARD_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Approximate:
+class ApproximateColumn:
     """How a column came to be: ``error`` is how far it may be away, relative to its value; None: nobody knows."""
 
     function: str
     error: float | None = None
 
 
-InexactColumns = Mapping[str, Approximate]
+InexactColumns = Mapping[str, ApproximateColumn]
 
 
 def sketches(aggregates: Iterable[tuple[str, AggregateCall]]) -> InexactColumns:
@@ -45,7 +45,7 @@ def aggregate_inputs(keys: Keys, aggregates: Iterable[tuple[str, AggregateCall]]
             yield call.where
 
 
-def computed_column(expression: Expr, known: InexactColumns) -> Approximate | None:
+def computed_column(expression: Expr, known: InexactColumns) -> ApproximateColumn | None:
     """Return what a column is that is computed, None if it is exact."""
     found = [known[name] for name in sorted(columns_of(expression)) if name in known]
     if not found:
@@ -53,7 +53,7 @@ def computed_column(expression: Expr, known: InexactColumns) -> Approximate | No
     tree = expression.tree
     while isinstance(tree, exp.Alias | exp.Paren):
         tree = tree.this
-    return found[0] if isinstance(tree, exp.Column) else Approximate(found[0].function)
+    return found[0] if isinstance(tree, exp.Column) else ApproximateColumn(found[0].function)
 
 
 def check_exact(node: OperatorNode, known: InexactColumns, expressions: Iterable[Expr]) -> None:
@@ -68,7 +68,7 @@ def check_exact(node: OperatorNode, known: InexactColumns, expressions: Iterable
                 raise inexact(node, name, known[name])
 
 
-def inexact(node: OperatorNode, name: str, column: Approximate) -> ReplayError:
+def inexact(node: OperatorNode, name: str, column: ApproximateColumn) -> ReplayError:
     """Return the error of an operator that works with such a column."""
     return refused(
         node,
@@ -77,7 +77,7 @@ def inexact(node: OperatorNode, name: str, column: Approximate) -> ReplayError:
     )
 
 
-def _sketch(call: AggregateCall) -> Approximate:
+def _sketch(call: AggregateCall) -> ApproximateColumn:
     if call.function != "approx_count_distinct":
-        return Approximate(call.function)
-    return Approximate(call.function, STANDARD_ERRORS * standard_error(int(call.options.get("lg_k", LG_K))))
+        return ApproximateColumn(call.function)
+    return ApproximateColumn(call.function, STANDARD_ERRORS * standard_error(int(call.options.get("lg_k", LG_K))))

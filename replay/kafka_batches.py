@@ -30,7 +30,7 @@ LETTERS = pa.schema(
 """A message that cannot be read, and why."""
 
 
-class Wanted(Enum):
+class ScanContent(Enum):
     """What is read: rows, rows and one of nulls with `ERROR` for each message that is none, or `LETTERS`."""
 
     ROWS = "rows"
@@ -39,17 +39,17 @@ class Wanted(Enum):
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         """Return the columns, if those of the rows are ``rows``."""
-        if self is Wanted.LETTERS:
+        if self is ScanContent.LETTERS:
             return LETTERS
-        return rows.append(pa.field(ERROR, pa.string())) if self is Wanted.COUNTED else rows
+        return rows.append(pa.field(ERROR, pa.string())) if self is ScanContent.COUNTED else rows
 
     def batch(
         self, rows: pa.RecordBatch | None, rejected: Sequence[RawRecord], fields: pa.Schema
     ) -> pa.RecordBatch | None:
         """Return what is wanted of some messages, None if that is nothing; ``fields`` are those of the rows."""
-        if self is Wanted.LETTERS:
+        if self is ScanContent.LETTERS:
             made = _letters(rejected) if rejected else None
-        elif self is Wanted.COUNTED and (rows is not None or rejected):
+        elif self is ScanContent.COUNTED and (rows is not None or rejected):
             made = _counted(rows, rejected, fields)
         else:
             made = rows

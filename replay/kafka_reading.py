@@ -14,11 +14,11 @@ from uuid import uuid4
 from penstock.engine.connectors.kafka.source import KafkaSource, SourceParts
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive_reading import TopicArchive, open_archive, scan_archive
-from penstock.replay.kafka_batches import ERROR, Wanted
+from penstock.replay.kafka_batches import ERROR, ScanContent
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
-from penstock.replay.kafka_source import SlicesToRead, scan_topics
-from penstock.replay.kept_rows import keeping
-from penstock.replay.offsets import Chosen, Kept
+from penstock.replay.kafka_source import TopicScan, scan_topics
+from penstock.replay.offsets import Kept, OffsetSelection
+from penstock.replay.row_selection import selective_maker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -50,7 +50,7 @@ def kept_in(archives: Archives) -> Kept:
 def read_rows(
     session: SparkSession,
     source: KafkaSource,
-    chosen: Chosen,
+    chosen: OffsetSelection,
     *,
     archives: Archives | None = None,
     most_offsets: int = MOST_OFFSETS,
@@ -63,18 +63,18 @@ def read_rows(
     Raises:
         UserError: an archive is of another topic.
     """
-    return _frame(session, source, chosen, archives or {}, most_offsets, Wanted.ROWS)
+    return _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.ROWS)
 
 
-def read_all(session: SparkSession, source: KafkaSource, chosen: Chosen) -> DataFrame:
+def read_all(session: SparkSession, source: KafkaSource, chosen: OffsetSelection) -> DataFrame:
     """Return the rows as `read_rows` does, and for every message that is none a row of nulls with `ERROR`."""
-    return _frame(session, source, chosen, {}, MOST_OFFSETS, Wanted.COUNTED)
+    return _frame(session, source, chosen, {}, MOST_OFFSETS, ScanContent.COUNTED)
 
 
 def read_counted(
     session: SparkSession,
     source: KafkaSource,
-    chosen: Chosen,
+    chosen: OffsetSelection,
     *,
     archives: Archives | None = None,
     most_offsets: int = MOST_OFFSETS,
@@ -86,7 +86,7 @@ def read_counted(
     from pyspark.sql import Observation, functions
 
     told = Observation(f"kafka-{uuid4().hex}")
-    rows = _frame(session, source, chosen, archives or {}, most_offsets, Wanted.COUNTED)
+    rows = _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.COUNTED)
     error = functions.col(f"`{ERROR}`")
     return rows.observe(told, functions.count(error).alias(REJECTED)).where(error.isNull()).drop(ERROR), told
 
@@ -94,35 +94,35 @@ def read_counted(
 def read_letters(
     session: SparkSession,
     source: KafkaSource,
-    chosen: Chosen,
+    chosen: OffsetSelection,
     *,
     archives: Archives | None = None,
     most_offsets: int = MOST_OFFSETS,
 ) -> DataFrame:
     """Return the messages that are left out, as `LETTERS`; reads everything again for that."""
-    return _frame(session, source, chosen, archives or {}, most_offsets, Wanted.LETTERS)
+    return _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.LETTERS)
 
 
 def _frame(
     session: SparkSession,
     source: KafkaSource,
-    chosen: Chosen,
+    chosen: OffsetSelection,
     archives: Archives,
     most_offsets: int,
-    wanted: Wanted,
+    wanted: ScanContent,
 ) -> DataFrame:
     parts = source.parts
     archived, rest = _dealt(parts, chosen, archives)
-    maker = keeping(parts.maker.fresh(), chosen.only)
+    maker = selective_maker(parts.maker.fresh(), chosen.only)
     frames = [scan_archive(session, archives[topic], maker, ranges, wanted) for topic, ranges in archived.items()]
     if rest or not frames:
         slices = tuple(cut(rest, most_offsets))
-        frames.append(scan_topics(session, SlicesToRead(parts.settings, maker, slices, chosen.topic_ids, wanted)))
+        frames.append(scan_topics(session, TopicScan(parts.settings, maker, slices, chosen.topic_ids, wanted)))
     return reduce(lambda one, other: one.union(other), frames)
 
 
 def _dealt(
-    parts: SourceParts, chosen: Chosen, archives: Archives
+    parts: SourceParts, chosen: OffsetSelection, archives: Archives
 ) -> tuple[dict[str, list[OffsetRange]], list[OffsetRange]]:
     """Return what is read from archives, by topic, and what from the topics themselves."""
     archived: dict[str, list[OffsetRange]] = {}

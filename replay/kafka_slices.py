@@ -22,7 +22,7 @@ SLICES = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class RowPosition:
     """Before the message at ``offset``, or behind its first ``rows`` rows."""
 
     offset: int
@@ -35,8 +35,8 @@ class OffsetRange:
 
     topic: str
     partition: int
-    start: Place
-    stop: Place
+    start: RowPosition
+    stop: RowPosition
 
     @property
     def offsets(self) -> int:
@@ -69,11 +69,11 @@ class Slice:
 
 def offset_range(topic: str, partition: int, start: int, stop: int) -> OffsetRange:
     """Return a range of whole messages."""
-    return OffsetRange(topic, partition, Place(start), Place(stop))
+    return OffsetRange(topic, partition, RowPosition(start), RowPosition(stop))
 
 
 def ranges_between(
-    starts: Mapping[tuple[str, int], Place], stops: Mapping[tuple[str, int], Place]
+    starts: Mapping[tuple[str, int], RowPosition], stops: Mapping[tuple[str, int], RowPosition]
 ) -> list[OffsetRange]:
     """Return the ranges of all partitions in ``stops`` that are not empty, in order.
 
@@ -103,7 +103,7 @@ def split(wanted: OffsetRange, kept: Sequence[tuple[int, int]]) -> tuple[list[Of
     outside: list[OffsetRange] = []
     at = wanted.start
     for start, stop in kept:
-        low, high = max(at, Place(start)), min(wanted.stop, Place(stop))
+        low, high = max(at, RowPosition(start)), min(wanted.stop, RowPosition(stop))
         if low >= high:
             continue
         if at < low:

@@ -23,8 +23,8 @@ from penstock.engine.connectors.kafka.topics import parse_topics, partition_name
 from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import RetryableError, UserError
-from penstock.replay import kafka_travel
-from penstock.replay.kafka_batches import Wanted
+from penstock.replay import kafka_pickling
+from penstock.replay.kafka_batches import ScanContent
 from penstock.replay.kafka_slices import Slice
 from penstock.replay.slices_source import UnsendableError, scan
 from penstock.replay.spark_types import spark_schema
@@ -32,7 +32,7 @@ from penstock.replay.spark_types import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PATIENCE_S", "SlicesToRead", "scan_topics"]
+__all__ = ["PATIENCE_S", "TopicScan", "scan_topics"]
 
 BATCH_ROWS = 32_768
 PATIENCE_S = 60.0
@@ -42,18 +42,18 @@ _PAUSE_S, _RETRY_S = 0.002, 0.5
 _READ_AHEAD: Mapping[str, Any] = {"queued.max.messages.kbytes": 8_192}
 """A slice ends soon, and what was fetched behind its end was for nothing."""
 
-kafka_travel.teach()
+kafka_pickling.enable_pickling()
 
 
 @dataclass(frozen=True)
-class SlicesToRead:
+class TopicScan:
     """What one scan reads, as it is sent to the workers. ``topic_ids`` are those of the topics that are meant."""
 
     settings: KafkaSettings
     maker: RowMaker
     slices: tuple[Slice, ...]
     topic_ids: Mapping[str, str | None]
-    wanted: Wanted = Wanted.ROWS
+    wanted: ScanContent = ScanContent.ROWS
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """Read one slice, in a worker.
@@ -76,7 +76,7 @@ class SlicesToRead:
             reader.close()
 
 
-def scan_topics(session: SparkSession, reading: SlicesToRead) -> DataFrame:
+def scan_topics(session: SparkSession, reading: TopicScan) -> DataFrame:
     """Return what the slices have, a task each; nothing is read yet.
 
     Raises:

@@ -23,7 +23,7 @@ from penstock.engine.connectors.kafka.topics import Listing, Topics, changed, pa
 from penstock.engine.connectors.positions import read_position
 from penstock.engine.restore.source_positions import read_positions
 from penstock.model.errors import OptionError, RetryableError, UserError
-from penstock.replay.kafka_slices import OffsetRange, Place, ranges_between, split
+from penstock.replay.kafka_slices import OffsetRange, RowPosition, ranges_between, split
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -61,7 +61,7 @@ class TopicState:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class OffsetSelection:
     """The ranges to read, in order, and the ids of the topics that are meant.
 
     Of partitions in ``only`` no other messages are read than those in its ranges.
@@ -102,7 +102,7 @@ def _asked(admin: AdminClient, settings: KafkaSettings, topics: Topics) -> Topic
 
 def choose(
     source: KafkaSource, operator: str, *, start: Where | None = None, stop: Where, kept: Kept | None = None
-) -> Chosen:
+) -> OffsetSelection:
     """Return what of a source to replay: from ``start`` up to, not including, ``stop``.
 
     Without ``start`` it is all that a job read which began without a checkpoint: from where the source begins, every
@@ -129,10 +129,10 @@ def choose(
                 f"partition {partition_name(*key)!r}, where a replay is to end, is not there: check the topic"
             )
     # A partition that came later began at its first message.
-    ranges = ranges_between({key: starts.get(key, Place(0)) for key in stops}, stops)
+    ranges = ranges_between({key: starts.get(key, RowPosition(0)) for key in stops}, stops)
     for item in ranges:
         check_there(item, state, (kept or {}).get((item.topic, item.partition), ()))
-    return Chosen(tuple(ranges), ids)
+    return OffsetSelection(tuple(ranges), ids)
 
 
 def check_there(item: OffsetRange, state: TopicState, kept: Sequence[tuple[int, int]] = ()) -> None:
@@ -150,7 +150,7 @@ def check_there(item: OffsetRange, state: TopicState, kept: Sequence[tuple[int, 
                 "topic's retention took them away; replay from an archive that has them, or begin later, such as at "
                 "'earliest'"
             )
-        if lacking.stop > Place(state.high[key]):
+        if lacking.stop > RowPosition(state.high[key]):
             raise UserError(
                 f"partition {item.name!r} ends at offset {state.high[key]}, but is to be read up to "
                 f"{lacking.stop.offset}: that is not written yet, or belongs to a transaction that is open"
@@ -175,10 +175,10 @@ def checkpoint_places(source: KafkaSource, operator: str, checkpoint: Checkpoint
 
 def _starts(
     source: KafkaSource, operator: str, start: Where | None, state: TopicState, kept: Kept
-) -> tuple[dict[Partition, Place], dict[str, str | None]]:
+) -> tuple[dict[Partition, RowPosition], dict[str, str | None]]:
     if start == EARLIEST:
         firsts = {key: [low, *(first for first, _ in kept.get(key, ()))] for key, low in state.low.items()}
-        return {key: Place(min(known)) for key, known in firsts.items()}, {}
+        return {key: RowPosition(min(known)) for key, known in firsts.items()}, {}
     if start is not None:
         return _places(_START, source, operator, start, state)
     begin = source.parts.start
@@ -188,25 +188,25 @@ def _starts(
             "say where a replay begins, by a checkpoint, a time or offsets"
         )
     if begin.name == EARLIEST:
-        return dict.fromkeys(state.low, Place(0)), {}
+        return dict.fromkeys(state.low, RowPosition(0)), {}
     return _resolved(source, begin, state), {}
 
 
 def _places(
     option: str, source: KafkaSource, operator: str, where: Where, state: TopicState | None
-) -> tuple[dict[Partition, Place], dict[str, str | None]]:
+) -> tuple[dict[Partition, RowPosition], dict[str, str | None]]:
     """Return places by partition, and the ids of their topics if they are known."""
     if isinstance(where, Checkpoint):
         found = checkpoint_places(source, operator, where)
         ids = {topic: position.topic_id for (topic, _), position in found.items() if position.topic_id is not None}
-        return {key: Place(position.offset, position.rows) for key, position in found.items()}, dict(ids)
+        return {key: RowPosition(position.offset, position.rows) for key, position in found.items()}, dict(ids)
     if where == LATEST:
         raise OptionError(
             f"{option} cannot be 'latest', which is another place every time: give a checkpoint, a time or offsets"
         )
     place = parse_place(option, where, source.parts.topics, ())
     if place.offsets is not None:
-        return {split_name(name): Place(offset) for name, offset in place.offsets.items()}, {}
+        return {split_name(name): RowPosition(offset) for name, offset in place.offsets.items()}, {}
     if state is None:
         raise OptionError(
             f"{option} in an archive is a checkpoint or offsets: which offsets a time has, only Kafka knows"
@@ -214,13 +214,13 @@ def _places(
     return _resolved(source, place, state), {}
 
 
-def _resolved(source: KafkaSource, place: kafka_starts.Place, state: TopicState) -> dict[Partition, Place]:
+def _resolved(source: KafkaSource, place: kafka_starts.Place, state: TopicState) -> dict[Partition, RowPosition]:
     """Return the offsets of a time in every partition, or those that are given, and 0 where none is."""
     if place.offsets is not None:
         known = {split_name(name): offset for name, offset in place.offsets.items()}
-        return {key: Place(known.get(key, 0)) for key in state.low}
+        return {key: RowPosition(known.get(key, 0)) for key in state.low}
     from penstock.engine.connectors.kafka.clients import make_admin
 
     settings = source.parts.settings
     found = look_up(make_admin(settings, CLIENT), settings, {partition_name(*key): place for key in state.low})
-    return {split_name(name): Place(offset) for name, offset in found.items()}
+    return {split_name(name): RowPosition(offset) for name, offset in found.items()}

@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
 from penstock.commands.arguments import Arguments, File, Master, SparkSettings
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.model.errors import UserError
 from penstock.replay.request import (
-    Bounds,
     CheckpointAddress,
     CheckpointDir,
     FromArchive,
     Kept,
+    ReplayBounds,
     Start,
     Stop,
     load,
@@ -31,10 +31,10 @@ from penstock.replay.request import (
 
 if TYPE_CHECKING:
     from penstock.replay.frames import Frame
-    from penstock.replay.request import Request
+    from penstock.replay.request import ReplayRequest
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """What files are written as."""
 
     PARQUET = "parquet"
@@ -46,7 +46,7 @@ def command(
     file: File,
     out: Annotated[str, typer.Option(metavar="DIR", help="Write a directory for each sink here.", show_default=False)],
     arguments: Arguments = None,
-    format: Annotated[Format, typer.Option(help="What files are written as.")] = Format.PARQUET,
+    format: Annotated[OutputFormat, typer.Option(help="What files are written as.")] = OutputFormat.PARQUET,
     checkpoint_dir: CheckpointDir = None,
     checkpoint: CheckpointAddress = None,
     start: Start = None,
@@ -63,17 +63,17 @@ def command(
     Nothing is written to the sinks themselves. Topics are read by offsets, up to those of the job's last checkpoint and
     never to "latest"; files and other bounded sources are read whole.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.replay.session import spark_session
 
         spark = spark_settings(settings)
-        request = load(file, arguments or [], Bounds(checkpoint_dir, checkpoint, start, stop, archive, kept))
+        request = load(file, arguments or [], ReplayBounds(checkpoint_dir, checkpoint, start, stop, archive, kept))
         with spark_session(master, settings=spark, name=f"penstock-replay-{request.name}") as session:
             written = _replay(request, session, out, format)
         _print(written, as_json=as_json)
 
 
-def _replay(request: Request, session: Any, out: str, format: Format) -> list[dict[str, Any]]:
+def _replay(request: ReplayRequest, session: Any, out: str, format: OutputFormat) -> list[dict[str, Any]]:
     from penstock.replay.compiler import compile_job
     from penstock.replay.source_reading import SourceReading
 
@@ -81,7 +81,7 @@ def _replay(request: Request, session: Any, out: str, format: Format) -> list[di
     return _write(compile_job(request.job.graph, reading), out, format)
 
 
-def _write(frames: Mapping[str, Frame], out: str, format: Format) -> list[dict[str, Any]]:
+def _write(frames: Mapping[str, Frame], out: str, format: OutputFormat) -> list[dict[str, Any]]:
     from pyspark.sql import Observation, functions
 
     written: list[dict[str, Any]] = []

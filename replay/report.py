@@ -10,7 +10,7 @@ from penstock.replay.report_page import overview, reading, replayed, top
 from penstock.replay.report_query import section
 from penstock.replay.report_style import STYLE
 from penstock.replay.report_text import safe
-from penstock.replay.validation_values import Validation
+from penstock.replay.validation_result import Validation
 
 MOST_BYTES = 300_000
 """A page is made smaller until it fits, so that it opens at once and can be mailed."""

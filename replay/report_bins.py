@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from penstock.replay.report_words import in_utc
-from penstock.replay.validation_values import WindowResult
+from penstock.replay.report_wording import in_utc
+from penstock.replay.validation_result import WindowResult
 
 EPOCH = datetime(1970, 1, 1)
 

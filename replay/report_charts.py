@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from penstock.replay.report_bins import Bin, Timeline, time_ticks, value_ticks
 from penstock.replay.report_text import safe
-from penstock.replay.report_words import clock, counted, duration_text, percent, zone_text
-from penstock.replay.validation_values import Difference, QueryResult
+from penstock.replay.report_wording import clock, counted, duration_text, percent, zone_text
+from penstock.replay.validation_result import DifferenceKind, QueryValidation
 
 WIDTH = 760.0
 LEFT, RIGHT = 74.0, 82.0
@@ -24,10 +24,10 @@ _GAP = 14.0
 _LEAST_MARK = 4.0
 _TICKS = 7
 
-_KINDS = tuple(Difference)
+_KINDS = tuple(DifferenceKind)
 
 
-def chart(query: QueryResult, line: Timeline, number: int) -> str:
+def chart(query: QueryValidation, line: Timeline, number: int) -> str:
     """Return the chart of a query; ``number`` makes its ids unique on the page."""
     lanes = [kind for kind in _KINDS if getattr(query, kind)]
     shares = any(item.accuracy is not None for item in line.bins)
@@ -55,7 +55,7 @@ def chart(query: QueryResult, line: Timeline, number: int) -> str:
     return "".join(parts)
 
 
-def caption(query: QueryResult, line: Timeline) -> str:
+def caption(query: QueryValidation, line: Timeline) -> str:
     """Return what the chart shows and what a bar stands for."""
     wrong = query.missing or query.extra or query.different
     shown = "Rows {}: the exact ones as bars, below them those that differ" if wrong else "Exact rows {}"
@@ -65,7 +65,7 @@ def caption(query: QueryResult, line: Timeline) -> str:
     return f"{shown.format('by the start of their window')}; {width} a bar"
 
 
-def strip(query: QueryResult, line: Timeline | None, start: datetime, end: datetime) -> str:
+def strip(query: QueryValidation, line: Timeline | None, start: datetime, end: datetime) -> str:
     """Return when a query differed, between times that are common to several queries, as a strip for a cell."""
     if line is None or end <= start:
         return ""
@@ -87,7 +87,7 @@ def strip(query: QueryResult, line: Timeline | None, start: datetime, end: datet
     )
 
 
-def _summary(query: QueryResult, line: Timeline) -> str:
+def _summary(query: QueryValidation, line: Timeline) -> str:
     wrong = ", ".join(f"{getattr(query, kind):,} {kind}" for kind in _KINDS)
     return f"{query.query}: {counted(query.rows_exact, 'exact row')} from {line.start} to {line.end}; {wrong}"
 
@@ -138,7 +138,7 @@ def _accuracy(line: Timeline, x: Callable[[datetime], float], top: float) -> Ite
 
 
 def _lane(
-    query: QueryResult, line: Timeline, x: Callable[[datetime], float], kind: Difference, top: float
+    query: QueryValidation, line: Timeline, x: Callable[[datetime], float], kind: DifferenceKind, top: float
 ) -> Iterable[str]:
     base = top + _LANE - 4
     most = max(getattr(item, kind) for item in line.bins)

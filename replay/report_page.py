@@ -10,18 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from penstock.replay.report_bins import Timeline
 from penstock.replay.report_charts import strip
 from penstock.replay.report_text import cell, count_cell, folded, row, safe, table
-from penstock.replay.report_words import context, counted, percent, verdict, windows_that_differ
-from penstock.replay.validation_values import QueryResult, SourceRange, Status, Validation
+from penstock.replay.report_wording import context, counted, percent, verdict, windows_that_differ
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation, SourceRange, Validation
 
 UNFOLDED_PARTITIONS = 8
 """So many partitions are shown; more are folded."""
 
-CLASSES = {Status.SAME: "same", Status.DIFFERS: "differs", Status.NOT_COMPARED: "not-compared"}
+CLASSES = {
+    ComparisonStatus.SAME: "same",
+    ComparisonStatus.DIFFERS: "differs",
+    ComparisonStatus.NOT_COMPARED: "not-compared",
+}
 
 _SIGNS = {
-    Status.SAME: "M14 23l6 6 11-13",
-    Status.DIFFERS: "M13 19h18M13 27h18M27 13L17 32",
-    Status.NOT_COMPARED: "M14 22h16",
+    ComparisonStatus.SAME: "M14 23l6 6 11-13",
+    ComparisonStatus.DIFFERS: "M13 19h18M13 27h18M27 13L17 32",
+    ComparisonStatus.NOT_COMPARED: "M14 22h16",
 }
 
 _WORDS = {
@@ -54,7 +58,7 @@ def top(validation: Validation) -> str:
     )
 
 
-def overview(queries: Sequence[QueryResult], lines: Sequence[Timeline | None]) -> str:
+def overview(queries: Sequence[QueryValidation], lines: Sequence[Timeline | None]) -> str:
     """Return the table of all queries, with strips over time that share one axis."""
     known = [line for line in lines if line is not None]
     heads = ["query", "verdict", "exact rows", "missing", "extra", "different", "windows that differ"]
@@ -119,7 +123,7 @@ def _offsets(partitions: Iterable[int], start: Mapping[int, int], stop: Mapping[
     return "".join(rows)
 
 
-def reading(queries: Sequence[QueryResult]) -> str:
+def reading(queries: Sequence[QueryValidation]) -> str:
     """Return what the words of the page mean."""
     shed = any(item.true_accuracy is not None for query in queries for item in (query, *query.windows))
     words = _WORDS | (_ACCURACY_WORDS if shed else {})
@@ -129,7 +133,7 @@ def reading(queries: Sequence[QueryResult]) -> str:
     )
 
 
-def accuracy_sentence(query: QueryResult) -> str:
+def accuracy_sentence(query: QueryValidation) -> str:
     """Return how accurate the answers of a query are, as a sentence; nothing where that was not counted."""
     parts = []
     if query.true_accuracy is not None:

@@ -9,7 +9,7 @@ from penstock.replay.report_bins import Timeline
 from penstock.replay.report_charts import caption, chart
 from penstock.replay.report_page import CLASSES, accuracy_sentence
 from penstock.replay.report_text import cell, count_cell, folded, row, safe, table, value_html
-from penstock.replay.report_words import (
+from penstock.replay.report_wording import (
     corrected,
     counted,
     figure,
@@ -20,7 +20,7 @@ from penstock.replay.report_words import (
     windows_that_differ,
     zone_text,
 )
-from penstock.replay.validation_values import Difference, Example, JsonValue, QueryResult, WindowResult
+from penstock.replay.validation_result import DifferenceKind, Example, JsonValue, QueryValidation, WindowResult
 
 UNFOLDED_WINDOWS = 12
 UNFOLDED_EXAMPLES = 8
@@ -28,7 +28,7 @@ COLUMNS = 12
 """Columns of an example that are shown: keys first, then those that differ."""
 
 
-def section(query: QueryResult, line: Timeline | None, number: int, windows: int, examples: int) -> str:
+def section(query: QueryValidation, line: Timeline | None, number: int, windows: int, examples: int) -> str:
     """Return the section of a query with at most so many windows and examples; ``number`` makes its ids unique."""
     by = f", rows by {', '.join(query.keys)}" if query.keys else ", whole rows"
     parts = [
@@ -48,10 +48,10 @@ def section(query: QueryResult, line: Timeline | None, number: int, windows: int
     return "".join(parts) + "</section>"
 
 
-def _tiles(query: QueryResult) -> str:
+def _tiles(query: QueryValidation) -> str:
     tiles = [("exact rows", query.rows_exact, False), ("stream rows", query.rows_stream, False)]
     tiles.append(("same", query.same, False))
-    tiles += [(str(kind), getattr(query, kind), True) for kind in Difference]
+    tiles += [(str(kind), getattr(query, kind), True) for kind in DifferenceKind]
     items = (
         f'<div class="{"bad" if wrong and count else "tile"}"><dt>{name}</dt><dd>{count:,}</dd></div>'
         for name, count, wrong in tiles
@@ -59,7 +59,7 @@ def _tiles(query: QueryResult) -> str:
     return f'<dl class="tiles">{"".join(items)}</dl>'
 
 
-def _figure(query: QueryResult, line: Timeline, number: int) -> str:
+def _figure(query: QueryValidation, line: Timeline, number: int) -> str:
     left = f"; {counted(query.windows_left_out, 'window')} not listed" if query.windows_left_out else ""
     return (
         f"<figure><figcaption>{caption(query, line)}{left}</figcaption>"
@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 _WindowColumn = tuple[str, Callable[[WindowResult], str]]
 
 
-def _windows(query: QueryResult, most: int) -> str:
+def _windows(query: QueryValidation, most: int) -> str:
     notable = [window for window in query.windows if window.notable]
     if not notable:
         return ""
@@ -139,7 +139,7 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _examples(query: QueryResult, most: int) -> str:
+def _examples(query: QueryValidation, most: int) -> str:
     if not query.examples:
         return ""
     shown = query.examples[:most]
@@ -171,7 +171,7 @@ def _example(example: Example, names: Sequence[str], figures: Sequence[bool]) ->
         if rows is not None
     ]
     if not sides:
-        sides = [("stream" if example.status is Difference.EXTRA else "exact", example.key, None)]
+        sides = [("stream" if example.status is DifferenceKind.EXTRA else "exact", example.key, None)]
     rows = []
     for place, (side, values, other) in enumerate(sides):
         head = f'<th scope="rowgroup" rowspan="{len(sides)}">{example.status}</th>' if not place else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from penstock.replay.report_words import left_out, verdict, windows_that_differ
-from penstock.replay.validation_values import QueryResult, Status, Validation
+from penstock.replay.report_wording import left_out, verdict, windows_that_differ
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation, Validation
 from penstock.tables import Column, count_text, print_table
 
 _COLUMNS = (
@@ -26,7 +26,7 @@ def summary_table(validation: Validation, stream: TextIO | None = None) -> None:
     correcting = any(query.correction is not None for query in validation.queries)
     for query in validation.queries:
         counts = (query.rows_exact, query.missing, query.extra, query.different)
-        compared = query.status is not Status.NOT_COMPARED
+        compared = query.status is not ComparisonStatus.NOT_COMPARED
         cells = [count_text(count) if compared else "" for count in counts]
         windows = windows_that_differ(query) if compared and query.windows else ""
         row = [query.query, *cells, windows, query.status]
@@ -43,5 +43,5 @@ def summary_table(validation: Validation, stream: TextIO | None = None) -> None:
     print(*lines, verdict(validation), *left_out(validation), sep="\n", file=stream or sys.stderr)
 
 
-def _corrected(query: QueryResult) -> str:
+def _corrected(query: QueryValidation) -> str:
     return "" if query.correction is None or query.correction.why else count_text(query.correction.rows)

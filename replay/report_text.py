@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from penstock.replay.validation_values import JsonValue
+from penstock.replay.validation_result import JsonValue
 
 CELL_CHARACTERS = 60
 """Longer values are cut."""

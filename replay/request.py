@@ -19,7 +19,7 @@ from penstock.model.errors import OptionError, UserError
 
 if TYPE_CHECKING:
     from penstock.dsl.job import Job
-    from penstock.replay.kept_log import KeptLog
+    from penstock.replay.offset_log import OffsetLog
     from penstock.replay.offsets import Where
 
 CHECKPOINT = "checkpoint"
@@ -68,7 +68,7 @@ Kept = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplayBounds:
     """What of a job's topics is replayed, as the command line says it; None: not said."""
 
     checkpoint_dir: str | None = None
@@ -80,7 +80,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReplayRequest:
     """A pipeline that was loaded, and from where to where its topics are replayed (None: as `offsets.choose` says).
 
     Only what a log ``kept`` names is replayed of the topics that it is about.
@@ -91,10 +91,10 @@ class Request:
     start: Where | None
     stop: Where | None
     archive: str | None
-    kept: KeptLog | None = None
+    kept: OffsetLog | None = None
 
 
-def load(file: Path, arguments: Sequence[str], bounds: Bounds) -> Request:
+def load(file: Path, arguments: Sequence[str], bounds: ReplayBounds) -> ReplayRequest:
     """Load the pipeline, and the checkpoint that says up to where it has read.
 
     Raises:
@@ -114,7 +114,7 @@ def load(file: Path, arguments: Sequence[str], bounds: Bounds) -> Request:
         stop = None if address is None else read_checkpoint(address)
     start = None if bounds.start is None else _where("--from", bounds.start)
     kept = None if bounds.kept is None else _kept_log(bounds.kept, job)
-    return Request(job, options.name, start, stop, bounds.archive, kept)
+    return ReplayRequest(job, options.name, start, stop, bounds.archive, kept)
 
 
 def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
@@ -126,7 +126,7 @@ def spark_settings(texts: Sequence[str] | None) -> dict[str, str]:
     return pairs("--spark-setting", texts, "spark.driver.memory=4g")
 
 
-def _kept_log(path: str, job: Job) -> KeptLog:
+def _kept_log(path: str, job: Job) -> OffsetLog:
     """Read a log, and check that the pipeline reads the topics that it is about.
 
     Raises:
@@ -134,9 +134,9 @@ def _kept_log(path: str, job: Job) -> KeptLog:
     """
     from penstock.engine.connectors.kafka.source import KafkaSource
     from penstock.model.job_graph import SourceSpec
-    from penstock.replay.kept_log import read_kept_log
+    from penstock.replay.offset_log import read_offset_log
 
-    log = read_kept_log(path)
+    log = read_offset_log(path)
     sources = [node.spec.source for node in job.graph.operators.values() if isinstance(node.spec, SourceSpec)]
     for topic in sorted(log.topics):
         if not any(isinstance(source, KafkaSource) and source.reads(topic) for source in sources):

@@ -26,14 +26,14 @@ class UnsendableError(Exception):
     """What reads slices holds something that cannot go to another process."""
 
 
-class ReadsSlices(Protocol):
+class SliceReader(Protocol):
     """Reads a slice, whatever that is to it, in a worker; sent there by pickle."""
 
     def read(self, piece: Any) -> Iterator[pa.RecordBatch]:
         """Yield its rows as Spark takes them."""
 
 
-def scan(session: SparkSession, reading: ReadsSlices, schema: StructType, slices: Sequence[Any]) -> DataFrame:
+def scan(session: SparkSession, reading: SliceReader, schema: StructType, slices: Sequence[Any]) -> DataFrame:
     """Return what the slices have; nothing is read yet.
 
     Raises:
@@ -77,5 +77,5 @@ class _Reader(DataSourceReader):
         if partition.value is None:
             # Spark asks once even if there is no slice.
             return iter(())
-        reading: ReadsSlices = _Pickles().loads(self._packed)
+        reading: SliceReader = _Pickles().loads(self._packed)
         return reading.read(partition.value)

@@ -17,10 +17,10 @@ from penstock.model.ids import OperatorId
 from penstock.model.job_graph import OperatorNode, SourceSpec
 from penstock.replay.bounded_source import pieces_of, scan
 from penstock.replay.kafka_reading import Archives, archives_of, kept_in, read_rows
-from penstock.replay.kept_log import KeptLog
-from penstock.replay.kept_rows import keep_only
+from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Where, choose
-from penstock.replay.validation_values import SourceRange
+from penstock.replay.row_selection import select_ranges
+from penstock.replay.validation_result import SourceRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ class SourceReading:
         start: Where | None = None,
         stop: Where | None = None,
         archive: str | None = None,
-        kept: KeptLog | None = None,
+        kept: OffsetLog | None = None,
         tasks: int = 8,
         share: bool = False,
     ) -> None:
@@ -109,7 +109,7 @@ class SourceReading:
         if self._archive is not None:
             archives = archives_of(source, self._archive, _names(source))
         chosen = choose(source, name, start=self._start, stop=self._stop, kept=kept_in(archives))
-        less, left_out = (chosen, {}) if self._log is None else keep_only(chosen, self._log)
+        less, left_out = (chosen, {}) if self._log is None else select_ranges(chosen, self._log)
         for topic in sorted({item.topic for item in chosen.ranges}):
             mine = [item for item in chosen.ranges if item.topic == topic]
             starts = {item.partition: item.start.offset for item in mine}

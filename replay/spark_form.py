@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from penstock.model.job_graph import OperatorNode, OperatorSpec
 from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Context, Frame, Rows, refused
+from penstock.replay.frames import Frame, ReplayContext, Rows, refused
 from penstock.replay.inexact import InexactColumns, inexact
 
 S = TypeVar("S", bound=OperatorSpec)
@@ -23,7 +23,7 @@ class SparkForm(ABC, Generic[S]):
     spec: type[S]
 
     @abstractmethod
-    def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Return the rows of every output, given all rows of the inputs.
 
         Raises:
@@ -68,7 +68,7 @@ class NoForm(SparkForm[S]):
         """Say why."""
         return self.why
 
-    def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: S, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Refuse.
 
         Raises:

@@ -1,6 +1,6 @@
 """What a stream has written to a topic of Kafka, message by message, with the places that say what came last.
 
-Called by `stream_output`, and for topics of corrections by `correction_due`.
+Called by `stream_output`, and for topics of corrections by `pending_corrections`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.source_options import MessageColumns
 from penstock.model.job_graph import OperatorNode, SinkSpec
-from penstock.replay.committed_output import Published
+from penstock.replay.committed_output import PublishedTopic
 from penstock.replay.kafka_batches import ERROR
 from penstock.replay.kafka_reading import read_all
-from penstock.replay.kafka_slices import OffsetRange, Place
-from penstock.replay.offsets import Chosen, ask
+from penstock.replay.kafka_slices import OffsetRange, RowPosition
+from penstock.replay.offsets import OffsetSelection, ask
 from penstock.replay.topic_formats import KEY, from_key, own_type, value_columns
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def topic_rows(
     if upsert or alone:
         metadata["key"] = KEY
     source = topic_source(node, sink, sink.topic, written, metadata)
-    published = Published(node, sink, checkpoint) if sink.transactional and checkpoint is not None else None
+    published = PublishedTopic(node, sink, checkpoint) if sink.transactional and checkpoint is not None else None
     if published is not None:
         published.wait()
     chosen = everything_in(source)
@@ -101,7 +101,7 @@ def topic_source(
     )
 
 
-def everything_in(source: KafkaSource) -> Chosen:
+def everything_in(source: KafkaSource) -> OffsetSelection:
     """Return what is there now of a source's topics, as far as it is committed.
 
     Raises:
@@ -111,7 +111,7 @@ def everything_in(source: KafkaSource) -> Chosen:
     parts = source.parts
     state = ask(parts.settings, parts.topics)
     ranges = [
-        OffsetRange(topic, partition, Place(low), Place(state.high[topic, partition]))
+        OffsetRange(topic, partition, RowPosition(low), RowPosition(state.high[topic, partition]))
         for (topic, partition), low in sorted(state.low.items())
     ]
-    return Chosen(tuple(item for item in ranges if item.offsets), state.ids)
+    return OffsetSelection(tuple(item for item in ranges if item.offsets), state.ids)

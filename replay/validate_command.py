@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import Arguments, File, Master, SparkSettings
+from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
 from penstock.replay.request import (
-    Bounds,
     CheckpointAddress,
     CheckpointDir,
     FromArchive,
     Kept,
+    ReplayBounds,
     Start,
     Stop,
     load,
@@ -29,8 +29,8 @@ from penstock.replay.request import (
 
 if TYPE_CHECKING:
     from penstock.replay.correction import Corrector
-    from penstock.replay.request import Request
-    from penstock.replay.validation_values import Validation
+    from penstock.replay.request import ReplayRequest
+    from penstock.replay.validation_result import Validation
 
 _BOUNDING = {"checkpoint": "--checkpoint", "start": "--from", "stop": "--to", "kept": "--kept"}
 """The options that make a replay less than the answer to all that the job has read."""
@@ -69,31 +69,31 @@ def command(
     Missing, extra and different rows are told by sink and window. Exits with 1 if anything differs, or nothing could be
     compared.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.replay.session import spark_session
-        from penstock.replay.validation_values import Status
+        from penstock.replay.validation_result import ComparisonStatus
 
         spark = spark_settings(settings)
-        bounds = Bounds(checkpoint_dir, checkpoint, start, stop, archive, kept)
+        bounds = ReplayBounds(checkpoint_dir, checkpoint, start, stop, archive, kept)
         request = load(file, arguments or [], bounds)
         chosen = _chosen(request, sinks)
         corrector = None if correct is None else _corrector(correct, bounds, request, chosen)
         with spark_session(master, settings=spark, name=f"penstock-validate-{request.name}") as session:
             validation = _validate(request, session, chosen, corrector, kept)
         _report(validation, out, as_json=as_json)
-    if validation.status != Status.SAME:
+    if validation.status != ComparisonStatus.SAME:
         raise typer.Exit(FAILED)
 
 
 def _validate(
-    request: Request, session: Any, chosen: set[str], corrector: Corrector | None, kept: str | None
+    request: ReplayRequest, session: Any, chosen: set[str], corrector: Corrector | None, kept: str | None
 ) -> Validation:
     from penstock import __version__
     from penstock.model.job_graph import SinkSpec
     from penstock.replay.source_reading import SourceReading
-    from penstock.replay.suspects import with_suspects
+    from penstock.replay.suspect_operators import with_suspects
     from penstock.replay.validation import validate_sink
-    from penstock.replay.validation_values import Validation
+    from penstock.replay.validation_result import Validation
 
     reading = SourceReading(
         session,
@@ -121,7 +121,7 @@ def _validate(
     )
 
 
-def _chosen(request: Request, names: Sequence[str] | None) -> set[str]:
+def _chosen(request: ReplayRequest, names: Sequence[str] | None) -> set[str]:
     from penstock.model.job_graph import SinkSpec
 
     there = [node.name for node in request.job.graph.operators.values() if isinstance(node.spec, SinkSpec)]
@@ -131,7 +131,7 @@ def _chosen(request: Request, names: Sequence[str] | None) -> set[str]:
     return set(names or there)
 
 
-def _corrector(topic: str, bounds: Bounds, request: Request, chosen: set[str]) -> Corrector:
+def _corrector(topic: str, bounds: ReplayBounds, request: ReplayRequest, chosen: set[str]) -> Corrector:
     """Return what publishes corrections.
 
     Raises:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.executors.simulation.promises import not_promised
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
-from penstock.replay.both_sides import BothSides, CountedError, both_sides
 from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, differences
+from penstock.replay.comparison_sides import ComparisonSides, CountsOnlyError, comparison_sides
 from penstock.replay.frames import ReplayError
 from penstock.replay.output_keys import OutputKeys, output_keys
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_failures import spark_errors, worker_failure
 from penstock.replay.spark_types import quoted_name
-from penstock.replay.validation_values import (
-    Correction,
-    Difference,
+from penstock.replay.validation_result import (
+    CorrectionResult,
+    DifferenceKind,
     Example,
-    QueryResult,
+    QueryValidation,
     WindowResult,
     bounded_windows,
 )
@@ -46,7 +46,7 @@ _COUNTED = ("rows_exact", "rows_stream", MISSING, EXTRA, DIFFERENT)
 
 def validate_sink(
     graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: Any, corrector: Corrector | None = None
-) -> QueryResult:
+) -> QueryValidation:
     """Compare what stands in one sink with what a replay of its sources gives; ``corrector`` publishes what differs.
 
     What cannot be compared says why in the result: what is not promised, has no counterpart in a batch, or left
@@ -63,19 +63,19 @@ def validate_sink(
     }
     why = not_promised(graph).get(sink.name)
     if why is not None:
-        return QueryResult(**asked, why=why)
+        return QueryValidation(**asked, why=why)
     try:
-        with both_sides(graph, sink, keys.columns, reading, session) as sides:
+        with comparison_sides(graph, sink, keys.columns, reading, session) as sides:
             return _compared(graph, sink, asked, keys, sides, session, corrector)
-    except CountedError as error:
+    except CountsOnlyError as error:
         counted = error.rows_stream or 0
-        return QueryResult(**asked, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
+        return QueryValidation(**asked, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
     except (ReplayError, SchemaError) as error:
-        return QueryResult(**asked, why=str(error))
+        return QueryValidation(**asked, why=str(error))
     except spark_errors() as error:
         failure = worker_failure(error)
         if isinstance(failure, ReplayError):
-            return QueryResult(**asked, why=str(failure))
+            return QueryValidation(**asked, why=str(failure))
         raise
 
 
@@ -84,22 +84,22 @@ def _compared(
     sink: OperatorNode,
     asked: dict[str, Any],
     keys: OutputKeys,
-    sides: BothSides,
+    sides: ComparisonSides,
     session: Any,
     corrector: Corrector | None,
-) -> QueryResult:
+) -> QueryValidation:
     spec, edge = sink.spec, sink.inputs[0]
     assert isinstance(spec, SinkSpec)
     result = _result(asked, keys, sides)
     if result.missing and spec.mode == "upsert" and _repeats(sides.exact, spec.key):
-        return QueryResult(**asked, why=f"several rows have the same {', '.join(spec.key)}: {_BY_ORDER}")
+        return QueryValidation(**asked, why=f"several rows have the same {', '.join(spec.key)}: {_BY_ORDER}")
     found = sides.open()
     result = replace(result, open=sum(item.results for item in found), notes=sides.notes(found, result.extra))
     if corrector is None:
         return result
     if sides.approximate:
         why = f"column {sides.approximate[0]!r} of sink {sink.name!r} is approximate: nothing tells the right rows"
-        return replace(result, correction=Correction(topic=corrector.topic, why=why))
+        return replace(result, correction=CorrectionResult(topic=corrector.topic, why=why))
     schema = graph[edge.operator].outputs[edge.output]
     correction = corrector.correct(session, sink, schema, keys.columns, sides.stream, sides.exact)
     return replace(result, correction=correction)
@@ -113,7 +113,7 @@ def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:
     return not counts.where(f.col("count") > 1).isEmpty()
 
 
-def _result(asked: dict[str, Any], keys: OutputKeys, compared: BothSides) -> QueryResult:
+def _result(asked: dict[str, Any], keys: OutputKeys, compared: ComparisonSides) -> QueryValidation:
     from pyspark.sql import functions as f
 
     stream, exact = compared.stream, compared.exact
@@ -137,7 +137,7 @@ def _result(asked: dict[str, Any], keys: OutputKeys, compared: BothSides) -> Que
     finally:
         found.unpersist()
     counted: dict[str, Any] = {name: int(totals[name]) for name in _COUNTED}
-    return QueryResult(
+    return QueryValidation(
         **asked,
         **counted,
         windows=windows,
@@ -219,5 +219,5 @@ def _examples(found: DataFrame, keys: Sequence[str]) -> list[Example]:
         stream, exact = (None if row[side] is None else json.loads(row[side]) for side in (STREAM, EXACT))
         whole = exact or stream or {}
         key = {name: whole[name] for name in keys}
-        examples.append(Example(Difference(row[STATUS]), key, stream, exact))
+        examples.append(Example(DifferenceKind(row[STATUS]), key, stream, exact))
     return examples

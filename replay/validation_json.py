@@ -1,6 +1,6 @@
 """`validation.json`: a validation as text; `validate` writes it, docs/reference/validation.md tells users.
 
-Names and order are those of `validation_values`, with ``version``, ``status``, ``same`` and ``true_accuracy`` besides,
+Names and order are those of `validation_result`, with ``version``, ``status``, ``same`` and ``true_accuracy`` besides,
 and ``from`` and ``to`` for `SourceRange.start` and `SourceRange.stop`. A version may get more fields; none goes, and
 what older files lack is None, 0 or empty.
 """
@@ -13,9 +13,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from penstock.replay.validation_values import (
+from penstock.replay.validation_result import (
     Accuracy,
-    QueryResult,
+    QueryValidation,
     SourceRange,
     Validation,
     WindowResult,
@@ -58,7 +58,7 @@ def _offsets_data(offsets: Mapping[int, int] | None) -> dict[str, int] | None:
     return None if offsets is None else {str(partition): offsets[partition] for partition in sorted(offsets)}
 
 
-def _query_data(query: QueryResult) -> dict[str, Any]:
+def _query_data(query: QueryValidation) -> dict[str, Any]:
     rows = {name: getattr(query, name) for name in _ROWS}
     return {
         "query": query.query,

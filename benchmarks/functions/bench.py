@@ -30,7 +30,7 @@ FLINK_SCALAR, FLINK_STREAM, FLINK_PANDAS = 0.35, 0.03, 0.75
 
 
 @dataclass(frozen=True)
-class Case:
+class FunctionCase:
     """One way to write a function; ``goal`` and ``pyflink`` in M rows/s (None: no goal, nothing alike)."""
 
     name: str
@@ -73,27 +73,33 @@ ALL = {"shop": "string", "price": "int64", "amount": "int64", "total": "int64"}
 NUMBERS = {"price": "int64", "amount": "int64", "total": "int64"}
 
 CASES = (
-    Case("expression", lambda rows: rows.with_columns(total=col("price") * col("amount")), 20_000_000),
-    Case("map, two columns to one value", lambda rows: rows.map(_total, TOTAL), 4_000_000, ROW_GOAL, FLINK_SCALAR),
-    Case(
+    FunctionCase("expression", lambda rows: rows.with_columns(total=col("price") * col("amount")), 20_000_000),
+    FunctionCase(
+        "map, two columns to one value", lambda rows: rows.map(_total, TOTAL), 4_000_000, ROW_GOAL, FLINK_SCALAR
+    ),
+    FunctionCase(
         "map, three columns to a dict of two",
         lambda rows: rows.map(_total_and_shop, {"total": "int64", "shop": "string"}),
         4_000_000,
         ROW_GOAL,
         FLINK_SCALAR,
     ),
-    Case("map, row as a dict", lambda rows: rows.map(_row, TOTAL), 2_000_000, None, FLINK_STREAM),
-    Case("filter, one column", lambda rows: rows.filter(lambda price: price > 500), 4_000_000, ROW_GOAL, FLINK_SCALAR),
-    Case("map_batches, pyarrow", lambda rows: rows.map_batches(_arrow, ALL), 20_000_000, BATCH_GOAL),
-    Case("map_batches, polars", lambda rows: rows.map_batches(_polars, ALL, format="polars"), 20_000_000, BATCH_GOAL),
-    Case(
+    FunctionCase("map, row as a dict", lambda rows: rows.map(_row, TOTAL), 2_000_000, None, FLINK_STREAM),
+    FunctionCase(
+        "filter, one column", lambda rows: rows.filter(lambda price: price > 500), 4_000_000, ROW_GOAL, FLINK_SCALAR
+    ),
+    FunctionCase("map_batches, pyarrow", lambda rows: rows.map_batches(_arrow, ALL), 20_000_000, BATCH_GOAL),
+    FunctionCase(
+        "map_batches, polars", lambda rows: rows.map_batches(_polars, ALL, format="polars"), 20_000_000, BATCH_GOAL
+    ),
+    FunctionCase(
         "map_batches, pandas",
         lambda rows: rows.map_batches(_pandas, ALL, format="pandas"),
         20_000_000,
         BATCH_GOAL,
         FLINK_PANDAS,
     ),
-    Case(
+    FunctionCase(
         "map_batches, numpy",
         lambda rows: rows.select("price", "amount").map_batches(_numpy, NUMBERS, format="numpy"),
         20_000_000,
@@ -124,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(case: Case, runs: int, share: float) -> float:
+def measure(case: FunctionCase, runs: int, share: float) -> float:
     """Return the median rate in M rows/s, after a short run to warm up."""
     table = _rows(max(1, int(case.rows * share)))
     _run(case, table.slice(0, 10_000))
@@ -153,7 +159,7 @@ def _rows(count: int) -> pa.Table:
     return pa.table({"shop": shops.cast(pa.string()), "price": numbers % 1_000, "amount": numbers % 7})
 
 
-def _run(case: Case, table: pa.Table) -> float:
+def _run(case: FunctionCase, table: pa.Table) -> float:
     job = Job()
     case.build(read_memory(table, job=job)).write_black_hole()
     started = time.perf_counter()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from penstock.benchmarks.kafka.measured import CONSUMER, DECODER, GENERAL, Measured
+from penstock.benchmarks.kafka.measurement import CONSUMER, DECODER, GENERAL, ConsumerMeasurement
 from penstock.benchmarks.nexmark.topic import SCHEME, EventTopic, fill, parse_address
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-write", action="store_true", help="only print")
     options = parser.parse_args(argv)
     with _topic(options.topic, options.events) as topic:
-        measured: dict[str, list[Measured]] = {what: [] for what in _NAMES}
+        measured: dict[str, list[ConsumerMeasurement]] = {what: [] for what in _NAMES}
         for _ in range(options.runs):
             for what, runs in measured.items():
                 runs.append(_measure(what, topic))
@@ -68,23 +68,23 @@ def _topic(address: str | None, events: int) -> Iterator[EventTopic]:
         yield topic
 
 
-def _measure(what: str, topic: EventTopic) -> Measured:
-    command = [sys.executable, "-m", "penstock.benchmarks.kafka.measured", what, topic.address]
+def _measure(what: str, topic: EventTopic) -> ConsumerMeasurement:
+    command = [sys.executable, "-m", "penstock.benchmarks.kafka.measurement", what, topic.address]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SystemExit(f"measuring {what} failed:\n{ran.stderr[-2000:]}")
-    return Measured(**json.loads(ran.stdout.splitlines()[-1]))
+    return ConsumerMeasurement(**json.loads(ran.stdout.splitlines()[-1]))
 
 
-def _cpu_rate(runs: Sequence[Measured]) -> float:
+def _cpu_rate(runs: Sequence[ConsumerMeasurement]) -> float:
     return statistics.median(run.messages / run.cpu_s / 1e6 for run in runs)
 
 
-def _ratio(query: str, measured: dict[str, list[Measured]]) -> float:
+def _ratio(query: str, measured: dict[str, list[ConsumerMeasurement]]) -> float:
     return _cpu_rate(measured[query]) / FLINK[query]
 
 
-def _table(measured: dict[str, list[Measured]]) -> str:
+def _table(measured: dict[str, list[ConsumerMeasurement]]) -> str:
     runs = next(iter(measured.values()))
     lines = [
         "# JSON messages from Kafka",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 
 import penstock as ps
-from penstock.benchmarks.latency.steady import Steady
+from penstock.benchmarks.latency.steady import SteadySource
 from penstock.dsl.job import Job
 
 WARM_UP_S = 4.0
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure(rows_per_s: int, parallelism: int, seconds: float) -> tuple[int, float]:
     """Return how many instances a job has, and the share of a core that the process takes beside them."""
     job = Job()
-    rows = ps.read(Steady(rows_per_s, 1_000, partitions=parallelism), job=job)
+    rows = ps.read(SteadySource(rows_per_s, 1_000, partitions=parallelism), job=job)
     counted = rows.rebalance().filter(ps.col("key") >= 0).key_by("key").agg(n=ps.count())
     counted.write_black_hole(mode="changelog")
     with TemporaryDirectory(prefix="penstock-") as folder:

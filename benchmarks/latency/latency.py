@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.benchmarks.latency.steady import Steady
+from penstock.benchmarks.latency.steady import SteadySource
 from penstock.dsl.job import Job
 
 MOST_MS = {"filter": ("p50", 3.0), "count": ("p99", 250.0)}
@@ -59,7 +59,7 @@ def measure(
             ages.append(now_ns - due_ns)
 
     job = Job()
-    rows = ps.read(Steady(rows_per_s, keys, WARM_UP_S + seconds), job=job)
+    rows = ps.read(SteadySource(rows_per_s, keys, WARM_UP_S + seconds), job=job)
     stream = build(rows)
     stream.for_each_batch(note, mode="append" if build is _filter else "changelog")
     with TemporaryDirectory(prefix="penstock-") as folder:

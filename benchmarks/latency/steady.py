@@ -12,7 +12,7 @@ import penstock as ps
 SCHEMA = pa.schema([("key", pa.int64()), ("due_ns", pa.int64())])
 
 
-class Steady(ps.Source):
+class SteadySource(ps.Source):
     """Rows that become due one by one, for so many seconds (None: for ever)."""
 
     bounded = False
@@ -37,7 +37,7 @@ class Steady(ps.Source):
 
 
 class _SteadyReader(ps.Reader):
-    def __init__(self, source: Steady) -> None:
+    def __init__(self, source: SteadySource) -> None:
         self._source = source
         self._begun_ns = time.monotonic_ns()
         self._read = 0

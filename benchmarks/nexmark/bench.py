@@ -42,7 +42,7 @@ PEER_QUERIES = "penstock.benchmarks.peers"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QueryTimings:
     """Median seconds of every engine for one query (None: it failed), and our peak memory."""
 
     query: str
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def render(lines: Sequence[Line], runs: int) -> str:
+def render(lines: Sequence[QueryTimings], runs: int) -> str:
     """Write the table as Markdown."""
     heads = ["query", "penstock", *PEERS, "ratio to best", "floor", "goal", "peak MB"]
     rows = [
@@ -163,7 +163,7 @@ class _Runner:
         return result
 
 
-def _measure(runner: _Runner, runs: int, events: int) -> Line:
+def _measure(runner: _Runner, runs: int, events: int) -> QueryTimings:
     seconds: dict[str, list[float]] = {name: [] for name in (OURS, *PEERS)}
     peak = 0.0
     for _ in range(runs):
@@ -177,16 +177,16 @@ def _measure(runner: _Runner, runs: int, events: int) -> Line:
                 peak = max(peak, result["peak_rss_mb"])
     medians = {name: statistics.median(values) if values else None for name, values in seconds.items()}
     print(runner.query, {name: f"{value:.3f}s" if value else None for name, value in medians.items()}, file=sys.stderr)
-    return Line(runner.query, events, medians, peak)
+    return QueryTimings(runner.query, events, medians, peak)
 
 
-def _rates(line: Line) -> dict[str, float]:
+def _rates(line: QueryTimings) -> dict[str, float]:
     return {name: line.events / value / 1e6 for name, value in line.seconds.items() if value} | {
         name: 0.0 for name, value in line.seconds.items() if not value
     }
 
 
-def _plain(line: Line) -> dict[str, Any]:
+def _plain(line: QueryTimings) -> dict[str, Any]:
     return {
         "query": line.query,
         "events": line.events,

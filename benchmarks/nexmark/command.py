@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import BatchRows, KafkaSettings
+from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
 
 GENERATOR = "generator"
@@ -27,7 +27,7 @@ FIGURES_WIDTH = 74
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class MeasurementSetup:
     """How queries are run: on which events, and by how many instances of an operator."""
 
     source: str = GENERATOR
@@ -111,7 +111,7 @@ def command(
     From a topic, messages of the reference are read up to the ends it has at the start. With --json a query is a line.
     """
     failed = 0
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.benchmarks.nexmark.queries import NAMES
 
         names = queries.split(",") if queries else list(NAMES)
@@ -122,7 +122,7 @@ def command(
         if fill is not None:
             _fill(fill, count, kafka_settings or ())
             return
-        measurement = Measurement(source, tuple(kafka_settings or ()), count, parallelism, batch_rows, out)
+        measurement = MeasurementSetup(source, tuple(kafka_settings or ()), count, parallelism, batch_rows, out)
         measurement.check()
         if source != GENERATOR and events is not None:
             print("note: --events is for the generator; all events of the source are read", file=sys.stderr)

@@ -32,7 +32,7 @@ WARM_UP_EVENTS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class QueryResult:
+class QueryMeasurement:
     """One measured run. ``seconds`` exclude process start and kernel loading, and include reading and decoding.
 
     ``rows`` are the rows of the final result, retractions taken off.
@@ -79,7 +79,7 @@ def run_query(
     batch_rows: int | None = None,
     out: Path | None = None,
     wait: Callable[[], object] = lambda: None,
-) -> QueryResult:
+) -> QueryMeasurement:
     """Warm up, ``wait``, run the query to the end of its input, and write the final result to ``out`` if given."""
     loop = LoopOptions() if batch_rows is None else LoopOptions(batch_rows=batch_rows)
     with _small(source) as few:
@@ -99,7 +99,7 @@ def run_query(
     else:
         rows = sink.rows
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return QueryResult(name, events, seconds, events / seconds, rows, round(peak_rss_mb, 1), parallelism)
+    return QueryMeasurement(name, events, seconds, events / seconds, rows, round(peak_rss_mb, 1), parallelism)
 
 
 @contextmanager

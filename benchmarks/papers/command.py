@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import Seed
+from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import UserError
 from penstock.model.installation import extra_install_command
 
@@ -63,7 +63,7 @@ def command(
 
     Exits with 1 if a figure is not met. With --json a row is a line.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         evaluation: Evaluation = import_module(f"penstock.benchmarks.papers.{name.value}").EVALUATION
         with _progress(shown=not as_json) as progress:
             result = evaluation.run(seed, draws, progress)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.benchmarks.papers.flow_snapshots import flow_snapshot
-from penstock.benchmarks.papers.large_snapshots import SIZES, Size, large_snapshot, waiting_snapshot
+from penstock.benchmarks.papers.large_snapshots import SIZES, SnapshotSize, large_snapshot, waiting_snapshot
 from penstock.benchmarks.papers.scaling_snapshots import scaling_snapshot
 from penstock.benchmarks.papers.sizing_snapshots import sizing_snapshots
 from penstock.model.plan import NoChange
@@ -29,15 +29,15 @@ from penstock.scheduler.placement import TaskScheduler
 from penstock.scheduler.sage import Sage
 from penstock.shedding import qod
 
-Snapshots = Callable[[Size], Sequence[ClusterSnapshot]]
+Snapshots = Callable[[SnapshotSize], Sequence[ClusterSnapshot]]
 """The last is decided on; the policy has seen those before it."""
 
 
-def _alone(make: Callable[[Size], ClusterSnapshot]) -> Snapshots:
+def _alone(make: Callable[[SnapshotSize], ClusterSnapshot]) -> Snapshots:
     return lambda size: (make(size),)
 
 
-def _twice(size: Size) -> Sequence[ClusterSnapshot]:
+def _twice(size: SnapshotSize) -> Sequence[ClusterSnapshot]:
     """Return a snapshot and the same a cycle later: what minimums lacked in the first leaves in the second."""
     first = large_snapshot(size)
     return first, replace(first, number=first.number + 1, time_s=first.time_s + qod.PENSTOCK.period_s)
@@ -73,7 +73,7 @@ class Speed:
     decision: str
 
 
-def measure(name: str, size: Size, repeats: int) -> Speed:
+def measure(name: str, size: SnapshotSize, repeats: int) -> Speed:
     """Time a policy's decision on a snapshot of this size, from its bytes.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.benchmarks.papers.cluster_model.action_logs import Logged
+from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """A series of a chart."""
 
     name: str
@@ -95,7 +95,7 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     bars: bool = False
     ticks: tuple[str, ...] = ()
     """Names of the places 0, 1, 2... on the x axis."""
@@ -108,7 +108,7 @@ class Result:
 
     rows: tuple[Row, ...]
     charts: tuple[Chart, ...] = ()
-    logs: Mapping[str, Logged] = field(default_factory=dict)
+    logs: Mapping[str, LoggedRun] = field(default_factory=dict)
 
 
 Progress = Callable[[str, int, int], None]

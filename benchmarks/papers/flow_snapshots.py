@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.benchmarks.papers.large_snapshots import Size, large_snapshot
+from penstock.benchmarks.papers.large_snapshots import SnapshotSize, large_snapshot
 from penstock.model.snapshot import BucketColumns, ClusterSnapshot
 
 GROW, MOVE, ROUTE = 0, 1, 2
@@ -19,7 +19,7 @@ _DRAIN_S, _ACTION_S = 20.0, 5.0
 """What waits shall be gone in so long, with what comes during an action: as `FlinkEr` has it by default."""
 
 
-def flow_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
+def flow_snapshot(size: SnapshotSize, seed: int = 0) -> ClusterSnapshot:
     """Return a snapshot of this size in which all sources lag by 10 to 20 s, and half of the cores are free."""
     snapshot, rng = large_snapshot(size, seed), np.random.default_rng([seed, 2])
     tasks, instances, partitions = snapshot.tasks, snapshot.instances, snapshot.partitions

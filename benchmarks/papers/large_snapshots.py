@@ -31,7 +31,7 @@ Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class SnapshotSize:
     """How much there is of everything; applications take turns in reading the sources."""
 
     name: str
@@ -43,9 +43,9 @@ class Size:
 
 
 SIZES = (
-    Size("2,000 on 2 machines", 2_000, 500, 50, 2, 50),
-    Size("2,000 on 100 machines", 2_000, 500, 50, 100, 50),
-    Size("100,000 on 1,000 machines", 100_000, 5_000, 500, 1_000, 20),
+    SnapshotSize("2,000 on 2 machines", 2_000, 500, 50, 2, 50),
+    SnapshotSize("2,000 on 100 machines", 2_000, 500, 50, 100, 50),
+    SnapshotSize("100,000 on 1,000 machines", 100_000, 5_000, 500, 1_000, 20),
 )
 
 
@@ -58,7 +58,7 @@ class _Graph:
     sinks: list[int]
 
 
-def large_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
+def large_snapshot(size: SnapshotSize, seed: int = 0) -> ClusterSnapshot:
     """Return a snapshot of this size: three priorities, two queries an application, hash and rebalance exchanges."""
     rng = np.random.default_rng(seed)
     graph = _graph(size)
@@ -162,7 +162,7 @@ def large_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
     )
 
 
-def waiting_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
+def waiting_snapshot(size: SnapshotSize, seed: int = 0) -> ClusterSnapshot:
     """Return the same, but that a tenth of the instances wait to be placed and were never started."""
     snapshot = large_snapshot(size, seed)
     waits = np.random.default_rng([seed, 1]).random(size.instances) < 0.1
@@ -179,7 +179,7 @@ def waiting_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
     )
 
 
-def _graph(size: Size) -> _Graph:
+def _graph(size: SnapshotSize) -> _Graph:
     """Return chains that fork into two sinks at their end, one of which also takes from further up."""
     graph = _Graph([s % size.applications for s in range(size.sources)], [], [])
     for a in range(size.applications):
@@ -194,7 +194,9 @@ def _graph(size: Size) -> _Graph:
     return graph
 
 
-def _machines(rng: np.random.Generator, size: Size, machine: Rows, cpu: Array, accuracy: Array) -> tuple[Array, Array]:
+def _machines(
+    rng: np.random.Generator, size: SnapshotSize, machine: Rows, cpu: Array, accuracy: Array
+) -> tuple[Array, Array]:
     """Return cores and CPU in use: a third have no room for minimums, the others for more."""
     whole = np.bincount(machine, cpu / accuracy, size.machines)
     is_short = np.arange(size.machines) < np.ceil(size.machines / 3)

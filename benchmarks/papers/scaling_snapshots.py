@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.benchmarks.papers.large_snapshots import Size, large_snapshot
+from penstock.benchmarks.papers.large_snapshots import SnapshotSize, large_snapshot
 from penstock.model.snapshot import ClusterSnapshot, ReuseColumns
 
 BUCKETS = 60
 """Distances by stateful task: about eight doublings."""
 
 
-def scaling_snapshot(size: Size, seed: int = 0) -> ClusterSnapshot:
+def scaling_snapshot(size: SnapshotSize, seed: int = 0) -> ClusterSnapshot:
     """Return a snapshot of this size in which every operator is a bottleneck and has a histogram of distances."""
     snapshot, rng = large_snapshot(size, seed), np.random.default_rng(seed)
     window_ns = snapshot.window_s * 1e9

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.benchmarks.papers.large_snapshots import Size, large_snapshot
+from penstock.benchmarks.papers.large_snapshots import SnapshotSize, large_snapshot
 from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, ServiceColumns
 
 TICK_S = 60.0
@@ -24,7 +24,7 @@ _RISING_TICKS = 9
 Array = NDArray[np.float64]
 
 
-def sizing_snapshots(size: Size, seed: int = 0) -> Sequence[ClusterSnapshot]:
+def sizing_snapshots(size: SnapshotSize, seed: int = 0) -> Sequence[ClusterSnapshot]:
     """Return one tick after another: no rule of Sage fires until the last, where one does for nearly all applications.
 
     The first three kinds use more than they were given; the fourth's backlog, if it reads a log of its own, has risen

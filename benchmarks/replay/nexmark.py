@@ -23,7 +23,7 @@ from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.replay.report import write_report
 from penstock.replay.session import spark_session
 from penstock.replay.validation_json import to_json
-from penstock.replay.validation_values import Status
+from penstock.replay.validation_result import ComparisonStatus
 
 EVENTS = 5_000_000
 SPAN_S = 300
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "validation.json").write_text(to_json(found.validation) + "\n", encoding="utf-8")
         write_report(found.validation, arguments.out / "validation.html")
-    return 0 if all(query.status is Status.SAME for query in found.validation.queries) else 1
+    return 0 if all(query.status is ComparisonStatus.SAME for query in found.validation.queries) else 1
 
 
 def render(found: Replayed) -> str:

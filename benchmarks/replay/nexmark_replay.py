@@ -24,7 +24,7 @@ from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_types import quoted_name
 from penstock.replay.stream_output import standing_rows
 from penstock.replay.validation import validate_sink
-from penstock.replay.validation_values import QueryResult, Validation
+from penstock.replay.validation_result import QueryValidation, Validation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +66,7 @@ def replay_queries(
     read_s = time.perf_counter() - started
     tell(f"topic read by Spark: {rows:,} rows in {read_s:.1f} s")
 
-    def compare(sink: OperatorNode) -> tuple[QueryResult, float]:
+    def compare(sink: OperatorNode) -> tuple[QueryValidation, float]:
         began = time.perf_counter()
         found = _alike(job.graph, sink, reading, session) or validate_sink(job.graph, sink, reading, session)
         seconds = time.perf_counter() - began
@@ -114,7 +114,9 @@ def fingerprint(rows: DataFrame) -> DataFrame:
     return rows.agg(f.count("*").alias("rows"), *(f.sum(half).alias(f"h{place}") for place, half in enumerate(halves)))
 
 
-def _alike(graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: SparkSession) -> QueryResult | None:
+def _alike(
+    graph: JobGraph, sink: OperatorNode, reading: SourceReading, session: SparkSession
+) -> QueryValidation | None:
     """Return that a sink has what it should have; None: its rows must be looked at, or cannot be compared."""
     spec, edge = sink.spec, sink.inputs[0]
     assert isinstance(spec, SinkSpec)
@@ -126,4 +128,4 @@ def _alike(graph: JobGraph, sink: OperatorNode, reading: SourceReading, session:
     one, other = fingerprint(exact).unionAll(fingerprint(stream)).collect()
     if one != other:
         return None
-    return QueryResult(query=sink.name, mode=spec.mode, rows_exact=one["rows"], rows_stream=other["rows"])
+    return QueryValidation(query=sink.name, mode=spec.mode, rows_exact=one["rows"], rows_stream=other["rows"])

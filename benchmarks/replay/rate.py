@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from penstock.benchmarks.replay.bids import PARTITIONS, write_bids
 from penstock.benchmarks.replay.machine import machine
 from penstock.benchmarks.replay.process_tree import PeakMemory
-from penstock.benchmarks.replay.rate_measured import COUNT, ENGINES, GROUPED, OURS, QUERIES, WIDE, Request, Run
+from penstock.benchmarks.replay.rate_measurement import COUNT, ENGINES, GROUPED, OURS, QUERIES, WIDE, Request, Run
 from penstock.benchmarks.replay.sections import write_section
 from penstock.dev.kafka_broker import LocalBroker
 
@@ -128,7 +128,7 @@ def render(measured: Sequence[Measured], bids: int, size: int) -> str:
 
 
 def _measure(request: Request) -> Measured:
-    command = [sys.executable, "-m", "penstock.benchmarks.replay.rate_measured", json.dumps(asdict(request))]
+    command = [sys.executable, "-m", "penstock.benchmarks.replay.rate_measurement", json.dumps(asdict(request))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, PeakMemory(process.pid) as peak:
         told, _ = process.communicate()
     if process.returncode:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from penstock.benchmarks.state.bare import bare_rocksdict
-from penstock.benchmarks.state.measured import measured
+from penstock.benchmarks.state.measurement import measured
 from penstock.benchmarks.state.workloads import Counted, Workload, inner_join, keyed_counts, micro, sessions
 from penstock.dsl.job import Job
 

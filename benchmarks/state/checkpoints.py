@@ -17,7 +17,7 @@ from typing import Any
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
-from penstock.benchmarks.state.measured import measured
+from penstock.benchmarks.state.measurement import measured
 from penstock.dsl.job import Job
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.benchmarks.state.measured import measured
+from penstock.benchmarks.state.measurement import measured
 from penstock.benchmarks.state.stall_watch import Seen, Watch, watching
 from penstock.dsl.job import Job
 from penstock.state.keys.batch_keys import KeyCodec

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
-from penstock.dsl.relocated_sinks import output_folder
+from penstock.dsl.sink_relocation import output_folder
 from penstock.engine.connectors.files.staged_files import epoch_of
 from penstock.model.job_graph import SinkSpec
 

@@ -51,7 +51,7 @@ class SimulateOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SimulationReport:
     """What the seeds did; ``failed`` is the first whose output differs, after which none was run."""
 
     rows: int
@@ -112,7 +112,7 @@ def parse_faults(text: str | None) -> Faults:
     return Faults.of(() if text == "none" else text.split(","))
 
 
-def simulate(job: Job, options: SimulateOptions) -> Report:
+def simulate(job: Job, options: SimulateOptions) -> SimulationReport:
     """Run a job's graph under the seeds, up to the first that differs.
 
     Raises:
@@ -127,7 +127,7 @@ def simulate(job: Job, options: SimulateOptions) -> Report:
         return _report(simulation, options.seeds)
 
 
-def _report(simulation: Simulation, seeds: Iterable[int]) -> Report:
+def _report(simulation: Simulation, seeds: Iterable[int]) -> SimulationReport:
     crashed_at: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     failed = None
@@ -135,7 +135,7 @@ def _report(simulation: Simulation, seeds: Iterable[int]) -> Report:
         counts.update(seeds=1, crashes=result.crashes, rescaled=result.rescaled, committed=result.committed)
         crashed_at.update(result.crashed_at)
         failed = result if result.problem is not None else None
-    return Report(
+    return SimulationReport(
         rows=simulation.recording.rows,
         seeds=counts["seeds"],
         crashes=counts["crashes"],
@@ -148,7 +148,7 @@ def _report(simulation: Simulation, seeds: Iterable[int]) -> Report:
     )
 
 
-def print_report(report: Report, *, as_json: bool) -> None:
+def print_report(report: SimulationReport, *, as_json: bool) -> None:
     """Print JSON to stdout, or sentences."""
     if as_json:
         print(json.dumps(report.as_dict()), flush=True)

@@ -16,17 +16,20 @@ import numpy as np
 
 from penstock.chaos.child import Child, Start, spawn
 from penstock.chaos.compared_outputs import Difference, Outputs, Rows, difference
-from penstock.chaos.values import ChaosError, ChaosOptions, ChaosReport
+from penstock.chaos.experiment import ChaosError, ChaosOptions, ChaosReport
 from penstock.dsl.job import Job
 from penstock.engine.executors.simulation.promises import not_promised
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
-from penstock.runs.failpoint_settings import VARIABLE, Setting
+from penstock.runs.failpoint_settings import VARIABLE, FailpointSetting
 
 BEGUN, COMPLETE = "job.restoring", "checkpoint.manifest.published"
-_WATCHED = (Setting(BEGUN, 1, "say"), Setting(COMPLETE, 1, "say"))
-_PROVOKED = (Setting("checkpoint.uploading", 2, "raise"), Setting("instance.barrier.passed", 4, "raise"))
+_WATCHED = (FailpointSetting(BEGUN, 1, "say"), FailpointSetting(COMPLETE, 1, "say"))
+_PROVOKED = (
+    FailpointSetting("checkpoint.uploading", 2, "raise"),
+    FailpointSetting("instance.barrier.passed", 4, "raise"),
+)
 """Failures that a process survives: points on the way out of them are passed only then."""
 _SILENT = 10
 """By what the patience with a life grows that passes no point on its way."""
@@ -147,7 +150,7 @@ class Chaos:
 
     def _live(self, folder: Path) -> dict[str, Any] | None:
         """Start once, kill or let finish; return the summary of a job that is done."""
-        settings = self._script[-1:] or [Setting(name, nth) for name, nth in self._points.items()]
+        settings = self._script[-1:] or [FailpointSetting(name, nth) for name, nth in self._points.items()]
         if self._lowered and not self._script and settings:
             settings += _PROVOKED
         options = self._options

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import Arguments, File, Seed
+from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 
 def chaos(
@@ -33,7 +33,7 @@ def chaos(
     It reads its sources, and writes into a temporary directory instead of its sinks. Operators without a name go by
     their positions, for the program is the same in every run. Exits with 1 if anything is lost or there twice.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands import chaos_report
 
         report = chaos_report.attack(
@@ -52,7 +52,7 @@ def chaos(
 
 def failpoints(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
     """Print the names and meanings of all failpoints, at which chaos lets a pipeline die."""
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands import chaos_report
 
         chaos_report.list_failpoints(as_json=as_json)

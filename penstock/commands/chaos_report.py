@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from penstock.chaos.experiment import ChaosOptions, ChaosReport
 from penstock.chaos.trials import Chaos
-from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
 from penstock.model.errors import OptionError
 from penstock.model.failpoint_names import MEANINGS

@@ -1,7 +1,7 @@
 """The ``penstock`` command: all commands under one name, each in a module of its own.
 
 Every heavy import stands inside the command that needs it, so that ``--help`` and completions answer at once.
-`answering` has the exit codes, `commands.group` the commands of installed packages.
+`exit_codes` has the exit codes, `commands.group` the commands of installed packages.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from penstock.commands import chaos, decide, dev, dlq, doctor, explain, init, run, simulate, state, top, warm
-from penstock.commands.answering import Debug
+from penstock.commands.exit_codes import Debug
 from penstock.commands.group import RootGroup, command_group
 from penstock.model.closed_output import discard_output
 from penstock.model.errors import PIPE_CLOSED

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import pairs
+from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 if TYPE_CHECKING:
     from penstock.engine.control.log_replay import Redecided
@@ -53,7 +53,7 @@ def decide(
     not, unless a parameter was changed.
     """
     differ = 0
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.engine.control.log_replay import redecide, the_policy
 
         changed = pairs("--set", changes, "period_s=10")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, answering
+from penstock.commands.exit_codes import Debug, errors_as_exit_codes
 from penstock.commands.group import command_group
 
 if TYPE_CHECKING:
     from penstock.dev.kafka_broker import LocalBroker
-    from penstock.dev.topics import WantedTopic
+    from penstock.dev.topics import TopicRequest
 
 app = command_group(help="Run what a pipeline needs beside it, on this machine.")
 
@@ -52,7 +52,7 @@ def kafka(
     It prints its bootstrap address when it is ready. The first start fetches Kafka (45 MB) from Maven Central. It
     listens on 127.0.0.1 only, and asks nobody who they are: it is for development, not for production.
     """
-    with answering(debug or context.obj):
+    with errors_as_exit_codes(debug or context.obj):
         from penstock.dev.kafka_broker import BrokerError, LocalBroker
         from penstock.dev.topics import parse_topics
 
@@ -64,10 +64,10 @@ def kafka(
 
 
 class _Stopped(BaseException):
-    """Somebody asked for the end."""
+    """A signal asked for the end."""
 
 
-def _run_until_stopped(broker: "LocalBroker", topics: "Sequence[WantedTopic]") -> bool:
+def _run_until_stopped(broker: "LocalBroker", topics: "Sequence[TopicRequest]") -> bool:
     """Run a broker with some topics until a signal says to stop; return whether it ended before that."""
     from penstock.dev.kafka_broker import KAFKA_VERSION
     from penstock.dev.topics import make_topics

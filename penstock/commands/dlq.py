@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
 from penstock.commands.arguments import Kafka, KafkaSettings, Limit, pairs
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.commands.group import command_group
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Print the newest dead letters of a topic: what is wrong, where they came from, key and value."""
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.dlq_view import print_letters
         from penstock.engine.connectors.kafka.letter_reading import LetterReader
 
@@ -70,7 +70,7 @@ def replay(
     It goes up to the end that the topic has at the start. Offsets of a consumer group remember what was replayed, so
     that the next replay to the same place, with the same --where, goes on behind it.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         import json
         from dataclasses import asdict
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import UNFIT, Debug, Json, answering
 from penstock.commands.arguments import KafkaSettings
+from penstock.commands.exit_codes import UNFIT, Debug, Json, errors_as_exit_codes
 
 
 def doctor(
@@ -26,7 +26,7 @@ def doctor(
     """Examine this machine and say what to do. Exits with 3 if something must be mended first."""
     if (topics or settings) and kafka is None:
         raise typer.BadParameter("give --kafka HOST:PORT too.", param_hint="--topic" if topics else "--kafka-setting")
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.doctor.environment import FAIL, examine
         from penstock.doctor.spark import examine_spark
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
 from penstock.commands.arguments import Arguments, File, Parallelism
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 
 class Drawing(StrEnum):
@@ -35,7 +35,7 @@ def explain(
 
     The file runs up to its first run() or start(), which starts nothing.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.loading import capture
         from penstock.plan_views import text as plan_text
         from penstock.plan_views import words as plan_words

@@ -12,7 +12,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from penstock.commands.answering import NotInstalledError, answering
+from penstock.commands.exit_codes import NotInstalledError, errors_as_exit_codes
 from penstock.model.installation import origin
 
 ENTRY_POINTS = "penstock.commands"
@@ -71,7 +71,7 @@ class InstalledCommand(TyperCommand):
                 # A shell asks for completions: a message would stand between the words that the user types.
                 return super().make_context(info_name, args, parent=parent, **extra)
         else:
-            with answering("--debug" in args or (parent is not None and bool(parent.obj))):
+            with errors_as_exit_codes("--debug" in args or (parent is not None and bool(parent.obj))):
                 command = self.load()
         return command.make_context(info_name, args, parent=parent, **extra)
 
@@ -97,7 +97,7 @@ class InstalledCommand(TyperCommand):
 
 
 def command_group(cls: type[CommandGroup] = CommandGroup, **settings: Any) -> typer.Typer:
-    """Make a group of commands: without arguments it shows its help, and exceptions are left to `answering`."""
+    """Make a group of commands: without arguments it shows its help, and exceptions are left to `exit_codes`."""
     return typer.Typer(
         cls=cls, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=MARKUP, **settings
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 
 def init(
@@ -17,7 +17,7 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a small project to begin with: a pipeline over a sample file, and its tests."""
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.new_project import write_project
 
         written = write_project(name)

@@ -17,7 +17,7 @@ SIGNATURES = "kernel_signatures.txt"
 
 
 @dataclass(frozen=True, slots=True)
-class Warmed:
+class CompilationSummary:
     """What was done: ``forms`` of kernels that there are, ``compiled``: how many just now, and where they lie."""
 
     folder: str
@@ -26,7 +26,7 @@ class Warmed:
     seconds: float
 
 
-def warm(progress: Callable[[int, int], None] | None = None) -> Warmed:
+def warm(progress: Callable[[int, int], None] | None = None) -> CompilationSummary:
     """Compile every form of every kernel that is not kept yet; ``progress`` hears how many of how many are done.
 
     Raises:
@@ -42,7 +42,9 @@ def warm(progress: Callable[[int, int], None] | None = None) -> Warmed:
         KERNELS[name].compile(parse_signature(form))
         if progress is not None:
             progress(number, len(wanted))
-    return Warmed(str(kernel_folder()), len(wanted), KernelCache.compiled - before, time.monotonic() - began)
+    return CompilationSummary(
+        str(kernel_folder()), len(wanted), KernelCache.compiled - before, time.monotonic() - began
+    )
 
 
 def known_forms() -> Mapping[str, list[str]]:

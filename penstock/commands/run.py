@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
 from penstock.commands.arguments import Arguments, BatchRows, File, Parallelism
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
 """The panels of the help."""
@@ -175,11 +175,11 @@ def run(
     here; a file that calls neither has its default job run at the end. Ctrl-C and SIGTERM stop
     cleanly: what was read is processed and written, with checkpoints up to a last one.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.loading import run_program
-        from penstock.commands.run_start import Overrides, Runner
+        from penstock.commands.run_start import RunLauncher, RunOverrides
 
-        overrides = Overrides(
+        overrides = RunOverrides(
             name=name,
             parallelism=parallelism,
             batch_rows=batch_rows,
@@ -203,4 +203,4 @@ def run(
             sinks_into=sinks_into,
             generated_names=generated_names,
         )
-        run_program(file, arguments or [], Runner(overrides, as_json=as_json))
+        run_program(file, arguments or [], RunLauncher(overrides, as_json=as_json))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from penstock.dsl.job import Handle, Job, RunningJob, make_ready, not_begun
-from penstock.dsl.relocated_sinks import relocate
+from penstock.dsl.sink_relocation import relocate
 from penstock.engine.connectors.local.print_sink import PrintSink
 from penstock.engine.executors.embedded import Progress
 from penstock.engine.jobs.bad_records import BadRecordsLine
@@ -30,7 +30,7 @@ REPORT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
+class RunOverrides:
     """Options of the command line; they win over those in the file. None leaves the file's.
 
     ``sinks_into`` is for experiments on a pipeline: everything it writes goes below this directory, and it takes no
@@ -143,7 +143,7 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RunSummary:
     """What a job did: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks."""
 
     job: str
@@ -160,20 +160,20 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class _StartedJob:
     job: Job
     options: RunOptions
     embedded: RunningJob
     handle: Handle
 
 
-class Runner:
+class RunLauncher:
     """Runs every job of a program here and now, shows it, and prints what it did."""
 
-    def __init__(self, overrides: Overrides, *, as_json: bool = False) -> None:
+    def __init__(self, overrides: RunOverrides, *, as_json: bool = False) -> None:
         """Print summaries as JSON lines on stdout, or as tables on stderr."""
         self.launches = 0
-        self._started: list[_Started] = []
+        self._started: list[_StartedJob] = []
         self._overrides = overrides
         self._as_json = as_json
 
@@ -205,7 +205,7 @@ class Runner:
             endpoint.close()
             raise
         handle = Handle(embedded, endpoint)
-        self._started.append(_Started(job, options, embedded, handle))
+        self._started.append(_StartedJob(job, options, embedded, handle))
         return handle
 
     def finish(self) -> None:
@@ -217,7 +217,7 @@ class Runner:
         if not self._started:
             return
         with interrupts() as signals:
-            signals.guard(_All([item.embedded for item in self._started]))
+            signals.guard(_JobGroup([item.embedded for item in self._started]))
             for item in self._started:
                 with showing(item.options.name, enabled=self._shows(item.job)) as progress:
                     _wait(item.handle, progress)
@@ -246,7 +246,7 @@ class Runner:
         self._print(summarise(job, metrics, stopped=not embedded.drained))
         return metrics
 
-    def _print(self, summary: Summary) -> None:
+    def _print(self, summary: RunSummary) -> None:
         if self._as_json:
             print(json.dumps(asdict(summary)), flush=True)
             return
@@ -255,7 +255,7 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True)
-class _All:
+class _JobGroup:
     """Several jobs that run on threads of their own, as one that signals stop."""
 
     jobs: list[RunningJob]
@@ -280,11 +280,11 @@ def _prints(job: Job) -> bool:
     return sys.stdout.isatty() and any(isinstance(sink, PrintSink) for sink in sinks)
 
 
-def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> Summary:
+def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> RunSummary:
     """Add up what a job did."""
     sinks = {node.name for node in job.graph.operators.values() if isinstance(node.spec, SinkSpec)}
     seconds = metrics.elapsed_ns / 1e9
-    return Summary(
+    return RunSummary(
         job=metrics.name,
         status="stopped" if stopped else "done",
         seconds=round(seconds, 6),
@@ -299,7 +299,7 @@ def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> Summary:
     )
 
 
-def print_summary(summary: Summary) -> None:
+def print_summary(summary: RunSummary) -> None:
     """Print the table that ends a run, to stderr, and what there is to say of bad records."""
     names = ("rows in", "rows out", "late", "dead letters", "time", "rows/s")
     columns = [

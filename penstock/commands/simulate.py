@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import FAILED, Debug, Json, answering
 from penstock.commands.arguments import Arguments, File
+from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 
 def simulate(
@@ -36,7 +36,7 @@ def simulate(
     It reads its sources once, and never writes to its sinks. Each seed is one run, the same every
     time. Exits with 1 if a seed's output differs from that of an undisturbed run, and tells its history.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.chaos import simulation as simulating
         from penstock.commands.loading import capture
 

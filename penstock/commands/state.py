@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
 from penstock.commands.arguments import Limit
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.commands.group import command_group
 
 app = command_group(help="Look into a checkpoint or a savepoint: what operators hold, where sources are.")
@@ -36,7 +36,7 @@ ParquetFile = Annotated[
 @app.command()
 def ls(context: typer.Context, where: Where, as_json: Json = False, debug: Debug = False) -> None:
     """List operators with their tables, notes, positions and receipts."""
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         import time
 
         from penstock.commands.state_view import print_listing
@@ -61,7 +61,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Print the rows that an operator holds."""
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.state_view import chosen_tables, print_rows, write_rows
         from penstock.engine.checkpoint.reader import read_checkpoint
 
@@ -85,7 +85,7 @@ def query(
     debug: Debug = False,
 ) -> None:
     """Ask SQL of what operators hold. Needs DuckDB, which the extra sql brings."""
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.state_sql import run_query
         from penstock.commands.state_view import print_rows, write_rows
         from penstock.engine.checkpoint.reader import read_checkpoint

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 LEAST_INTERVAL_US = 10_000
 
@@ -28,8 +28,8 @@ def top(
 
     The job serves its metrics: run it with --metrics-port, or with metrics_port=9464.
     """
-    with answering(debug or context.obj, as_json):
-        from penstock.metrics.top import Place, watch
+    with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.metrics.top import MetricsAddress, watch
         from penstock.model.durations import to_microseconds
         from penstock.model.errors import OptionError
         from penstock.runs.metrics_token import read_token
@@ -38,4 +38,4 @@ def top(
         if interval_us < LEAST_INTERVAL_US:
             raise OptionError(f"--interval must be at least 10ms, not {interval}")
         token = None if metrics_token is None else read_token(metrics_token)
-        watch(Place(metrics_port, metrics_host, token), interval_us / 1e6, once=once, as_json=as_json)
+        watch(MetricsAddress(metrics_port, metrics_host, token), interval_us / 1e6, once=once, as_json=as_json)

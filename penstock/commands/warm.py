@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.answering import Debug, Json, answering
+from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 
 def warm(
@@ -21,7 +21,7 @@ def warm(
     They are kept in the folder that NUMBA_CACHE_DIR names, or in the user's cache folder, and serve all processes of
     this user. A copy of that folder serves on other machines with the same processor and the same versions.
     """
-    with answering(debug or context.obj, as_json):
+    with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands import kernel_compilation as warming
 
         if record is not None:

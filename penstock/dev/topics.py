@@ -10,14 +10,14 @@ MOST_PARTITIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTopic:
+class TopicRequest:
     """A topic that is to be there."""
 
     name: str
     partitions: int = 1
 
 
-def parse_topics(texts: Sequence[str]) -> list[WantedTopic]:
+def parse_topics(texts: Sequence[str]) -> list[TopicRequest]:
     """Read topics as the command line has them: ``orders`` or ``orders:3``, three partitions.
 
     Raises:
@@ -31,7 +31,7 @@ def parse_topics(texts: Sequence[str]) -> list[WantedTopic]:
     return wanted
 
 
-def make_topics(bootstrap: str, wanted: Sequence[WantedTopic], tell: Callable[[str], None]) -> None:
+def make_topics(bootstrap: str, wanted: Sequence[TopicRequest], tell: Callable[[str], None]) -> None:
     """Create the topics that are not there yet.
 
     Raises:
@@ -54,17 +54,17 @@ def make_topics(bootstrap: str, wanted: Sequence[WantedTopic], tell: Callable[[s
             )
 
 
-def _parse(text: str) -> WantedTopic:
+def _parse(text: str) -> TopicRequest:
     from penstock.engine.connectors.kafka.topics import check_name
 
     name, colon, number = text.partition(":")
     if not colon:
-        return WantedTopic(check_name(name))
+        return TopicRequest(check_name(name))
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_PARTITIONS):
         raise OptionError(
             f"--topic {text}: write TOPIC or TOPIC:PARTITIONS, with 1 to {MOST_PARTITIONS} of them, as in orders:3"
         )
-    return WantedTopic(check_name(name), int(number))
+    return TopicRequest(check_name(name), int(number))
 
 
 def _count(partitions: int) -> str:

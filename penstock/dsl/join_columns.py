@@ -20,7 +20,7 @@ Pair = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class KeyMatch:
     """What the user says of the keys of a join: the same of both sides, ``on``, or one list for each."""
 
     on: Columns = None
@@ -31,7 +31,7 @@ class Match:
 def join_spec(
     left: StreamSchema,
     right: StreamSchema,
-    match: Match,
+    match: KeyMatch,
     windowing: Windowing | None,
     suffix: str,
     how: str = "inner",
@@ -60,7 +60,7 @@ def join_spec(
 def interval_join_spec(
     left: StreamSchema,
     right: StreamSchema,
-    match: Match,
+    match: KeyMatch,
     between: tuple[Duration, Duration | Expr],
     suffix: str,
     how: str,
@@ -86,7 +86,7 @@ def interval_join_spec(
 def asof_join_spec(
     left: StreamSchema,
     right: StreamSchema,
-    match: Match,
+    match: KeyMatch,
     tolerance: Duration | None,
     suffix: str,
     how: str,
@@ -107,7 +107,7 @@ def asof_join_spec(
 def lookup_spec(
     left: StreamSchema,
     table: LookupTable,
-    match: Match,
+    match: KeyMatch,
     suffix: str,
     how: str,
 ) -> LookupSpec:
@@ -127,7 +127,7 @@ def lookup_spec(
     return LookupSpec(keys[0], table, tuple(str(name) for name in names), tuple(output), how)
 
 
-def _pair(verb: str, match: Match) -> Pair:
+def _pair(verb: str, match: KeyMatch) -> Pair:
     on, left_on, right_on = match.on, match.left_on, match.right_on
     if on is not None and (left_on is not None or right_on is not None):
         raise PlanError(f"{verb}() takes on=..., or left_on=... with right_on=..., not both")

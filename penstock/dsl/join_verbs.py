@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.arguments import refusal, shown, windowing
 from penstock.dsl.job import located
-from penstock.dsl.join_columns import Columns, Match, asof_join_spec, interval_join_spec, join_spec, lookup_spec
+from penstock.dsl.join_columns import Columns, KeyMatch, asof_join_spec, interval_join_spec, join_spec, lookup_spec
 from penstock.model.connectors import LookupTable
 from penstock.model.durations import Duration
 from penstock.model.errors import PlanError
@@ -61,7 +61,9 @@ class Joins(ABC):
         check_streams("join", (other,))
         chosen = None if window is None else windowing(window, "join")
         spec = _located(
-            lambda: join_spec(self._schema, other._schema, Match(on, left_on, right_on), chosen, suffix, how, validate)
+            lambda: join_spec(
+                self._schema, other._schema, KeyMatch(on, left_on, right_on), chosen, suffix, how, validate
+            )
         )
         return self._add(spec, "join", other)
 
@@ -85,7 +87,9 @@ class Joins(ABC):
         """
         check_streams("interval_join", (other,))
         spec = _located(
-            lambda: interval_join_spec(self._schema, other._schema, Match(on, left_on, right_on), between, suffix, how)
+            lambda: interval_join_spec(
+                self._schema, other._schema, KeyMatch(on, left_on, right_on), between, suffix, how
+            )
         )
         return self._add(spec, "interval_join", other)
 
@@ -107,7 +111,7 @@ class Joins(ABC):
         """
         check_streams("asof_join", (other,))
         spec = _located(
-            lambda: asof_join_spec(self._schema, other._schema, Match(on, left_on, right_on), tolerance, suffix, how)
+            lambda: asof_join_spec(self._schema, other._schema, KeyMatch(on, left_on, right_on), tolerance, suffix, how)
         )
         return self._add(spec, "asof_join", other)
 
@@ -127,7 +131,7 @@ class Joins(ABC):
         """
         if not isinstance(table, LookupTable):
             raise refusal(f'lookup() takes a lookup table, not {shown(table)}; write lookup_table("codes.csv")')
-        spec = _located(lambda: lookup_spec(self._schema, table, Match(on, left_on, right_on), suffix, how))
+        spec = _located(lambda: lookup_spec(self._schema, table, KeyMatch(on, left_on, right_on), suffix, how))
         return self._add(spec, "lookup")
 
 

@@ -83,7 +83,7 @@ def plan_up_to(job: Job, operator: OperatorId, output: str) -> ExecutionGraph:
     """
     from penstock.engine.plan.planner import plan
 
-    planned = plan(graph_up_to(job, operator, output, _Eye()), 1)
+    planned = plan(graph_up_to(job, operator, output, _PreviewSink()), 1)
     operators = {key: node for key, node in planned.graph.operators.items() if key != _EYE}
     tasks = (replace(task, operators=tuple(key for key in task.operators if key != _EYE)) for task in planned.tasks)
     edges = tuple(edge for edge in planned.edges if edge.consumer != _EYE)
@@ -98,7 +98,7 @@ def graph_up_to(job: Job, operator: OperatorId, output: str, sink: Sink) -> JobG
     return graph
 
 
-class _Eye(Sink):
+class _PreviewSink(Sink):
     """Stands for whoever looks at a stream; it is taken out of the plan again."""
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:

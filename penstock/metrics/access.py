@@ -11,7 +11,7 @@ _SCHEME = "bearer"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class MetricsRequest:
     """What a request says of who asks; ``hosts`` are all its ``Host`` headers."""
 
     hosts: Sequence[str] = ()
@@ -30,16 +30,16 @@ class Access:
     port: int
     token: str | None = field(default=None, repr=False)
 
-    def refusal(self, asking: Asking) -> HTTPStatus | None:
+    def refusal(self, asking: MetricsRequest) -> HTTPStatus | None:
         """Return how a request for metrics is refused; None: it may ask."""
         if self.token is None:
-            return self.stranger(asking)
+            return self.health_refusal(asking)
         scheme, _, sent = (asking.authorization or "").partition(" ")
         # Compared in constant time: how long it takes says nothing of how much was right.
         right = hmac.compare_digest(sent.strip().encode("utf-8", "replace"), self.token.encode())
         return None if right and scheme.lower() == _SCHEME else HTTPStatus.UNAUTHORIZED
 
-    def stranger(self, asking: Asking) -> HTTPStatus | None:
+    def health_refusal(self, asking: MetricsRequest) -> HTTPStatus | None:
         """Return how a request for a word on health is refused, which needs no token; None: it may ask."""
         if self.token is not None:
             return None

@@ -12,32 +12,32 @@ STALLED_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """An answer: whether it is well, and a word on it."""
 
     well: bool
     text: str
 
 
-def health(metrics: JobMetrics | None) -> Verdict:
+def health(metrics: JobMetrics | None) -> HealthVerdict:
     """Judge whether the loop turns; None: the job has not begun.
 
     A job that begins, restores or waits for a restart is alive, though not ready.
     """
     if metrics is None or metrics.loop_age_ns is None:
-        return Verdict(True, "alive, and no loop runs yet")
+        return HealthVerdict(True, "alive, and no loop runs yet")
     if metrics.loop_age_ns > STALLED_NS:
-        return Verdict(False, f"the loop has been in one step for more than {STALLED_NS // 1_000_000_000} s")
-    return Verdict(True, "alive")
+        return HealthVerdict(False, f"the loop has been in one step for more than {STALLED_NS // 1_000_000_000} s")
+    return HealthVerdict(True, "alive")
 
 
-def readiness(metrics: JobMetrics | None) -> Verdict:
+def readiness(metrics: JobMetrics | None) -> HealthVerdict:
     """Judge whether the job runs, and its last checkpoint, if it takes any, was not given up."""
     alive = health(metrics)
     if not alive.well:
         return alive
     if metrics is None or metrics.loop_age_ns is None:
-        return Verdict(False, "the job does not run")
+        return HealthVerdict(False, "the job does not run")
     if metrics.checkpoints is not None and metrics.checkpoints.failing:
-        return Verdict(False, "the last checkpoint was given up")
-    return Verdict(True, "ready")
+        return HealthVerdict(False, "the last checkpoint was given up")
+    return HealthVerdict(True, "ready")

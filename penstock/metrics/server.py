@@ -14,9 +14,9 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.metrics.access import Access, Asking
+from penstock.metrics.access import Access, MetricsRequest
 from penstock.metrics.endpoints import Endpoint
-from penstock.metrics.health import Verdict, health, readiness
+from penstock.metrics.health import HealthVerdict, health, readiness
 from penstock.metrics.prometheus import exposition
 from penstock.model.errors import OptionError
 
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with the metrics, or with a word on the job's health."""
         judge = _WORDS.get(self.path)
         asking = self._asking()
-        refused = self.server.access.refusal(asking) if judge is None else self.server.access.stranger(asking)
+        refused = self.server.access.refusal(asking) if judge is None else self.server.access.health_refusal(asking)
         if refused is not None:
             self._refuse_for(refused)
         elif judge is None and self.path != PATH:
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         """Say nothing: standard error is the job's."""
 
-    def _answer_from(self, read: Read | None, judge: Callable[[JobMetrics | None], Verdict] | None) -> None:
+    def _answer_from(self, read: Read | None, judge: Callable[[JobMetrics | None], HealthVerdict] | None) -> None:
         try:
             if judge is not None:
                 verdict = judge(None if read is None else read())
@@ -145,9 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(status, b"ask this machine by its own name, and from no page\n")
 
-    def _asking(self) -> Asking:
+    def _asking(self) -> MetricsRequest:
         headers = self.headers
-        return Asking(headers.get_all("Host") or [], headers.get("Origin"), headers.get("Authorization"))
+        return MetricsRequest(headers.get_all("Host") or [], headers.get("Origin"), headers.get("Authorization"))
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)

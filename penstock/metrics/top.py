@@ -29,7 +29,7 @@ MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MetricsAddress:
     """Where a job's metrics are, and the token that is sent for them."""
 
     port: int
@@ -41,11 +41,11 @@ class Place:
         return f"port {self.port} of {where}"
 
 
-class GoneError(UserError):
+class EndpointGoneError(UserError):
     """Nothing answers any more, or ever did."""
 
 
-def watch(place: Place, interval_s: float, *, once: bool, as_json: bool) -> None:
+def watch(place: MetricsAddress, interval_s: float, *, once: bool, as_json: bool) -> None:
     """Show the job whose metrics are at a place, until it ends; ``once``: what it did in one interval.
 
     Raises:
@@ -57,7 +57,7 @@ def watch(place: Place, interval_s: float, *, once: bool, as_json: bool) -> None
             time.sleep(interval_s)
             try:
                 now = fetch(place)
-            except GoneError:
+            except EndpointGoneError:
                 if once:
                     raise
                 return
@@ -73,14 +73,14 @@ def watch(place: Place, interval_s: float, *, once: bool, as_json: bool) -> None
             time.sleep(interval_s)
             try:
                 now = fetch(place)
-            except GoneError:
+            except EndpointGoneError:
                 break
             live.update(view(now, Rates(before, now)), refresh=True)
             before = now
     print(f"{before.name} has ended")
 
 
-def fetch(place: Place) -> JobMetrics:
+def fetch(place: MetricsAddress) -> JobMetrics:
     """Return the metrics of the job at a place.
 
     Raises:
@@ -94,7 +94,7 @@ def fetch(place: Place) -> JobMetrics:
         response = connection.getresponse()
         body = response.read(MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        raise GoneError(
+        raise EndpointGoneError(
             f"nothing answers at {place} ({error}): run the job with metrics_port={place.port}, or "
             f"penstock run --metrics-port {place.port}."
         ) from None

@@ -21,7 +21,7 @@ SAID = "penstock: failpoint "
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class FailpointSetting:
     """What happens at the ``nth`` passing (from 1) of a point.
 
     ``kill`` ends the process by SIGKILL, having said so; ``raise`` raises a `RetryableError`; ``say`` writes a line to
@@ -36,7 +36,7 @@ class Setting:
         return f"{self.name}:{self.nth}:{self.action}"
 
 
-def parse_settings(text: str) -> tuple[Setting, ...]:
+def parse_settings(text: str) -> tuple[FailpointSetting, ...]:
     """Read the value of the variable.
 
     Raises:
@@ -61,9 +61,9 @@ def arm_from(environment: Mapping[str, str]) -> None:
 class ArmedPoints:
     """Counts the passings of points, from any thread, and acts."""
 
-    def __init__(self, settings: tuple[Setting, ...]) -> None:
+    def __init__(self, settings: tuple[FailpointSetting, ...]) -> None:
         """Count from zero."""
-        self._settings: dict[str, list[Setting]] = {}
+        self._settings: dict[str, list[FailpointSetting]] = {}
         for setting in settings:
             self._settings.setdefault(setting.name, []).append(setting)
         self._passed = dict.fromkeys(self._settings, 0)
@@ -85,7 +85,7 @@ class ArmedPoints:
                 _act(setting)
 
 
-def _act(setting: Setting) -> None:
+def _act(setting: FailpointSetting) -> None:
     if setting.action == "raise":
         raise RetryableError(f"failed at the failpoint {setting.name}, as {VARIABLE} asks")
     # One call, so that lines of several threads do not mix; sys.stderr may buffer, and the process may be about to die.
@@ -96,7 +96,7 @@ def _act(setting: Setting) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def _parse(text: str) -> Setting:
+def _parse(text: str) -> FailpointSetting:
     name, _, rest = text.partition(":")
     nth, _, action = rest.partition(":")
     if name not in MEANINGS:
@@ -105,7 +105,7 @@ def _parse(text: str) -> Setting:
         raise OptionError(f"{VARIABLE} names the failpoint {name!r}, which there is not; {hint}")
     if not nth.isdecimal() or int(nth) < 1 or action not in ("", *ACTIONS):
         raise OptionError(f"{VARIABLE} is NAME:NTH or NAME:NTH:ACTION ({', '.join(ACTIONS)}), not {text!r}")
-    return Setting(name, int(nth), action or "kill")
+    return FailpointSetting(name, int(nth), action or "kill")
 
 
 _armed_with = ""

@@ -41,7 +41,7 @@ def showing(name: str, *, enabled: bool) -> Iterator[Callback | None]:
         transient=True,
         redirect_stdout=sys.stdout.isatty(),
     )
-    rates = Rates()
+    rates = RowRate()
     with line:
         task = line.add_task(f"{name}  starting", total=None)
 
@@ -55,7 +55,7 @@ def showing(name: str, *, enabled: bool) -> Iterator[Callback | None]:
         yield show
 
 
-class Rates:
+class RowRate:
     """Rows per second over the latest snapshots."""
 
     def __init__(self) -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.inexact import InexactColumns, aggregate_inputs, check_exact, sketches
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
 from penstock.replay.operators.closing import ROWS, closing_of
 from penstock.replay.operators.grouped import ByKey, Waits, final, run_by_key, waits_for_windows
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
-from penstock.replay.operators.windows import Windowed, in_windows, window_columns
+from penstock.replay.operators.windows import WindowedRows, in_windows, window_columns
 from penstock.replay.spark_form import SparkForm
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
             return "its windows are of processing time: which rows they held depends on when these came; use event time"
         return None
 
-    def compile(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: AggregateSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Group rows by their keys and windows; a user's aggregates, and ties that stay open, by our operator."""
         frame = inputs[0]
         counts = spec.windowing is not None and isinstance(spec.windowing.window, Count)
@@ -55,7 +55,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
         if prepared.timed or not (window is None or isinstance(window, Global)):
             rows = with_times(rows, schema)
             rows = closing.counted(rows)
-        windowed = Windowed(rows, (), None)
+        windowed = WindowedRows(rows, (), None)
         if window is not None:
             windowed = in_windows(rows, window, names, tie_order(schema.fields), node.name)
         results = {f"$result{index}": aggregate_sql.aggregate_sql(call) for index, call in enumerate(prepared.calls)}
@@ -82,7 +82,7 @@ class AggregateForm(SparkForm[AggregateSpec]):
 AGGREGATE = AggregateForm()
 
 
-def _grouped(windowed: Windowed, groups: Sequence[str], results: dict[str, str]) -> DataFrame:
+def _grouped(windowed: WindowedRows, groups: Sequence[str], results: dict[str, str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     results = {ROWS: "count(1)", **results}

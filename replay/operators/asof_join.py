@@ -12,10 +12,10 @@ from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Context, Frame, Rows
-from penstock.replay.operators.join_sides import Side, put_out
+from penstock.replay.checkpoint_progress import before_watermark
+from penstock.replay.frames import Frame, ReplayContext, Rows
+from penstock.replay.operators.join_sides import JoinSide, put_out
 from penstock.replay.operators.prepared import AT, over, quoted, unordered
-from penstock.replay.progress import before_watermark
 from penstock.replay.spark_form import SparkForm
 
 _TIME, _SIDE, _LEFT, _RIGHT, _FOUND = "$time", "$side", "$left", "$right", "$found"
@@ -33,11 +33,14 @@ class AsOfJoinForm(SparkForm[AsOfJoinSpec]):
             return None
         return f"right rows of one time are told apart by all their columns, and Spark cannot order the map {column!r}"
 
-    def compile(self, spec: AsOfJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: AsOfJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Look back from every left row."""
         left, right = inputs
         kinds = key_types(spec, left.schema, right.schema, node.name)
-        sides = (Side(node.name, 0, left, spec.left_keys, kinds), Side(node.name, 1, right, spec.right_keys, kinds))
+        sides = (
+            JoinSide(node.name, 0, left, spec.left_keys, kinds),
+            JoinSide(node.name, 1, right, spec.right_keys, kinds),
+        )
         names = [f"$key{index}" for index in range(len(kinds))]
         tables = [side.rows() for side in sides]
         known = " AND ".join(f"{sides[1].column(name)} IS NOT NULL" for name in names)

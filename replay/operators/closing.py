@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from penstock.model.job_graph import OperatorNode
 from penstock.model.windows import Count, Global, Session, Windowing
-from penstock.replay.frames import Context
+from penstock.replay.checkpoint_progress import CheckpointProgress, micros_literal
+from penstock.replay.frames import ReplayContext
 from penstock.replay.operators.prepared import AT, quoted
-from penstock.replay.progress import Progress, micros_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,15 +24,15 @@ _END, _LAST = "$window_end", "$last"
 
 
 @dataclass(frozen=True)
-class Closing:
+class WindowClosing:
     """Tells the windows of one operator apart; ``passed_us`` is the time up to which it had come.
 
-    Without ``progress`` all are over.
+    Without ``checkpoint_progress`` all are over.
     """
 
     node: OperatorNode
     windowing: Windowing | None = None
-    progress: Progress | None = None
+    progress: CheckpointProgress | None = None
     passed_us: int = 0
 
     def counted(self, rows: DataFrame) -> DataFrame:
@@ -69,7 +69,7 @@ class Closing:
         return self.windowing is None or self.windowing.emission.mode == "updates"
 
 
-def closing_of(windowing: Windowing | None, node: OperatorNode, context: Context) -> Closing:
+def closing_of(windowing: Windowing | None, node: OperatorNode, context: ReplayContext) -> WindowClosing:
     """Return how the windows of an operator are told apart.
 
     Raises:
@@ -77,9 +77,9 @@ def closing_of(windowing: Windowing | None, node: OperatorNode, context: Context
     """
     progress = context.progress
     if progress is None or windowing is None:
-        return Closing(node)
+        return WindowClosing(node)
     follows = windowing.emission.mode == "updates"
     if follows and not isinstance(windowing.window, Count):
-        return Closing(node)
+        return WindowClosing(node)
     passed_us = progress.passed_us(node, windowing.lateness_us)
-    return Closing(node) if passed_us is None else Closing(node, windowing, progress, passed_us)
+    return WindowClosing(node) if passed_us is None else WindowClosing(node, windowing, progress, passed_us)

@@ -23,7 +23,7 @@ from penstock.model.job_graph import (
     RowFunctionSpec,
 )
 from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.operators.running import operator_context
 from penstock.replay.spark_form import SparkForm
 from penstock.replay.spark_types import from_spark_batch, spark_schema, to_spark_batch
@@ -38,7 +38,9 @@ class RowFunctionForm(SparkForm[RowFunctionSpec]):
 
     spec = RowFunctionSpec
 
-    def compile(self, spec: RowFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(
+        self, spec: RowFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
+    ) -> Rows:
         """Call it."""
         return _called(spec, node, inputs[0])
 
@@ -48,7 +50,9 @@ class BatchFunctionForm(SparkForm[BatchFunctionSpec]):
 
     spec = BatchFunctionSpec
 
-    def compile(self, spec: BatchFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(
+        self, spec: BatchFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
+    ) -> Rows:
         """Call it.
 
         Raises:
@@ -62,7 +66,9 @@ class AsyncFunctionForm(SparkForm[AsyncFunctionSpec]):
 
     spec = AsyncFunctionSpec
 
-    def compile(self, spec: AsyncFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(
+        self, spec: AsyncFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
+    ) -> Rows:
         """Call it.
 
         Raises:

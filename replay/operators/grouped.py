@@ -22,10 +22,10 @@ from penstock.model import windows
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec, KeyedSpec, OperatorNode, ReduceSpec
 from penstock.model.schema import WEIGHT, StreamSchema
-from penstock.replay.frames import Context, Frame, ReplayError
+from penstock.replay.checkpoint_progress import micros_literal
+from penstock.replay.frames import Frame, ReplayContext, ReplayError
 from penstock.replay.operators.prepared import AT, computed, quoted, with_times
 from penstock.replay.operators.running import operator_context
-from penstock.replay.progress import micros_literal
 from penstock.replay.spark_types import from_spark_batch, spark_schema, to_spark_batch
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def final(spec: Windowed) -> Windowed:
     return replace(spec, windowing=replace(spec.windowing, emission=emission, lateness_us=0), emission=emission)
 
 
-def run_by_key(run: ByKey, node: OperatorNode, frame: Frame, context: Context) -> DataFrame:
+def run_by_key(run: ByKey, node: OperatorNode, frame: Frame, context: ReplayContext) -> DataFrame:
     """Run our operator over the rows of each key; all rows together if there are no keys.
 
     Raises:

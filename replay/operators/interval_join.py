@@ -9,10 +9,10 @@ from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import IntervalJoinSpec
-from penstock.replay.frames import Context, Frame, Rows
-from penstock.replay.operators.join_sides import Side, joined, put_out
+from penstock.replay.checkpoint_progress import micros_literal
+from penstock.replay.frames import Frame, ReplayContext, Rows
+from penstock.replay.operators.join_sides import JoinSide, joined, put_out
 from penstock.replay.operators.prepared import AT, micros_sql
-from penstock.replay.progress import micros_literal
 from penstock.replay.spark_form import SparkForm
 
 _UPPER = "$upper"
@@ -26,14 +26,16 @@ class IntervalJoinForm(SparkForm[IntervalJoinSpec]):
 
     spec = IntervalJoinSpec
 
-    def compile(self, spec: IntervalJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(
+        self, spec: IntervalJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
+    ) -> Rows:
         """Join rows whose times are within the bounds."""
         left, right = inputs
         kinds = key_types(spec, left.schema, right.schema, node.name)
         upper = spec.upper
         sides = (
-            Side(node.name, 0, left, spec.left_keys, kinds, ((_UPPER, upper),) if isinstance(upper, Expr) else ()),
-            Side(node.name, 1, right, spec.right_keys, kinds),
+            JoinSide(node.name, 0, left, spec.left_keys, kinds, ((_UPPER, upper),) if isinstance(upper, Expr) else ()),
+            JoinSide(node.name, 1, right, spec.right_keys, kinds),
         )
         at, other = sides[0].column(AT), sides[1].column(AT)
         last = micros_sql(sides[0].column(_UPPER)) if isinstance(upper, Expr) else f"{at} + {_bounded(upper)}L"
@@ -49,7 +51,7 @@ class IntervalJoinForm(SparkForm[IntervalJoinSpec]):
 INTERVAL_JOIN = IntervalJoinForm()
 
 
-def _alone(sides: tuple[Side, Side], passed_us: int, at: str, last: str, other: str, lower_us: int) -> str:
+def _alone(sides: tuple[JoinSide, JoinSide], passed_us: int, at: str, last: str, other: str, lower_us: int) -> str:
     """Return when a joined row has been put out: as a pair, or without a partner once none can come any more.
 
     A row for which none could ever come has left at once.

@@ -24,7 +24,7 @@ _PLACE, _FIRST = "$place", "$first"
 
 
 @dataclass(frozen=True)
-class Side:
+class JoinSide:
     """One input of a join: ``number`` is 0 on the left and 1 on the right.
 
     Keys are compared in the types ``kinds``. ``beside`` are further expressions to compute, by name. With ``once`` each
@@ -85,7 +85,7 @@ def error_sql(text: str) -> str:
 
 
 def joined(
-    left: DataFrame, right: DataFrame, sides: tuple[Side, Side], conditions: Sequence[str], how: str
+    left: DataFrame, right: DataFrame, sides: tuple[JoinSide, JoinSide], conditions: Sequence[str], how: str
 ) -> DataFrame:
     """Join rows with equal keys, of which null is none, that fulfil further conditions."""
     from pyspark.sql import functions as f
@@ -95,7 +95,9 @@ def joined(
     return left.join(right, f.expr(" AND ".join([*equal, *conditions])), how)
 
 
-def put_out(rows: DataFrame, sides: tuple[Side, Side], output: Output, fields: pa.Schema, **own: str) -> DataFrame:
+def put_out(
+    rows: DataFrame, sides: tuple[JoinSide, JoinSide], output: Output, fields: pa.Schema, **own: str
+) -> DataFrame:
     """Return the output columns of a join; ``own`` are those of side -1, as text."""
     columns = {result: own[column] if side == -1 else sides[side].column(column) for result, side, column in output}
     return shown(rows, columns, fields)

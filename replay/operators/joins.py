@@ -13,11 +13,11 @@ from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Hopping, Tumbling
-from penstock.replay.frames import Context, Frame, Rows
-from penstock.replay.operators.join_sides import Side, joined, put_out
+from penstock.replay.checkpoint_progress import micros_literal
+from penstock.replay.frames import Frame, ReplayContext, Rows
+from penstock.replay.operators.join_sides import JoinSide, joined, put_out
 from penstock.replay.operators.prepared import time_sql, unordered
 from penstock.replay.operators.windows import END, START
-from penstock.replay.progress import micros_literal
 from penstock.replay.spark_form import SparkForm
 
 _WHERE = "$where"
@@ -40,7 +40,7 @@ class JoinForm(SparkForm[JoinSpec]):
                 )
         return None
 
-    def compile(self, spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: JoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Join rows with equal keys.
 
         Where a key comes once, says ``validate``, and comes again with other values, the query fails: the stream keeps
@@ -53,8 +53,10 @@ class JoinForm(SparkForm[JoinSpec]):
         if spec.where is not None and spec.one_side is not None:
             beside[spec.one_side] = ((_WHERE, spec.where),)
         sides = (
-            Side(node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), _shown(spec, 0) if 0 in once else None),
-            Side(
+            JoinSide(
+                node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), _shown(spec, 0) if 0 in once else None
+            ),
+            JoinSide(
                 node.name, 1, right, spec.right_keys, kinds, beside.get(1, ()), _shown(spec, 1) if 1 in once else None
             ),
         )

@@ -10,8 +10,8 @@ from penstock.model.expressions import col
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import LookupSpec
 from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Context, Frame, Rows
-from penstock.replay.operators.join_sides import Side, joined, put_out
+from penstock.replay.frames import Frame, ReplayContext, Rows
+from penstock.replay.operators.join_sides import JoinSide, joined, put_out
 from penstock.replay.spark_form import SparkForm
 from penstock.replay.spark_types import carrier_schema, spark_schema
 
@@ -28,7 +28,7 @@ class LookupForm(SparkForm[LookupSpec]):
         every = format_microseconds(spec.table.refresh_us)
         return f"its table is read again every {every}, and what a row found in it depends on when it came"
 
-    def compile(self, spec: LookupSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: LookupSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Join rows with the table as it is now."""
         left, table = inputs[0], spec.table
         kinds = lookup_key_types(spec, left.schema, node.name)
@@ -36,8 +36,8 @@ class LookupForm(SparkForm[LookupSpec]):
         rows = context.session.createDataFrame(table.load().cast(carrier_schema(fields)), spark_schema(fields))
         loaded = Frame(rows, StreamSchema(fields))
         sides = (
-            Side(node.name, 0, left, spec.left_keys, kinds),
-            Side(node.name, 1, loaded, tuple(col(column) for column in spec.right_keys), kinds),
+            JoinSide(node.name, 0, left, spec.left_keys, kinds),
+            JoinSide(node.name, 1, loaded, tuple(col(column) for column in spec.right_keys), kinds),
         )
         found = joined(sides[0].rows(), sides[1].rows(), sides, (), spec.how)
         return {MAIN: put_out(found, sides, spec.output, node.outputs[MAIN].fields)}

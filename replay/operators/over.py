@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.keyed_specs import OverSpec
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.checkpoint_progress import before_watermark
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.inexact import InexactColumns, aggregate_inputs, check_exact, sketches
 from penstock.replay.operators import aggregate_sql
 from penstock.replay.operators.aggregate_sql import prepared_calls
@@ -23,7 +24,6 @@ from penstock.replay.operators.prepared import (
     unordered,
     with_times,
 )
-from penstock.replay.progress import before_watermark
 from penstock.replay.spark_form import SparkForm
 
 
@@ -32,7 +32,7 @@ class OverForm(SparkForm[OverSpec]):
 
     spec = OverSpec
 
-    def compile(self, spec: OverSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: OverSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Add aggregates over each row's frame; those of a user's, or where ties stay open, by our operator."""
         frame, fields = inputs[0], node.outputs[MAIN].fields
         if any(call.user is not None for _, call in spec.aggregates) or unordered(frame.schema.fields):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.operators.grouped import ByKey, Waits, run_by_key
 from penstock.replay.spark_form import SparkForm
 
@@ -26,7 +26,7 @@ class ProcessForm(SparkForm[ProcessSpec]):
                 return f"its state {name!r} expires by processing time; use ttl_clock='event'"
         return None
 
-    def compile(self, spec: ProcessSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: ProcessSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Call a process function."""
         return {MAIN: run_by_key(ByKey(spec, Waits(), sets_timers=True), node, inputs[0], context)}
 

@@ -9,7 +9,8 @@ from penstock.model.expressions import column_name
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.keyed_specs import FirstSpec, TopSpec
 from penstock.model.schema import StreamSchema
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.checkpoint_progress import before_watermark
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.operators.grouped import NEVER_US, ByKey, Waits, run_by_key
 from penstock.replay.operators.prepared import (
     AT,
@@ -22,7 +23,6 @@ from penstock.replay.operators.prepared import (
     unordered,
     with_times,
 )
-from penstock.replay.progress import before_watermark
 from penstock.replay.spark_form import SparkForm
 
 _RANK = "$rank"
@@ -33,7 +33,7 @@ class TopForm(SparkForm[TopSpec]):
 
     spec = TopSpec
 
-    def compile(self, spec: TopSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: TopSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Keep the rows whose rank is low enough; where ties stay open, by our operator."""
         frame, fields = inputs[0], node.outputs[MAIN].fields
         if unordered(frame.schema.fields):
@@ -70,7 +70,7 @@ class FirstForm(SparkForm[FirstSpec]):
             return "which rows it keeps depends on when they arrive, for a key is new again after its ttl"
         return None
 
-    def compile(self, spec: FirstSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: FirstSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Keep the first row of every key; with a ttl, or where ties stay open, by our operator."""
         frame = inputs[0]
         if spec.by_arrival:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.model.job_graph import MAIN, OperatorNode, ReduceSpec
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.operators.grouped import ByKey, final, run_by_key, waits_for_windows
 from penstock.replay.operators.windows import window_columns
 from penstock.replay.spark_form import SparkForm
@@ -16,7 +16,7 @@ class ReduceForm(SparkForm[ReduceSpec]):
 
     spec = ReduceSpec
 
-    def compile(self, spec: ReduceSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: ReduceSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Fold the rows of every key and window."""
         by_key = ByKey(final(spec), waits_for_windows(spec.windowing))
         return {MAIN: run_by_key(by_key, node, inputs[0], context)}

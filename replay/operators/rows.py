@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.model.expression_functions import When, when
 from penstock.model.expressions import Expr, lit
 from penstock.model.job_graph import MAIN, FilterSpec, OperatorNode, ProjectSpec, SplitSpec, UnionSpec
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.inexact import InexactColumns, check_exact, computed_column
 from penstock.replay.operators.expressions import projected, same, with_columns
 from penstock.replay.spark_form import SparkForm
@@ -24,7 +24,7 @@ class FilterForm(SparkForm[FilterSpec]):
 
     spec = FilterSpec
 
-    def compile(self, spec: FilterSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: FilterSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Pass the rows for which the predicate is true."""
         frame = inputs[0]
         fields = frame.schema.fields
@@ -48,7 +48,7 @@ class ProjectForm(SparkForm[ProjectSpec]):
 
     spec = ProjectSpec
 
-    def compile(self, spec: ProjectSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: ProjectSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Compute the output columns."""
         frame = inputs[0]
         return {MAIN: projected(frame.rows, frame.schema.fields, spec.columns, node.name, where=spec.where)}
@@ -73,7 +73,7 @@ class SplitForm(SparkForm[SplitSpec]):
 
     spec = SplitSpec
 
-    def compile(self, spec: SplitSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: SplitSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Send every row to the first output whose predicate is true, the rest to the main output."""
         frame = inputs[0]
         outputs = [output for output, _ in spec.outputs]
@@ -102,7 +102,7 @@ class UnionForm(SparkForm[UnionSpec]):
 
     spec = UnionSpec
 
-    def compile(self, spec: UnionSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: UnionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Merge rows of the same columns."""
         return {MAIN: reduce(lambda rows, more: rows.union(more), (frame.rows for frame in inputs))}
 

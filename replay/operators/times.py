@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.model.job_graph import MAIN, OperatorNode, TimeSpec
-from penstock.replay.frames import Context, Frame, Rows
+from penstock.replay.frames import Frame, ReplayContext, Rows
 from penstock.replay.spark_form import SparkForm
 from penstock.replay.spark_types import quoted_name
 
@@ -16,7 +16,7 @@ class TimeForm(SparkForm[TimeSpec]):
 
     spec = TimeSpec
 
-    def compile(self, spec: TimeSpec, node: OperatorNode, inputs: Sequence[Frame], context: Context) -> Rows:
+    def compile(self, spec: TimeSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Pass the rows whose new event time is one of the years 1 to 9999."""
         micros = f"unix_micros(CAST({quoted_name(spec.column)} AS TIMESTAMP))"
         return {MAIN: inputs[0].rows.filter(f"{micros} BETWEEN {LEAST_TIME_US}L AND {GREATEST_TIME_US}L")}

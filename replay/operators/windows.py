@@ -31,7 +31,7 @@ _NUMBER = "$number"
 
 
 @dataclass(frozen=True)
-class Windowed:
+class WindowedRows:
     """Rows in their windows: a row is there once for each.
 
     Rows of equal ``groups``, and equal keys, are of one window; ``bounds`` are its start and end as aggregates over
@@ -43,23 +43,27 @@ class Windowed:
     bounds: tuple[str, str] | None
 
 
-def in_windows(rows: DataFrame, window: Window, keys: Sequence[str], ties: Sequence[str], operator: str) -> Windowed:
+def in_windows(
+    rows: DataFrame, window: Window, keys: Sequence[str], ties: Sequence[str], operator: str
+) -> WindowedRows:
     """Put rows that have event time, in the column `AT`, into windows.
 
     ``keys`` are the columns of their keys, ``ties`` the sort keys of rows of one key and time.
     """
     if isinstance(window, Global):
-        return Windowed(rows, (), None)
+        return WindowedRows(rows, (), None)
     if isinstance(window, Session):
         last = f"max({quoted(AT)})"
-        return Windowed(
+        return WindowedRows(
             in_sessions(rows, keys, window.gap_us), (SESSION,), (f"min({quoted(AT)})", f"{last} + {window.gap_us}L")
         )
     if isinstance(window, Count):
         number = f"row_number() {over(keys, [quoted(AT), *ties])}"
         numbered = rows.selectExpr("*", f"CAST(({number} - 1) DIV {window.rows}L AS BIGINT) AS {quoted(_NUMBER)}")
-        return Windowed(numbered, (_NUMBER,), (f"min({quoted(AT)})", f"max({quoted(AT)})"))
-    return Windowed(with_bounds(rows, window, operator), (START, END), (f"min({quoted(START)})", f"min({quoted(END)})"))
+        return WindowedRows(numbered, (_NUMBER,), (f"min({quoted(AT)})", f"max({quoted(AT)})"))
+    return WindowedRows(
+        with_bounds(rows, window, operator), (START, END), (f"min({quoted(START)})", f"min({quoted(END)})")
+    )
 
 
 def window_columns(windowing: Windowing | None, node: OperatorNode) -> tuple[str, ...]:

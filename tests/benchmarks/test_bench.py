@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.benchmarks.nexmark.bench import OURS, PEERS, RATIOS, Line, main, render
+from penstock.benchmarks.nexmark.bench import OURS, PEERS, RATIOS, QueryTimings, main, render
 from penstock.benchmarks.nexmark.queries import NAMES
 
 
-def line(ours: float | None, *peers: float | None, query: str = "q23") -> Line:
-    return Line(query, 1_000_000, dict(zip((OURS, *PEERS), (ours, *peers), strict=True)), peak_rss_mb=100.0)
+def line(ours: float | None, *peers: float | None, query: str = "q23") -> QueryTimings:
+    return QueryTimings(query, 1_000_000, dict(zip((OURS, *PEERS), (ours, *peers), strict=True)), peak_rss_mb=100.0)
 
 
 def test_every_query_has_a_floor_and_a_goal() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.chaos.values import ChaosReport
+from penstock.chaos.experiment import ChaosReport
 from tests.chaos.record import Part, Record
 
 R1, R2 = Part("R1", 0), Part("R2", 0)

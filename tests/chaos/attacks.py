@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from penstock.chaos.child import Start
+from penstock.chaos.experiment import ChaosOptions, ChaosReport
 from penstock.chaos.trials import Chaos
-from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
 from penstock.model.failpoint_names import MEANINGS
-from penstock.runs.failpoint_settings import Setting
+from penstock.runs.failpoint_settings import FailpointSetting
 from tests.chaos.damage import damage_newest
 
 PIPELINE = Path(__file__).with_name("pipeline.py")
@@ -83,16 +83,16 @@ class Attacker:
         """R3: between the end of a checkpoint and the commit of its output, and during that."""
         rng = np.random.default_rng(seed)
         names = [COMMITTING[number % len(COMMITTING)] for number in range(kills)]
-        script = tuple(Setting(name, int(rng.integers(1, 4))) for name in names)
+        script = tuple(FailpointSetting(name, int(rng.integers(1, 4))) for name in names)
         return self._run(ChaosOptions(0, seed, script=script))
 
     def while_recovering(self, times: int, seed: int) -> ChaosReport:
         """R8: in the recovery from a crash, twice in a row."""
         rng = np.random.default_rng(seed)
-        script: list[Setting] = []
+        script: list[FailpointSetting] = []
         for _ in range(times):
-            script.append(Setting("checkpoint.before_commit", int(rng.integers(1, 4))))
-            script += [Setting(str(rng.choice(RECOVERING)), 1) for _ in range(2)]
+            script.append(FailpointSetting("checkpoint.before_commit", int(rng.integers(1, 4))))
+            script += [FailpointSetting(str(rng.choice(RECOVERING)), 1) for _ in range(2)]
         return self._run(ChaosOptions(0, seed, script=tuple(script)))
 
     def damage(self, times: int, seed: int) -> ChaosReport:
@@ -101,11 +101,11 @@ class Attacker:
         Every third time the process dies again while output that came after the older checkpoint is taken back.
         """
         rng = np.random.default_rng(seed)
-        script: list[Setting] = []
+        script: list[FailpointSetting] = []
         for number in range(times):
-            script.append(Setting("checkpoint.retain.files_deleted", 1))
+            script.append(FailpointSetting("checkpoint.retain.files_deleted", 1))
             if number % 3 == 2:
-                script.append(Setting(str(rng.choice(ROLLING_BACK)), 1))
+                script.append(FailpointSetting(str(rng.choice(ROLLING_BACK)), 1))
 
         def died(point: str, folder: Path) -> None:
             if point == "checkpoint.retain.files_deleted":

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from penstock.chaos.child import Child, Start
 from penstock.chaos.compared_outputs import Difference, difference, read_rows
-from penstock.chaos.values import ChaosReport
-from penstock.dsl.relocated_sinks import output_folder
+from penstock.chaos.experiment import ChaosReport
+from penstock.dsl.sink_relocation import output_folder
 from penstock.runs.failpoint_settings import VARIABLE
 from tests.chaos.attacks import BATCH_ROWS, INTERVAL, PIPELINE
 

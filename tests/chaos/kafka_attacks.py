@@ -17,12 +17,12 @@ from penstock.benchmarks.nexmark.dataset import write_dataset
 from penstock.benchmarks.nexmark.topic import EventTopic, fill
 from penstock.chaos.child import Start
 from penstock.chaos.compared_outputs import Rows
+from penstock.chaos.experiment import ChaosOptions, ChaosReport
 from penstock.chaos.trials import Chaos
-from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
-from penstock.runs.failpoint_settings import Setting
+from penstock.runs.failpoint_settings import FailpointSetting
 from tests.chaos.fork_server import ForkServer
 from tests.chaos.kafka_outputs import TopicOutputs, oracle_rows
 
@@ -82,12 +82,12 @@ class KafkaAttacker:
     def before_commit(self, kills: int, seed: int) -> ChaosReport:
         """R3: between the end of a checkpoint and the commit of its output, during that, and in settling it after."""
         rng = np.random.default_rng(seed)
-        script: list[Setting] = []
+        script: list[FailpointSetting] = []
         while len(script) < kills:
             name = COMMITTING[len(script) % len(COMMITTING)]
-            script.append(Setting(name, int(rng.integers(1, 4))))
+            script.append(FailpointSetting(name, int(rng.integers(1, 4))))
             if name == COMMITTING[-1]:
-                script.append(Setting(str(rng.choice(RECOVERING)), 1))
+                script.append(FailpointSetting(str(rng.choice(RECOVERING)), 1))
         return self._run(ChaosOptions(0, seed, script=tuple(script[:kills])))
 
     def _run(self, options: ChaosOptions) -> ChaosReport:

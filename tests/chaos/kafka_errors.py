@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.chaos.values import ChaosError, ChaosReport
+from penstock.chaos.experiment import ChaosError, ChaosReport
 from penstock.engine.connectors.kafka.commits import Commits
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.chaos.child import Child, Start
 from penstock.chaos.compared_outputs import Rows, difference
-from penstock.chaos.values import ChaosError, ChaosReport
+from penstock.chaos.experiment import ChaosError, ChaosReport
 from penstock.commands.loading import capture
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.model.job_graph import SinkSpec

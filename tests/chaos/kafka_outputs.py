@@ -17,7 +17,7 @@ from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.peers.runner import answer
 from penstock.chaos.compared_outputs import Outputs, Rows
-from penstock.chaos.values import ChaosError
+from penstock.chaos.experiment import ChaosError
 from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.chaos.child import Start
 from penstock.chaos.compared_outputs import Rows, difference
-from penstock.chaos.values import ChaosError, ChaosReport
+from penstock.chaos.experiment import ChaosError, ChaosReport
 from penstock.commands.loading import capture
 from penstock.engine.connectors.kafka.clients import make_admin
 from penstock.engine.connectors.kafka.settings import KafkaSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.chaos.values import ChaosReport
+from penstock.chaos.experiment import ChaosReport
 from penstock.tables import Column, count_text, print_table, seconds_text
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.chaos.child import Start, spawn
-from penstock.chaos.values import ChaosReport
+from penstock.chaos.experiment import ChaosReport
 from tests.chaos import suites
 from tests.chaos.attacks import PIPELINE, SMALL_STATE, Attacker
 from tests.chaos.fork_server import ForkServer

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.chaos.values import ChaosReport
+from penstock.chaos.experiment import ChaosReport
 
 LONGEST_S = 3_600.0
 TESTS = Path("tests")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.chaos.experiment import ChaosOptions, ChaosReport
 from penstock.chaos.trials import Chaos
-from penstock.chaos.values import ChaosOptions, ChaosReport
 from penstock.commands.loading import capture
 from penstock.model.errors import UserError
 from tests.chaos.attacks import PIPELINE, SMALL_STATE, Attacker

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.chaos.values import ChaosReport
+from penstock.chaos.experiment import ChaosReport
 from tests.chaos.kafka_faults import broker_restarts, zombies
 
 pytestmark = pytest.mark.slow

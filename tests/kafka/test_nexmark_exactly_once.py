@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.chaos.values import ChaosReport
+from penstock.chaos.experiment import ChaosReport
 from penstock.engine.connectors.kafka.admin import delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from tests.benchmarks.oracle import expected

@@ -14,7 +14,7 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.topics import Topics
 from penstock.model.job_graph import SourceSpec
-from penstock.replay.offsets import Chosen, ask, choose
+from penstock.replay.offsets import OffsetSelection, ask, choose
 from penstock.replay.spark_types import from_spark_batch
 
 Rows = list[dict[str, Any]]
@@ -77,7 +77,7 @@ def committed(source: KafkaSource) -> dict[str, int]:
     return {f"{topic}/{partition}": high for (topic, partition), high in ask(parts.settings, parts.topics).high.items()}
 
 
-def everything(source: KafkaSource) -> Chosen:
+def everything(source: KafkaSource) -> OffsetSelection:
     """Choose all that is there."""
     return choose(source, "source", start="earliest", stop=committed(source))
 

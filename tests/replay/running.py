@@ -13,7 +13,7 @@ from penstock.engine.checkpoint.reader import Checkpoint, read_checkpoint
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
-from penstock.replay.validation_values import QueryResult
+from penstock.replay.validation_result import QueryValidation
 from tests.replay.kafka_rows import produce
 
 SCHEMA = {"at": "timestamp[us]", "k": int, "n": int, "name": str}
@@ -57,7 +57,7 @@ def checkpoint_of(folder: Path, savepoint: str = "") -> Checkpoint:
     return read_checkpoint(f"{folder / 'checkpoints' / 'running'}{'#' * bool(savepoint)}{savepoint}")
 
 
-def validated(job: Job, spark: Any, checkpoint: Checkpoint, names: Sequence[str] = ()) -> dict[str, QueryResult]:
+def validated(job: Job, spark: Any, checkpoint: Checkpoint, names: Sequence[str] = ()) -> dict[str, QueryValidation]:
     """Validate the sinks of a job, or some of them, by their names."""
     reading = SourceReading(spark, stop=checkpoint, tasks=2, share=True)
     try:

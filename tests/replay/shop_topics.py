@@ -15,7 +15,7 @@ import penstock as ps
 from penstock import col, count, max_, sum_, tumbling
 from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.replay.validation_values import Validation
+from penstock.replay.validation_result import Validation
 from tests.command_line import penstock
 from tests.kafka.reading import Message, read_topic
 from tests.replay.conftest import MakeTopic

@@ -14,10 +14,10 @@ from penstock.dsl.job import Job
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.replay.approximate import approximate_columns
 from penstock.replay.frames import ReplayError
-from penstock.replay.inexact import Approximate
+from penstock.replay.inexact import ApproximateColumn
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
-from penstock.replay.validation_values import QueryResult, Status
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 from tests.replay.both import timed
 
 ROWS = pa.table(
@@ -49,9 +49,9 @@ def test_columns_are_followed_through_the_plan(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     found = approximate_columns(job.graph, sinks(job)["shown"])
     assert found == {
-        "distinct": Approximate("approx_count_distinct", pytest.approx(0.08125)),
-        "middle": Approximate("approx_quantile"),
-        "twice": Approximate("approx_count_distinct"),
+        "distinct": ApproximateColumn("approx_count_distinct", pytest.approx(0.08125)),
+        "middle": ApproximateColumn("approx_quantile"),
+        "twice": ApproximateColumn("approx_count_distinct"),
     }
     with pytest.raises(ReplayError, match=r"'filter-1' cannot be replayed: it works with 'd', which the stream approx"):
         approximate_columns(job.graph, sinks(job)["some"])
@@ -61,11 +61,16 @@ def test_an_estimate_may_be_off_by_its_error(tmp_path: Path, spark: SparkSession
     job = job_of(tmp_path)
     job.run("approximate")
 
-    def found(name: str) -> QueryResult:
+    def found(name: str) -> QueryValidation:
         return validate_sink(job.graph, sinks(job)[name], SourceReading(spark, tasks=2), spark)
 
     shown, bare = found("shown"), found("bare")
-    assert (shown.why, shown.status, bare.why, bare.status) == (None, Status.SAME, None, Status.SAME)
+    assert (shown.why, shown.status, bare.why, bare.status) == (
+        None,
+        ComparisonStatus.SAME,
+        None,
+        ComparisonStatus.SAME,
+    )
     assert list(shown.notes) == [
         "column 'distinct' is approximate in the stream (approx_count_distinct): it was compared within 8.1%",
         "column 'middle' is approximate in the stream (approx_quantile) and is left out",

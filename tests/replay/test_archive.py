@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.topics import Topic
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive import archive_topic, new_ranges
 from penstock.replay.archive_files import MANIFEST, ArchiveFiles
-from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, Manifest, empty, parse
+from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, ArchiveManifest, empty, parse
 from penstock.replay.kafka_batches import LETTERS
 from penstock.replay.kafka_reading import archives_of, kept_in, read_letters, read_rows
 from penstock.replay.kafka_slices import offset_range
@@ -36,8 +36,8 @@ def files_of(*numbers: tuple[int, int]) -> tuple[ArchivedFile, ...]:
     return tuple(ArchivedFile(f"run-000001-aaaaaaaa/p{first}", last - first, first, last) for first, last in numbers)
 
 
-def manifest(*ranges: ArchivedRange, runs: int = 1) -> Manifest:
-    return Manifest("t", "id", runs, ranges)
+def manifest(*ranges: ArchivedRange, runs: int = 1) -> ArchiveManifest:
+    return ArchiveManifest("t", "id", runs, ranges)
 
 
 def state(low: int, high: int) -> TopicState:

@@ -15,7 +15,7 @@ from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.correction import Corrector
 from penstock.replay.report import page
-from penstock.replay.validation_values import Validation
+from penstock.replay.validation_result import Validation
 from tests.command_line import penstock
 from tests.kafka.reading import read_topic
 from tests.replay.conftest import MakeTopic

@@ -6,14 +6,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from penstock.replay.kafka_slices import OffsetRange, Place, Slice, cut, offset_range, ranges_between, split
+from penstock.replay.kafka_slices import OffsetRange, RowPosition, Slice, cut, offset_range, ranges_between, split
 
 ROWS = 3
 """How many rows a message has."""
 
 Row = tuple[str, int, int, int]
 
-places = st.builds(Place, st.integers(0, 40), st.integers(0, ROWS - 1))
+places = st.builds(RowPosition, st.integers(0, 40), st.integers(0, ROWS - 1))
 
 
 @st.composite
@@ -27,7 +27,7 @@ def rows_of(item: OffsetRange) -> list[Row]:
         (item.topic, item.partition, offset, row)
         for offset in range(item.start.offset, item.stop.offset + 1)
         for row in range(ROWS)
-        if item.start <= Place(offset, row) < item.stop
+        if item.start <= RowPosition(offset, row) < item.stop
     ]
 
 
@@ -79,15 +79,15 @@ def test_partitions_take_turns() -> None:
 
 
 def test_ranges_are_those_of_partitions_that_have_an_end() -> None:
-    starts = {("t", 0): Place(5), ("t", 1): Place(0), ("t", 2): Place(7)}
-    stops = {("t", 1): Place(3, 1), ("t", 0): Place(9), ("t", 2): Place(7)}
+    starts = {("t", 0): RowPosition(5), ("t", 1): RowPosition(0), ("t", 2): RowPosition(7)}
+    stops = {("t", 1): RowPosition(3, 1), ("t", 0): RowPosition(9), ("t", 2): RowPosition(7)}
     assert ranges_between(starts, stops) == [
         offset_range("t", 0, 5, 9),
-        OffsetRange("t", 1, Place(0), Place(3, 1)),
+        OffsetRange("t", 1, RowPosition(0), RowPosition(3, 1)),
     ]
 
 
-@pytest.mark.parametrize(("stop", "offsets"), [(Place(9), 4), (Place(9, 2), 5)])
-def test_a_range_counts_a_message_that_is_only_begun(stop: Place, offsets: int) -> None:
-    item = OffsetRange("t", 3, Place(5), stop)
+@pytest.mark.parametrize(("stop", "offsets"), [(RowPosition(9), 4), (RowPosition(9, 2), 5)])
+def test_a_range_counts_a_message_that_is_only_begun(stop: RowPosition, offsets: int) -> None:
+    item = OffsetRange("t", 3, RowPosition(5), stop)
     assert (item.offsets, item.name, str(item)) == (offsets, "t/3", "t/3 from offset 5 up to 9")

@@ -22,11 +22,11 @@ from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import UserError
 from penstock.replay.compiler import compile_job
-from penstock.replay.kafka_batches import LETTERS, Wanted
+from penstock.replay.kafka_batches import LETTERS, ScanContent
 from penstock.replay.kafka_reading import read_counted, read_letters, read_rows
-from penstock.replay.kafka_slices import OffsetRange, Place, Slice, offset_range
-from penstock.replay.kafka_source import SlicesToRead
-from penstock.replay.offsets import Chosen
+from penstock.replay.kafka_slices import OffsetRange, RowPosition, Slice, offset_range
+from penstock.replay.kafka_source import TopicScan
+from penstock.replay.offsets import OffsetSelection
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.spark_failures import worker_failure
 from tests.engine.connectors.kafka.formats.registry_server import registry_server
@@ -40,11 +40,11 @@ HEADERS: list[tuple[str, bytes | None]] = [("h", b"1"), ("h", None)]
 
 
 def in_this_process(
-    source: Any, chosen: Chosen, pieces: list[Slice], wanted: Wanted = Wanted.ROWS
+    source: Any, chosen: OffsetSelection, pieces: list[Slice], wanted: ScanContent = ScanContent.ROWS
 ) -> list[pa.RecordBatch]:
     """Return what a task makes of slices, sent as Spark sends it."""
     parts = source.parts
-    reading = SlicesToRead(parts.settings, parts.maker, tuple(pieces), chosen.topic_ids, wanted)
+    reading = TopicScan(parts.settings, parts.maker, tuple(pieces), chosen.topic_ids, wanted)
     sent = cloudpickle.loads(cloudpickle.dumps(reading))
     return [batch for piece in pieces for batch in sent.read(piece)]
 
@@ -198,7 +198,7 @@ def test_every_format(
     chosen = everything(source)
     batches = in_this_process(source, chosen, [Slice(name, 0, 0, 2)])
     assert [row for batch in batches for row in batch.to_pylist()] == rows
-    rejected = in_this_process(source, chosen, [Slice(name, 0, 0, 2)], Wanted.LETTERS)
+    rejected = in_this_process(source, chosen, [Slice(name, 0, 0, 2)], ScanContent.LETTERS)
     assert [row["offset"] for batch in rejected for row in batch.to_pylist()] == [1] * len(letters)
     assert len(rows) + len(letters) == 2
 
@@ -225,7 +225,7 @@ def test_secrets_travel_as_references(kafka: str, topic: MakeTopic, monkeypatch:
     source = source_of(name, settings, schema=Fields)  # type: ignore[arg-type]
     chosen = everything(source)
     parts = source.parts
-    reading = SlicesToRead(parts.settings, parts.maker, (Slice(name, 0, 0, 1),), chosen.topic_ids)
+    reading = TopicScan(parts.settings, parts.maker, (Slice(name, 0, 0, 1),), chosen.topic_ids)
     sent = cloudpickle.dumps(reading)
     assert b"canary-of-a-secret" not in sent and b"env:PENSTOCK_TEST_SECRET" in sent
     monkeypatch.delenv("PENSTOCK_TEST_SECRET")
@@ -241,7 +241,7 @@ def test_messages_that_are_gone_fail_the_query_in_a_sentence(spark: SparkSession
         answer.result(10)
     source = source_of(name, kafka, schema=Fields)
     with pytest.raises(PySparkException) as raised:
-        read_rows(spark, source, Chosen((offset_range(name, 0, 2, 10),), {})).count()
+        read_rows(spark, source, OffsetSelection((offset_range(name, 0, 2, 10),), {})).count()
     failure = worker_failure(raised.value)
     assert isinstance(failure, UserError)
     assert f"offset 2 of partition '{name}/0' is no longer there" in str(failure)
@@ -264,8 +264,8 @@ def test_several_ranges_of_a_partition(kafka: str, topic: MakeTopic, spark: Spar
     name = topic()
     produce(kafka, name, range(100))
     source = source_of(name, kafka, schema=Fields)
-    ranges = tuple(OffsetRange(name, 0, Place(start), Place(start + 5)) for start in range(0, 100, 10))
-    found = rows_of(read_rows(spark, source, Chosen(ranges, everything(source).topic_ids)), source.schema)
+    ranges = tuple(OffsetRange(name, 0, RowPosition(start), RowPosition(start + 5)) for start in range(0, 100, 10))
+    found = rows_of(read_rows(spark, source, OffsetSelection(ranges, everything(source).topic_ids)), source.schema)
     assert sorted(row["id"] for row in found) == [number for number in range(100) if number % 10 < 5]
 
 

@@ -16,14 +16,14 @@ from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import Made, RowMaker
 from penstock.model.errors import UserError
-from penstock.replay.kafka_slices import OffsetRange, Place, cut
-from penstock.replay.kept_log import KeptLog, read_kept_log
-from penstock.replay.kept_rows import keep_only, keeping
-from penstock.replay.offsets import Chosen
+from penstock.replay.kafka_slices import OffsetRange, RowPosition, cut
+from penstock.replay.offset_log import OffsetLog, read_offset_log
+from penstock.replay.offsets import OffsetSelection
 from penstock.replay.report import page
-from penstock.replay.report_words import context
+from penstock.replay.report_wording import context
+from penstock.replay.row_selection import select_ranges, selective_maker
 from penstock.replay.validation_json import to_json
-from penstock.replay.validation_values import Status
+from penstock.replay.validation_result import ComparisonStatus
 from tests.command_line import penstock
 from tests.replay.shop_topics import PARTITIONS, SALES, Shop, sale, shop
 
@@ -37,9 +37,9 @@ def line(start: int, stop: int, partition: int = 0, topic: str = "t") -> str:
     return json.dumps({"topic": topic, "partition": partition, "from": start, "to": stop}) + "\n"
 
 
-def log_of(path: Path, text: str) -> KeptLog:
+def log_of(path: Path, text: str) -> OffsetLog:
     path.write_text(text)
-    return read_kept_log(path)
+    return read_offset_log(path)
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_a_log_that_cannot_be_right_is_refused_with_the_line(tmp_path: Path, tex
 def test_what_a_log_does_not_mention_was_not_kept_in_its_topics_alone(tmp_path: Path) -> None:
     log = log_of(tmp_path / "kept.jsonl", HEAD + line(0, 5) + line(0, 9, 1) + line(5, 8) + line(20, 30))
     assert log.ranges == {("t", 0): [(0, 8), (20, 30)], ("t", 1): [(0, 9)]}
-    whole = OffsetRange("t", 0, Place(4), Place(25, 2))
+    whole = OffsetRange("t", 0, RowPosition(4), RowPosition(25, 2))
     assert log.kept_of(whole) == (
-        [OffsetRange("t", 0, Place(4), Place(8)), OffsetRange("t", 0, Place(20), Place(25, 2))],
+        [OffsetRange("t", 0, RowPosition(4), RowPosition(8)), OffsetRange("t", 0, RowPosition(20), RowPosition(25, 2))],
         12,
     )
-    assert log.kept_of(OffsetRange("t", 7, Place(0), Place(10))) == ([], 10)
-    assert log.kept_of(OffsetRange("u", 0, Place(0), Place(10))) == ([], 10)
-    other = OffsetRange("other", 0, Place(0), Place(10))
+    assert log.kept_of(OffsetRange("t", 7, RowPosition(0), RowPosition(10))) == ([], 10)
+    assert log.kept_of(OffsetRange("u", 0, RowPosition(0), RowPosition(10))) == ([], 10)
+    other = OffsetRange("other", 0, RowPosition(0), RowPosition(10))
     assert log.kept_of(other) == ([other], 0)
     with pytest.raises(UserError, match="cannot be read: No such file"):
-        read_kept_log(tmp_path / "none")
+        read_offset_log(tmp_path / "none")
 
 
 MAKER = RowMaker(JsonValues(pa.schema([("id", pa.int64())])), None, {"offset": "offset"}, ("id", "offset"))
@@ -120,9 +120,9 @@ def test_rows_are_those_of_the_messages_that_were_kept(edges: list[int], some: l
     offsets, edges = sorted(some), sorted(edges)
     first, last = offsets[0], offsets[-1] + 1
     kept = list(zip(edges[::2], edges[1::2], strict=False))
-    whole = Chosen((OffsetRange("t", 0, Place(first), Place(last)),), {})
-    less, left_out = keep_only(whole, KeptLog("log", frozenset("t"), {("t", 0): kept}), near)
-    maker = keeping(MAKER.fresh(), less.only).fresh()
+    whole = OffsetSelection((OffsetRange("t", 0, RowPosition(first), RowPosition(last)),), {})
+    less, left_out = select_ranges(whole, OffsetLog("log", frozenset("t"), {("t", 0): kept}), near)
+    maker = selective_maker(MAKER.fresh(), less.only).fresh()
     found, offsets_read = [], 0
     for piece in cut(less.ranges, fewest=1, slices=3):
         offsets_read += piece.stop - piece.start
@@ -164,11 +164,11 @@ def test_a_stream_that_drops_at_its_source_is_the_same_as_a_replay_of_what_it_ke
 
     sinks = ("--sink", "minutes", "--sink", "dear")
     code, validation = shop.validate("--sink", "minutes")
-    assert (code, [query.status for query in validation.queries]) == (1, [Status.DIFFERS])
+    assert (code, [query.status for query in validation.queries]) == (1, [ComparisonStatus.DIFFERS])
     assert (validation.kept, validation.sources[0].left_out) == (None, None)
 
     code, validation = shop.validate(*sinks, "--kept", str(log))
-    assert (code, [query.status for query in validation.queries]) == (0, [Status.SAME] * 2)
+    assert (code, [query.status for query in validation.queries]) == (0, [ComparisonStatus.SAME] * 2)
     assert validation.sources[0].left_out == validation.left_out == dropped > 0
     assert json.loads(to_json(validation))["kept"] == {"log": str(log), "offsets_left_out": dropped}
     sentence = f"{dropped} offsets were left out, as {log} does not say that the stream has kept them."

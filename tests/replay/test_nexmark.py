@@ -29,8 +29,8 @@ from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.replay.compiler import compile_job
 from penstock.replay.frames import ReplayError
-from penstock.replay.suspects import suspects
-from penstock.replay.validation_values import QueryResult, Status
+from penstock.replay.suspect_operators import suspect_operators
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 from tests.command_line import penstock
 from tests.replay.both import reading
 from tests.replay.validation_reading import from_json
@@ -57,7 +57,7 @@ def replayed(spark: SparkSession, events: EventTopic, tmp_path_factory: pytest.T
 @pytest.mark.parametrize("name", QUERIES)
 def test_spark_answers_what_the_stream_does(replayed: Replayed, name: str) -> None:
     (found,) = [query for query in replayed.validation.queries if query.query == name]
-    assert (found.why, found.status) == (None, Status.SAME)
+    assert (found.why, found.status) == (None, ComparisonStatus.SAME)
     assert found.rows_exact == found.rows_stream > 0
 
 
@@ -103,17 +103,21 @@ def test_a_broken_operator_is_named_with_its_windows(
     assert penstock("validate", *arguments) == 1
     assert "differs" in capsys.readouterr().err
     told = from_json((tmp_path / "validation.json").read_text(), "validation.json")
-    found: Mapping[str, QueryResult] = {query.query: query for query in told.queries}
+    found: Mapping[str, QueryValidation] = {query.query: query for query in told.queries}
     assert {name: query.status for name, query in found.items()} == {
-        "q7": Status.SAME,
-        "q8": Status.SAME,
-        "q11": Status.DIFFERS,
+        "q7": ComparisonStatus.SAME,
+        "q8": ComparisonStatus.SAME,
+        "q11": ComparisonStatus.DIFFERS,
     }
     # A session may have begun up to as long before as it lasts, and ends ten seconds after its last bid.
     wrong = [window for window in found["q11"].windows if window.differs]
     assert wrong and all(touches(window, minute) for window in wrong)
     assert any(not window.differs for window in found["q11"].windows)
-    assert [node.name for node in suspects(job.graph, "q11", ["q7", "q8"])] == ["q11 agg-4", "q11 select-9", "q11"]
+    assert [node.name for node in suspect_operators(job.graph, "q11", ["q7", "q8"])] == [
+        "q11 agg-4",
+        "q11 select-9",
+        "q11",
+    ]
 
 
 def touches(window: Any, at: datetime.datetime) -> bool:

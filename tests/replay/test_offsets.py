@@ -17,7 +17,7 @@ from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import Topic
 from penstock.model.errors import OptionError, UserError
-from penstock.replay.kafka_slices import OffsetRange, Place, offset_range
+from penstock.replay.kafka_slices import OffsetRange, RowPosition, offset_range
 from penstock.replay.offsets import TopicState, check_there, checkpoint_places, choose
 from tests.kafka.test_source import transaction
 from tests.replay.conftest import MakeTopic
@@ -60,9 +60,9 @@ def test_every_message_is_there_or_named(start: int, stop: int, kept: list[tuple
 
 
 def test_a_message_that_is_begun_behind_the_end_is_not_there() -> None:
-    check_there(OffsetRange("t", 0, Place(5), Place(19, 3)), STATE)
+    check_there(OffsetRange("t", 0, RowPosition(5), RowPosition(19, 3)), STATE)
     with pytest.raises(UserError, match="ends at offset 20"):
-        check_there(OffsetRange("t", 0, Place(5), Place(20, 1)), STATE)
+        check_there(OffsetRange("t", 0, RowPosition(5), RowPosition(20, 1)), STATE)
 
 
 def test_offsets_and_times(kafka: str, topic: MakeTopic) -> None:

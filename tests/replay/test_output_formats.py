@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.job_graph import SinkSpec
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
-from penstock.replay.validation_values import QueryResult, Status
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 from tests.kafka.reading import read_topic
 from tests.replay.kafka_rows import produce
 
@@ -88,7 +88,7 @@ def written(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, 
     return job, topics, folder
 
 
-def validated(job: Job, name: str, spark: SparkSession) -> QueryResult:
+def validated(job: Job, name: str, spark: SparkSession) -> QueryValidation:
     (node,) = [node for node in job.graph.operators.values() if node.name == name and isinstance(node.spec, SinkSpec)]
     return validate_sink(job.graph, node, SourceReading(spark, tasks=2), spark)
 
@@ -98,14 +98,14 @@ def test_what_was_written_is_what_spark_computes(
     written: tuple[Job, dict[str, str], Path], name: str, spark: SparkSession
 ) -> None:
     found = validated(written[0], name, spark)
-    assert (found.why, found.status) == (None, Status.SAME), found
+    assert (found.why, found.status) == (None, ComparisonStatus.SAME), found
     assert found.rows_exact == found.rows_stream == (5 if "csv " in name or name in ("avro upserts", "arrow") else 300)
 
 
 def test_what_leaves_nothing_behind_is_counted(written: tuple[Job, dict[str, str], Path], spark: SparkSession) -> None:
     for name in ("callback", "black hole", "memory"):
         found = validated(written[0], name, spark)
-        assert found.status == Status.NOT_COMPARED and found.rows_exact == 300
+        assert found.status == ComparisonStatus.NOT_COMPARED and found.rows_exact == 300
         assert "leaves nothing that could be read again, so only rows were counted" in str(found.why)
 
 

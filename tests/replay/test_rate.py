@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.benchmarks.replay.bids import FIELDS, PARTITIONS, write_bids
-from penstock.benchmarks.replay.rate_measured import (
+from penstock.benchmarks.replay.rate_measurement import (
     OURS,
     QUERIES,
     Request,

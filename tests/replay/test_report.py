@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.replay.report import MOST_BYTES, page, write_report
-from penstock.replay.report_words import verdict
-from penstock.replay.validation_values import Difference, Example, QueryResult, SourceRange, Validation
+from penstock.replay.report_wording import verdict
+from penstock.replay.validation_result import DifferenceKind, Example, QueryValidation, SourceRange, Validation
 from tests.replay.validations import DIFFERS, SAME, SKIPPED, a_query, a_window, validation
 
 
@@ -69,7 +69,7 @@ def test_differing_values_are_marked() -> None:
 
 def test_long_values_show_where_they_part() -> None:
     one, other = {"v": "a" * 500 + "x"}, {"v": "a" * 500 + "y"}
-    query = a_query([a_window(0, different=1)], examples=[Example(Difference.DIFFERENT, {}, one, other)])
+    query = a_query([a_window(0, different=1)], examples=[Example(DifferenceKind.DIFFERENT, {}, one, other)])
     stream, exact = [mark.text or "" for mark in parsed(validation(query)).iter("mark")]
     assert stream.rstrip("…").endswith("ax")
     assert exact.rstrip("…").endswith("ay")
@@ -84,7 +84,7 @@ def test_the_chart_tells_its_numbers() -> None:
     assert titles[3] == "09:00:30\n1,003 exact rows\n996 in the stream\n7 missing\n1 different"
     assert titles[4] == "09:00:40\n1,004 exact rows\nall the same"
     texts = [text.text for text in chart.iter("text")]
-    assert [text for text in texts if text in tuple(Difference)] == ["missing", "extra", "different"]
+    assert [text for text in texts if text in tuple(DifferenceKind)] == ["missing", "extra", "different"]
     assert "max 7" in texts
     assert "start of the window (UTC), 2 March 2026" in texts
     assert "windows start every 10 s" in words(tree)
@@ -139,10 +139,10 @@ def test_data_cannot_break_out() -> None:
         [a_window(0, missing=1), a_window(1)],
         evil,
         keys=(evil,),
-        examples=[Example(Difference.MISSING, {evil: evil}, None, row)],
+        examples=[Example(DifferenceKind.MISSING, {evil: evil}, None, row)],
     )
     sources = (SourceRange(evil, evil, {0: 1}, {0: 2}, 1), SourceRange(evil))
-    skipped = QueryResult(query=evil, mode=evil, why=evil)
+    skipped = QueryValidation(query=evil, mode=evil, why=evil)
     found = replace(validation(query, skipped, job=evil, sources=sources), penstock=evil, spark=evil)
     assert "<script" not in page(found)
     tree = parsed(found)
@@ -153,7 +153,7 @@ def test_data_cannot_break_out() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_leaves_the_page_well_formed(text: str) -> None:
-    query = a_query([a_window(0, missing=1)], text, examples=[Example(Difference.MISSING, {}, None, {text: text})])
+    query = a_query([a_window(0, missing=1)], text, examples=[Example(DifferenceKind.MISSING, {}, None, {text: text})])
     found = validation(query, job=text)
     page(found).encode()
     parsed(found)
@@ -187,7 +187,7 @@ def test_everything_has_a_name_for_those_who_do_not_see_it() -> None:
 def test_a_page_stays_small(queries: int) -> None:
     windows = [a_window(number, 10_000 + number, missing=number % 7) for number in range(10_000 // queries)]
     examples = [
-        Example(Difference.DIFFERENT, {"id": number}, {f"c{i}": "x" * 500 for i in range(30)}, {"c1": None})
+        Example(DifferenceKind.DIFFERENT, {"id": number}, {f"c{i}": "x" * 500 for i in range(30)}, {"c1": None})
         for number in range(100)
     ]
     found = validation(*(a_query(windows, f"q{number}", examples=examples) for number in range(queries)))
@@ -217,7 +217,7 @@ def test_many_partitions_are_folded() -> None:
         ([DIFFERS, SAME, SKIPPED], "The stream differs from the exact answer in 1 of 2 queries."),
     ],
 )
-def test_the_verdict(queries: list[QueryResult], said: str) -> None:
+def test_the_verdict(queries: list[QueryValidation], said: str) -> None:
     found = validation(*queries)
     assert verdict(found) == said
     tree = parsed(found)

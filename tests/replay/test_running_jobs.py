@@ -20,7 +20,7 @@ from penstock.dsl.process import Context, Process, Timer
 from penstock.dsl.stream import Stream
 from penstock.engine.connectors.kafka.admin import create_topic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.replay.validation_values import Status
+from penstock.replay.validation_result import ComparisonStatus
 from tests.kafka.conftest import MakeTopic, kafka
 from tests.replay.running import SCHEMA, checkpoint_of, fill, start, validated, wait_for
 
@@ -149,7 +149,7 @@ def ran(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def test_what_was_put_out_is_what_was_due(ran: Ran, spark: SparkSession) -> None:
     found = validated(ran.job, spark, checkpoint_of(ran.folder), ["append", "changelog"])
     for query in found.values():
-        assert (query.why, query.status) == (None, Status.SAME), query
+        assert (query.why, query.status) == (None, ComparisonStatus.SAME), query
         assert query.rows_exact == query.rows_stream > 0
     said = " ".join(note for query in found.values() for note in query.notes)
     assert {name for name in OPEN if f" results of 'the {name}' were still to come at the checkpoint" in said} == OPEN
@@ -158,7 +158,7 @@ def test_what_was_put_out_is_what_was_due(ran: Ran, spark: SparkSession) -> None
 
 def test_an_earlier_savepoint_knows_less(ran: Ran, spark: SparkSession) -> None:
     (found,) = validated(ran.job, spark, checkpoint_of(ran.folder, "half"), ["few"]).values()
-    assert (found.why, found.status) == (None, Status.SAME), found
+    assert (found.why, found.status) == (None, ComparisonStatus.SAME), found
     now = sum(pq.read_metadata(file).num_rows for file in (ran.folder / "few").glob("part-*"))
     assert 0 < found.rows_exact < now and found.open
 
@@ -197,7 +197,7 @@ def test_a_topic_holds_what_its_checkpoint_promises(
         f"topic '{outputs['at_least_once']}' is written at least once: what came behind the checkpoint is extra"
     ]
     now = validated(job, spark, checkpoint_of(tmp_path))
-    assert {(found.status, found.rows_stream) for found in now.values()} == {(Status.SAME, 150)}
+    assert {(found.status, found.rows_stream) for found in now.values()} == {(ComparisonStatus.SAME, 150)}
 
 
 def test_a_source_that_is_no_topic_must_have_ended(spark: SparkSession, tmp_path: Path) -> None:

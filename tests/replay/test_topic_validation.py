@@ -5,7 +5,7 @@ Broken operators and topics that others write to are caught, and put right, in t
 
 from typing import Any
 
-from penstock.replay.validation_values import QueryResult, Status, Validation
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation, Validation
 from tests.kafka.reading import read_topic
 from tests.kafka.test_source import transaction
 from tests.replay.shop_topics import SALES, SINKS, Shop, shop
@@ -13,7 +13,7 @@ from tests.replay.shop_topics import SALES, SINKS, Shop, shop
 __all__ = ["shop"]
 
 
-def queries(validation: Validation) -> dict[str, QueryResult]:
+def queries(validation: Validation) -> dict[str, QueryValidation]:
     return {query.query: query for query in validation.queries}
 
 
@@ -27,7 +27,7 @@ def test_what_a_stream_wrote_to_topics_is_what_spark_computes(shop: Shop, spark:
     code, validation = shop.validate()
     found = queries(validation)
     assert {name: (query.why, query.status) for name, query in found.items()} == dict.fromkeys(
-        SINKS, (None, Status.SAME)
+        SINKS, (None, ComparisonStatus.SAME)
     )
     assert code == 0
     assert (found["minutes"].rows_exact, found["totals"].rows_exact, found["changes"].rows_exact) == (49, 4, 4)

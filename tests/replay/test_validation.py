@@ -16,7 +16,7 @@ from penstock.engine.operators.aggregates.window_aggregate import WindowAggregat
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
-from penstock.replay.validation_values import QueryResult, Status
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 from tests.command_line import penstock as run_command
 from tests.replay.validation_reading import from_json
 
@@ -51,7 +51,7 @@ def sinks(job: ps.Job) -> dict[str, OperatorNode]:
     return {node.name: node for node in job.graph.operators.values() if isinstance(node.spec, SinkSpec)}
 
 
-def validated(job: ps.Job, name: str, spark: Any) -> QueryResult:
+def validated(job: ps.Job, name: str, spark: Any) -> QueryValidation:
     return validate_sink(job.graph, sinks(job)[name], SourceReading(spark, tasks=2), spark)
 
 
@@ -65,7 +65,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ps.Job]:
 def test_what_a_stream_wrote_is_what_spark_computes(written: tuple[Path, ps.Job], name: str, spark: Any) -> None:
     found = validated(written[1], name, spark)
     assert found.why is None
-    assert found.status == Status.SAME
+    assert found.status == ComparisonStatus.SAME
     assert found.rows_exact == found.rows_stream > 0
     assert sum(window.rows_exact for window in found.windows) == found.rows_exact
     windows = ("shop", "window_start", "window_end")
@@ -86,7 +86,7 @@ def test_a_broken_operator_is_caught_with_its_windows(
     job = run(tmp_path)
     monkeypatch.undo()
     found = validated(job, "windows", spark)
-    assert found.status == Status.DIFFERS
+    assert found.status == ComparisonStatus.DIFFERS
     assert (found.missing, found.extra, found.different) == (0, 0, 1)
     (window,) = [window for window in found.windows if window.differs]
     assert window.window_start == datetime.datetime(2024, 1, 1, 0, 2)
@@ -95,7 +95,7 @@ def test_a_broken_operator_is_caught_with_its_windows(
     assert example.stream is not None
     assert example.exact is not None
     assert example.stream["n"] < example.exact["n"]
-    assert validated(job, "upserts", spark).status == Status.SAME
+    assert validated(job, "upserts", spark).status == ComparisonStatus.SAME
 
 
 def test_rows_that_are_lost_or_come_twice_are_found(tmp_path: Path, spark: Any) -> None:
@@ -126,7 +126,7 @@ def test_the_commands(written: tuple[Path, ps.Job], tmp_path: Path, spark: Any, 
     assert run_command("validate", str(file), "--out", str(out), "--sink", "windows", "--", str(folder)) == 0
     assert "same" in capsys.readouterr().out
     validation = from_json((out / "validation.json").read_text(), "validation.json")
-    assert validation.status == Status.SAME
+    assert validation.status == ComparisonStatus.SAME
     assert [query.query for query in validation.queries] == ["windows"]
     assert "<html" in (out / "validation.html").read_text()
     assert run_command("replay", str(file), "--json", "--out", str(tmp_path / "exact"), "--", str(folder)) == 0

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import BugError, UserError
 from penstock.replay.validation_json import to_json
-from penstock.replay.validation_values import (
-    Difference,
+from penstock.replay.validation_result import (
+    ComparisonStatus,
+    DifferenceKind,
     Example,
-    QueryResult,
+    QueryValidation,
     SourceRange,
-    Status,
     Validation,
     WindowResult,
     bounded_windows,
@@ -35,7 +35,7 @@ WINDOW = WindowResult(
     extra=1,
     different=3,
 )
-QUERY = QueryResult(
+QUERY = QueryValidation(
     query="hot",
     mode="append",
     keys=("auction", "at"),
@@ -45,7 +45,7 @@ QUERY = QueryResult(
     extra=1,
     different=3,
     windows=(WINDOW,),
-    examples=(Example(Difference.DIFFERENT, {"auction": 7}, {"auction": 7, "n": 1}, {"auction": 7, "n": 2}),),
+    examples=(Example(DifferenceKind.DIFFERENT, {"auction": 7}, {"auction": 7, "n": 1}, {"auction": 7, "n": 2}),),
 )
 SOURCE = SourceRange("bids", "bids", {0: 5, 10: 0, 2: 7}, {0: 9, 10: 4, 2: 7}, 8)
 VALIDATION = Validation("job", START, "0.1.0", "4.3.0", (SOURCE,), (QUERY,))
@@ -119,7 +119,9 @@ def test_it_comes_back_as_it_was() -> None:
         high=1.5,
         covered=True,
     )
-    skipped = QueryResult(query="later", mode="upsert", why="its clock", windows_left_out=4, open=3, notes=("a note",))
+    skipped = QueryValidation(
+        query="later", mode="upsert", why="its clock", windows_left_out=4, open=3, notes=("a note",)
+    )
     whole = replace(VALIDATION, queries=(replace(QUERY, windows=(WINDOW, shed)), skipped), sources=(SourceRange("x"),))
     assert from_json(to_json(whole), "f") == whole
     assert from_json(to_json(VALIDATION).encode(), "f") == VALIDATION
@@ -145,7 +147,7 @@ def test_every_value_has_json_that_stays_as_it_is(value: object) -> None:
     found = json_value(value)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert json_value(found) == found
-    example = Example(Difference.EXTRA, {}, {"value": value}, None)  # type: ignore[dict-item]
+    example = Example(DifferenceKind.EXTRA, {}, {"value": value}, None)  # type: ignore[dict-item]
     whole = replace(VALIDATION, queries=(replace(QUERY, examples=(example,)),))
     assert from_json(to_json(whole), "f") == whole
 
@@ -173,23 +175,23 @@ def test_what_is_no_validation_is_refused(text: str, why: str) -> None:
 
 def test_counts_have_to_add_up() -> None:
     with pytest.raises(BugError, match="query 'q': 10 exact rows of which 1 are missing and 10 stream rows"):
-        QueryResult(query="q", mode="append", rows_exact=10, rows_stream=10, missing=1)
+        QueryValidation(query="q", mode="append", rows_exact=10, rows_stream=10, missing=1)
     with pytest.raises(BugError, match="the 11 that are different"):
-        QueryResult(query="q", mode="append", rows_exact=10, rows_stream=10, different=11)
+        QueryValidation(query="q", mode="append", rows_exact=10, rows_stream=10, different=11)
 
 
 def test_status() -> None:
-    same = QueryResult(query="q", mode="append", rows_exact=1, rows_stream=1)
-    skipped = QueryResult(query="q", mode="append", why="so")
+    same = QueryValidation(query="q", mode="append", rows_exact=1, rows_stream=1)
+    skipped = QueryValidation(query="q", mode="append", why="so")
     statuses = [(query.status, query.same) for query in (QUERY, same, skipped)]
-    assert statuses == [(Status.DIFFERS, 5), (Status.SAME, 1), (Status.NOT_COMPARED, 0)]
+    assert statuses == [(ComparisonStatus.DIFFERS, 5), (ComparisonStatus.SAME, 1), (ComparisonStatus.NOT_COMPARED, 0)]
 
-    def status(*queries: QueryResult) -> Status:
+    def status(*queries: QueryValidation) -> ComparisonStatus:
         return replace(VALIDATION, queries=queries).status
 
-    assert status(same, QUERY, skipped) is Status.DIFFERS
-    assert status(same, skipped) is Status.SAME
-    assert status(skipped) is status() is Status.NOT_COMPARED
+    assert status(same, QUERY, skipped) is ComparisonStatus.DIFFERS
+    assert status(same, skipped) is ComparisonStatus.SAME
+    assert status(skipped) is status() is ComparisonStatus.NOT_COMPARED
 
 
 def test_accuracy() -> None:

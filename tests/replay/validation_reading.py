@@ -7,11 +7,11 @@ from typing import Any
 
 from penstock.model.errors import BugError, UserError
 from penstock.replay.validation_json import VERSION
-from penstock.replay.validation_values import (
-    Correction,
-    Difference,
+from penstock.replay.validation_result import (
+    CorrectionResult,
+    DifferenceKind,
     Example,
-    QueryResult,
+    QueryValidation,
     SourceRange,
     Validation,
     WindowResult,
@@ -55,8 +55,8 @@ def _offsets(data: Mapping[str, int] | None) -> dict[int, int] | None:
     return None if data is None else {int(partition): offset for partition, offset in data.items()}
 
 
-def _query(data: Mapping[str, Any]) -> QueryResult:
-    return QueryResult(
+def _query(data: Mapping[str, Any]) -> QueryValidation:
+    return QueryValidation(
         query=data["query"],
         mode=data["mode"],
         keys=tuple(data["keys"]),
@@ -64,11 +64,12 @@ def _query(data: Mapping[str, Any]) -> QueryResult:
         windows=tuple(_window(item) for item in data["windows"]),
         windows_left_out=data["windows_left_out"],
         examples=tuple(
-            Example(Difference(item["status"]), item["key"], item["stream"], item["exact"]) for item in data["examples"]
+            Example(DifferenceKind(item["status"]), item["key"], item["stream"], item["exact"])
+            for item in data["examples"]
         ),
         open=data.get("open", 0),
         notes=tuple(data.get("notes", ())),
-        correction=Correction(**data["correction"]) if data.get("correction") else None,
+        correction=CorrectionResult(**data["correction"]) if data.get("correction") else None,
         **_rows_and_accuracy(data),
     )
 

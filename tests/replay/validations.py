@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.replay.validation_values import Difference, Example, QueryResult, SourceRange, Validation, WindowResult
+from penstock.replay.validation_result import (
+    DifferenceKind,
+    Example,
+    QueryValidation,
+    SourceRange,
+    Validation,
+    WindowResult,
+)
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 COUNTS = ("rows_exact", "rows_stream", "missing", "extra", "different")
@@ -26,12 +33,12 @@ def a_window(
     )
 
 
-def a_query(windows: Sequence[WindowResult], name: str = "hot", **more: Any) -> QueryResult:
+def a_query(windows: Sequence[WindowResult], name: str = "hot", **more: Any) -> QueryValidation:
     counts = {count: sum(getattr(window, count) for window in windows) for count in COUNTS}
-    return QueryResult(query=name, mode="append", windows=windows, **counts, **{"keys": ("id",), **more})
+    return QueryValidation(query=name, mode="append", windows=windows, **counts, **{"keys": ("id",), **more})
 
 
-def validation(*queries: QueryResult, job: str = "auctions", **more: Any) -> Validation:
+def validation(*queries: QueryValidation, job: str = "auctions", **more: Any) -> Validation:
     sources = (SourceRange("bids", "bids", {0: 1200, 1: 0}, {0: 5200, 1: 4100}, 8100),)
     return Validation(job, START, "0.1.0", "4.3.0", **{"sources": sources, **more}, queries=queries)
 
@@ -43,9 +50,11 @@ DIFFERS = a_query(
         for number in range(12)
     ],
     examples=[
-        Example(Difference.DIFFERENT, {"id": 1}, {"id": 1, "n": 41, "who": "ana"}, {"id": 1, "n": 42, "who": "ana"}),
-        Example(Difference.MISSING, {"id": 2}, None, {"id": 2, "n": 3, "who": None}),
-        Example(Difference.EXTRA, {"id": 3}, {"id": 3, "n": 4, "who": ""}, None),
+        Example(
+            DifferenceKind.DIFFERENT, {"id": 1}, {"id": 1, "n": 41, "who": "ana"}, {"id": 1, "n": 42, "who": "ana"}
+        ),
+        Example(DifferenceKind.MISSING, {"id": 2}, None, {"id": 2, "n": 3, "who": None}),
+        Example(DifferenceKind.EXTRA, {"id": 3}, {"id": 3, "n": 4, "who": ""}, None),
     ],
 )
-SKIPPED = QueryResult(query="alerts", mode="changelog", why="its timers are of processing time")
+SKIPPED = QueryValidation(query="alerts", mode="changelog", why="its timers are of processing time")

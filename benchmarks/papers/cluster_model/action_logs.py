@@ -16,7 +16,7 @@ from penstock.scheduler.guarded import guarded
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LoggedRun:
     """A run to be logged; ``registered``: by the names they have in it, its policies and their names in the registry.
 
     What others did in the run is left out.
@@ -26,7 +26,7 @@ class Logged:
     registered: Mapping[str, tuple[str, Policy[Any]]]
 
 
-def write_log(path: Path, logged: Logged) -> None:
+def write_log(path: Path, logged: LoggedRun) -> None:
     """Write a run's snapshots, decisions and outcomes.
 
     Raises:

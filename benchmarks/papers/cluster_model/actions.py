@@ -21,7 +21,7 @@ from penstock.model.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActionOutcome:
     """What became of a decision: ``result`` is done, begun, nothing, refused or capped; why, if it says so.
 
     ``duration_s``, ``pause_s``, ``bytes`` and ``accesses`` are those of the action that it began.
@@ -36,7 +36,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Change:
+class LayoutChange:
     """What will be different: the layout of ``tasks``, routes, memory, what applications are given.
 
     ``moved``: slots of instances that begin somewhere else; ``capped``: what could not be had.
@@ -58,7 +58,7 @@ class Change:
 class InFlight:
     """An action: it pauses from ``pauses_s`` and takes effect at ``ends_s``."""
 
-    change: Change
+    change: LayoutChange
     applications: frozenset[int]
     restore: Restore
     pauses_s: float
@@ -72,15 +72,15 @@ class Platform:
         """Take over what is in flight."""
         self.cluster = cluster
 
-    def apply(self, decision: Decision, snapshot: ClusterSnapshot) -> Outcome:
+    def apply(self, decision: Decision, snapshot: ClusterSnapshot) -> ActionOutcome:
         """Begin what a decision says of the cluster in ``snapshot``."""
         if isinstance(decision, NoChange):
-            return Outcome("nothing", decision.reason)
-        change = Change(_copied(self.cluster.layout))
+            return ActionOutcome("nothing", decision.reason)
+        change = LayoutChange(_copied(self.cluster.layout))
         if isinstance(decision, ShedPlan):
             self._shed(decision)
             if not decision.moves:
-                return Outcome("done")
+                return ActionOutcome("done")
             self._move(change, decision.moves, snapshot)
         elif isinstance(decision, Placement):
             self._move(change, decision.moves, snapshot)
@@ -107,7 +107,7 @@ class Platform:
         cluster.edge_keep = _by_number(plan.edge_keep, len(cluster.spec.edges))
         look_again(cluster)
 
-    def _move(self, change: Change, moves: Sequence[Move], snapshot: ClusterSnapshot) -> None:
+    def _move(self, change: LayoutChange, moves: Sequence[Move], snapshot: ClusterSnapshot) -> None:
         for move in moves:
             task, number = int(snapshot.instances.task[move.instance]), int(snapshot.instances.number[move.instance])
             if number >= len(change.layout.machines[task]):
@@ -118,7 +118,7 @@ class Platform:
                 change.moved.add(int(self.cluster.graph.task_slot[task]) + number)
                 change.tasks.add(task)
 
-    def _rescale(self, change: Change, plan: RescalePlan) -> None:
+    def _rescale(self, change: LayoutChange, plan: RescalePlan) -> None:
         sizes = {size.task: size.parallelism for size in plan.tasks}
         for given in plan.applications:
             if given.threads is not None:
@@ -149,7 +149,7 @@ class Platform:
                 scaled[task] += 1
         return dict(zip(tasks.tolist(), scaled.tolist(), strict=True))
 
-    def _resize(self, change: Change, task: int, parallelism: int) -> None:
+    def _resize(self, change: LayoutChange, task: int, parallelism: int) -> None:
         cluster, spec = self.cluster, self.cluster.spec.tasks[task]
         most = min(spec.most_parallelism, spec.key_groups) if spec.is_keyed else spec.most_parallelism
         if parallelism > most:
@@ -170,7 +170,7 @@ class Platform:
         for edge in np.flatnonzero(cluster.graph.consumer == task):
             change.routes[int(edge)] = None
 
-    def _remember(self, change: Change, task: int, level: int | None, managed: int | None) -> None:
+    def _remember(self, change: LayoutChange, task: int, level: int | None, managed: int | None) -> None:
         if level is not None and level != self.cluster.level[task]:
             change.levels[task] = level
             change.managed[task] = 0.0 if level < 0 else float(managed_bytes(level))
@@ -179,18 +179,18 @@ class Platform:
             change.managed[task] = float(managed)
             change.tasks.add(task)
 
-    def _begin(self, change: Change) -> Outcome:
+    def _begin(self, change: LayoutChange) -> ActionOutcome:
         cluster, spec = self.cluster, self.cluster.spec.actions
         applications = {int(cluster.graph.application[task]) for task in change.tasks}
         given = set(change.cores) | set(change.memory) | set(change.heap)
         busy = {item for action in self.cluster.in_flight for item in action.applications}
         if busy & (applications | given):
-            return Outcome("refused", "an action is in flight")
+            return ActionOutcome("refused", "an action is in flight")
         why = "; ".join(change.capped)
         if not applications and not given:
             self._reroute(change)
             self._join(np.zeros(0, np.int64))
-            return Outcome("capped" if why else "done", why)
+            return ActionOutcome("capped" if why else "done", why)
         in_place = spec.is_resized_in_place and not applications
         restore = restore_of(cluster, change.layout, change.tasks, change.moved, set() if in_place else given)
         pause_s = 0.0 if in_place else (spec.pause_s if spec.scope == "live" else restore.duration_s)
@@ -199,9 +199,9 @@ class Platform:
         action = InFlight(change, frozenset(applications | given), restore, ends_s - pause_s, ends_s)
         self.cluster.in_flight.append(action)
         self.turn()
-        return Outcome("capped" if why else "begun", why, duration_s, pause_s, restore.bytes, restore.accesses)
+        return ActionOutcome("capped" if why else "begun", why, duration_s, pause_s, restore.bytes, restore.accesses)
 
-    def _reroute(self, change: Change) -> None:
+    def _reroute(self, change: LayoutChange) -> None:
         routes = self.cluster.layout.routes | change.routes
         self.cluster.layout.routes = {edge: shares for edge, shares in routes.items() if shares is not None}
 

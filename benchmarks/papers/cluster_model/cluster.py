@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.costs import figures_of
-from penstock.benchmarks.papers.cluster_model.flows import Cores, Costs, Moved, Pipes, Stores
+from penstock.benchmarks.papers.cluster_model.flows import Cores, Costs, Pipes, RowStores, StepFlows
 from penstock.benchmarks.papers.cluster_model.keyed_state import AccessCosts, KeyedState
 from penstock.benchmarks.papers.cluster_model.layouts import first_layout
 from penstock.benchmarks.papers.cluster_model.links import Links
@@ -114,7 +114,7 @@ class Cluster:
         self.top = topology_of(self.spec, self.graph, self.layout)
         self.links.join(self.top)
         top = self.top
-        self.stores = Stores(
+        self.stores = RowStores(
             queue=queued[top.input_slot],
             flying=np.zeros(len(top.input_edge)),
             held=kept[0][top.slot],
@@ -202,7 +202,7 @@ class Cluster:
         calm = np.abs(rate - before[0]).sum() <= STEADY_RATE * (rate.sum() + 1e-9)
         return bool(calm) and np.abs(fill - before[1]).max(initial=0.0) <= STEADY_FILL
 
-    def _count(self, moved: Moved, queued: Floats, dt: float) -> None:
+    def _count(self, moved: StepFlows, queued: Floats, dt: float) -> None:
         totals, top = self.totals, self.top
         slot = top.slot
         totals.records_in[slot] += moved.kept

@@ -54,7 +54,7 @@ def figures_of(spec: ClusterSpec) -> TaskFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CostInputs:
     """What costs depend on, by instance: rows a second lately, age, what its application's garbage costs a row.
 
     ``keep`` is what sources keep of what they fetch; ``access`` by task number what state costs.
@@ -68,7 +68,7 @@ class Now:
     access: dict[int, AccessCosts]
 
 
-def costs_of(top: Topology, tasks: TaskFigures, now: Now, services: Services) -> Costs:
+def costs_of(top: Topology, tasks: TaskFigures, now: CostInputs, services: Services) -> Costs:
     """Return what units cost.
 
     cpu = c (1 + sigma (p - 1)) (1 + f exp(-age / w)) + batch / n + state + garbage;  n: rows of a batch

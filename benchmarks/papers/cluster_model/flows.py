@@ -10,7 +10,7 @@ from penstock.model.columns import Bools, Floats
 
 
 @dataclass(slots=True)
-class Stores:
+class RowStores:
     """Where rows are: in inputs, on links, in windows, and as results that have had no room.
 
     ``lag`` of sources' instances. ``in_rate`` (rows a second that came into each input) and ``room_rate`` (units a
@@ -73,7 +73,7 @@ class Cores:
 
 
 @dataclass(slots=True)
-class Moved:
+class StepFlows:
     """What a step did: rows and seconds.
 
     By instance: ``taken`` units, ``kept`` of them, ``emitted`` by windows, ``cpu``, ``busy`` (of it ``stall``) and the
@@ -101,14 +101,14 @@ class Moved:
     foreign: Floats
 
 
-def no_moves(top: Topology, edges: int) -> Moved:
+def no_moves(top: Topology, edges: int) -> StepFlows:
     """Return a step in which nothing happened."""
 
     def of(count: int) -> Iterator[Floats]:
         return iter(np.zeros((12, count)))
 
     instance, inputs, outputs = of(top.count), of(len(top.input_edge)), of(len(top.output_edge))
-    return Moved(
+    return StepFlows(
         taken=next(instance),
         kept=next(instance),
         emitted=next(instance),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.benchmarks.papers.cluster_model.actions import Outcome, Platform
+from penstock.benchmarks.papers.cluster_model.actions import ActionOutcome, Platform
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.reports import Observer, Reporter
 from penstock.benchmarks.papers.cluster_model.series import Series
@@ -40,14 +40,14 @@ class Scheduled:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DecisionRecord:
     """What a policy saw and decided at ``time_s``, and what became of it."""
 
     time_s: float
     policy: str
     snapshot: ClusterSnapshot
     decision: Decision
-    outcome: Outcome
+    outcome: ActionOutcome
 
 
 @dataclass(slots=True)
@@ -55,9 +55,9 @@ class Run:
     """All that happened: decisions in their order, and series."""
 
     series: Series
-    records: list[Record] = field(default_factory=list)
+    records: list[DecisionRecord] = field(default_factory=list)
 
-    def decisions(self, policy: str) -> Sequence[Record]:
+    def decisions(self, policy: str) -> Sequence[DecisionRecord]:
         """Return the records of one policy."""
         return [record for record in self.records if record.policy == policy]
 
@@ -87,5 +87,5 @@ def run(cluster: Cluster, policies: Sequence[Scheduled], until_s: float) -> Run:
                 continue
             decision, memories[item.name] = deciding[item.name].decide(snapshot, memories[item.name])
             outcome = platform.apply(decision, snapshot)
-            result.records.append(Record(cluster.time_s, item.name, snapshot, decision, outcome))
+            result.records.append(DecisionRecord(cluster.time_s, item.name, snapshot, decision, outcome))
     return result

@@ -1,6 +1,6 @@
 """Metrics as reporters give them: averaged over a window, late, a little off, sometimes missing.
 
-As docs/design/simulated-cluster.md 6 has it. The loop asks for a `Report` at every report's time; whoever decides sees
+As docs/design/simulated-cluster.md 6 has it. The loop asks for a `MetricReport` at every report's time; a policy sees
 what an `Observer` makes of two of them.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
-from penstock.benchmarks.papers.cluster_model.snapshots import Seen, snapshot_of
+from penstock.benchmarks.papers.cluster_model.snapshots import ReportWindow, snapshot_of
 from penstock.benchmarks.papers.cluster_model.tallies import tally
 from penstock.benchmarks.papers.cluster_model.topology import Indices, Topology
 from penstock.benchmarks.papers.cluster_model.totals import Totals
@@ -19,7 +19,7 @@ from penstock.model.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MetricReport:
     """What was counted up to ``time_s``, and what held then: gauges by slot, application, bucket and partition."""
 
     time_s: float
@@ -51,9 +51,9 @@ class Reporter:
         self._cluster = cluster
         self._late_s = cluster.spec.reports.late_s
         self.newest = self._report(None)
-        self._reports: deque[Report] = deque([self.newest])
+        self._reports: deque[MetricReport] = deque([self.newest])
 
-    def tick(self) -> Report:
+    def tick(self) -> MetricReport:
         """Report what is now; of those before keep what may be asked for."""
         self._cluster.log.report_lag()
         self._cluster.totals.lag_sum[:] = self._cluster.log.lag_sum
@@ -63,11 +63,11 @@ class Reporter:
             self._reports.popleft()
         return self.newest
 
-    def visible(self) -> Report:
+    def visible(self) -> MetricReport:
         """Return the newest report that has arrived."""
         return self._reports[0]
 
-    def _report(self, before: Report | None) -> Report:
+    def _report(self, before: MetricReport | None) -> MetricReport:
         cluster = self._cluster
         totals = cluster.totals.copy()
         top = cluster.top
@@ -88,7 +88,7 @@ class Reporter:
         application_bytes = cluster.resident / np.maximum(
             1, np.bincount(top.application, minlength=len(cluster.resident))
         )
-        return Report(
+        return MetricReport(
             time_s=cluster.time_s,
             totals=totals,
             top=top,
@@ -130,13 +130,13 @@ class Observer:
             return None
         self._before = report
         self._number += 1
-        seen = Seen(
+        seen = ReportWindow(
             self._number, report.time_s, report.time_s - before.time_s, report, report.totals.since(before.totals)
         )
         return snapshot_of(self._cluster, seen)
 
 
-def latencies(cluster: Cluster, before: Report | None, totals: Totals) -> tuple[Floats, Floats]:
+def latencies(cluster: Cluster, before: MetricReport | None, totals: Totals) -> tuple[Floats, Floats]:
     """Return by slot the latency of a row since the last report, and from the source's output to here, in ms.
 
     latency = waiting rows / rows a second + (busy + remote + core wait) / rows;  Little's law for the first part

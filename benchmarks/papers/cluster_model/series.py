@@ -12,7 +12,7 @@ from penstock.model.columns import Floats
 
 if TYPE_CHECKING:
     from penstock.benchmarks.papers.cluster_model.cluster import Cluster
-    from penstock.benchmarks.papers.cluster_model.reports import Report
+    from penstock.benchmarks.papers.cluster_model.reports import MetricReport
 
 Table = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ class Series:
             found[number] = np.min(keeps, axis=0)
         return found[wanted]
 
-    def add(self, cluster: "Cluster", report: "Report") -> None:
+    def add(self, cluster: "Cluster", report: "MetricReport") -> None:
         """Take what a report says."""
         assert self._before is not None
         top, lately = report.top, report.totals.since(self._before)

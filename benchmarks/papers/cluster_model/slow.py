@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model import heap
-from penstock.benchmarks.papers.cluster_model.costs import Now, costs_of
+from penstock.benchmarks.papers.cluster_model.costs import CostInputs, costs_of
 from penstock.benchmarks.papers.cluster_model.keyed_state import KeyedState
 from penstock.benchmarks.papers.cluster_model.spec import ClusterSpec
 from penstock.benchmarks.papers.cluster_model.tallies import tally
@@ -90,7 +90,7 @@ def look_again(cluster: "Cluster") -> None:
     allocated = cluster.applications.allocated_bytes * factor
     s_per_byte = cluster.applications.gc_s_per_byte
     garbage = heap.collection_s(allocated, cluster.live, cluster.heap, s_per_byte)
-    now = Now(
+    now = CostInputs(
         rate=cluster.rate[top.slot],
         age_s=np.maximum(0.0, cluster.time_s - cluster.started[top.slot]),
         garbage_s=garbage[top.application],

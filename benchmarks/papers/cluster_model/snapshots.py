@@ -27,23 +27,23 @@ from penstock.model.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from penstock.benchmarks.papers.cluster_model.reports import Report
+    from penstock.benchmarks.papers.cluster_model.reports import MetricReport
 
 NS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReportWindow:
     """A window that ended at ``time_s``: the report at its end, and what was counted in it."""
 
     number: int
     time_s: float
     window_s: float
-    report: "Report"
+    report: "MetricReport"
     counted: Totals
 
 
-def snapshot_of(cluster: Cluster, seen: Seen) -> ClusterSnapshot:
+def snapshot_of(cluster: Cluster, seen: ReportWindow) -> ClusterSnapshot:
     """Return what is known of the machines that have joined and the applications that have started by then."""
     applications = sum(item.starts_s <= seen.time_s + 1e-9 for item in cluster.spec.applications)
     machines = sum(item.joins_s <= seen.time_s + 1e-9 for item in cluster.spec.machines)
@@ -92,7 +92,7 @@ class _Blur:
         return (self._random.random(count) < self._missing).astype(np.float64)
 
 
-def _applications(cluster: Cluster, seen: Seen, count: int, blur: _Blur) -> ApplicationColumns:
+def _applications(cluster: Cluster, seen: ReportWindow, count: int, blur: _Blur) -> ApplicationColumns:
     counted, report = seen.counted, seen.report
     missing = blur.missing(count)
     first = slice(0, count)
@@ -120,7 +120,7 @@ def _applications(cluster: Cluster, seen: Seen, count: int, blur: _Blur) -> Appl
     )
 
 
-def _tasks(cluster: Cluster, seen: Seen, count: int) -> TaskColumns:
+def _tasks(cluster: Cluster, seen: ReportWindow, count: int) -> TaskColumns:
     specs = cluster.spec.tasks[:count]
     target = np.full(count, np.nan)
     for source in cluster.spec.sources:
@@ -161,7 +161,7 @@ def _queries(cluster: Cluster, tasks: int) -> QueryColumns:
     )
 
 
-def _machines(cluster: Cluster, seen: Seen, count: int, blur: _Blur) -> MachineColumns:
+def _machines(cluster: Cluster, seen: ReportWindow, count: int, blur: _Blur) -> MachineColumns:
     counted, specs = seen.counted, cluster.spec.machines[:count]
     missing, first = blur.missing(count), slice(0, count)
     limit = np.array([item.link_bytes_per_s for item in specs])
@@ -182,7 +182,7 @@ def _machines(cluster: Cluster, seen: Seen, count: int, blur: _Blur) -> MachineC
     )
 
 
-def _instances(cluster: Cluster, seen: Seen, chosen: Indices, blur: _Blur, missing: Floats) -> InstanceColumns:
+def _instances(cluster: Cluster, seen: ReportWindow, chosen: Indices, blur: _Blur, missing: Floats) -> InstanceColumns:
     top, counted, report = seen.report.top, seen.counted, seen.report
     slot = top.slot[chosen]
     stateful = np.array([item.state is not None for item in cluster.spec.tasks])[top.task[chosen]]
@@ -222,7 +222,9 @@ def _instances(cluster: Cluster, seen: Seen, chosen: Indices, blur: _Blur, missi
     )
 
 
-def _outputs(cluster: Cluster, seen: Seen, edges: int, place: Indices, blur: _Blur, missing: Floats) -> OutputColumns:
+def _outputs(
+    cluster: Cluster, seen: ReportWindow, edges: int, place: Indices, blur: _Blur, missing: Floats
+) -> OutputColumns:
     top = seen.report.top
     rows = np.flatnonzero(top.output_edge < edges)
     instance = place[top.output_instance[rows]]
@@ -232,7 +234,7 @@ def _outputs(cluster: Cluster, seen: Seen, edges: int, place: Indices, blur: _Bl
     return OutputColumns(ints(top.output_edge[rows]), ints(instance), out, dropped)
 
 
-def _inputs(seen: Seen, edges: int, place: Indices, blur: _Blur, missing: Floats) -> InputColumns:
+def _inputs(seen: ReportWindow, edges: int, place: Indices, blur: _Blur, missing: Floats) -> InputColumns:
     top = seen.report.top
     rows = np.flatnonzero(top.input_edge < edges)
     instance = place[top.input_instance[rows]]
@@ -241,7 +243,7 @@ def _inputs(seen: Seen, edges: int, place: Indices, blur: _Blur, missing: Floats
     )
 
 
-def _partitions(cluster: Cluster, seen: Seen, tasks: int, place: Indices, blur: _Blur) -> PartitionColumns:
+def _partitions(cluster: Cluster, seen: ReportWindow, tasks: int, place: Indices, blur: _Blur) -> PartitionColumns:
     rows = np.flatnonzero(cluster.log.task < tasks)
     missing = blur.missing(len(rows))
     counted, report = seen.counted, seen.report
@@ -256,7 +258,7 @@ def _partitions(cluster: Cluster, seen: Seen, tasks: int, place: Indices, blur: 
     )
 
 
-def _buckets(cluster: Cluster, seen: Seen, tasks: int, place: Indices, blur: _Blur) -> BucketColumns:
+def _buckets(cluster: Cluster, seen: ReportWindow, tasks: int, place: Indices, blur: _Blur) -> BucketColumns:
     report = seen.report
     keyed = [task for task in range(tasks) if cluster.spec.tasks[task].is_keyed]
     if not keyed:
@@ -270,7 +272,7 @@ def _buckets(cluster: Cluster, seen: Seen, tasks: int, place: Indices, blur: _Bl
     return BucketColumns(ints(task), ints(bucket), ints(instance), records, report.bucket_bytes[at])
 
 
-def _services(cluster: Cluster, seen: Seen, applications: int, blur: _Blur) -> ServiceColumns:
+def _services(cluster: Cluster, seen: ReportWindow, applications: int, blur: _Blur) -> ServiceColumns:
     names = {item.name: index for index, item in enumerate(cluster.spec.applications[:applications])}
     rows = [index for index, item in enumerate(cluster.spec.services) if item.application in names]
     if not rows:

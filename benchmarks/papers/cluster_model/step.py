@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.benchmarks.papers.cluster_model.flows import Cores, Costs, Moved, Pipes, Stores, no_moves
+from penstock.benchmarks.papers.cluster_model.flows import Cores, Costs, Pipes, RowStores, StepFlows, no_moves
 from penstock.benchmarks.papers.cluster_model.sharing import allowances
 from penstock.benchmarks.papers.cluster_model.sharing import levels as max_min_levels
 from penstock.benchmarks.papers.cluster_model.tallies import tally
@@ -23,14 +23,14 @@ MOST_ROOM = 1e15
 
 def step(
     top: Topology,
-    stores: Stores,
+    stores: RowStores,
     costs: Costs,
     pipes: Pipes,
     cores: Cores,
     running: Bools,
     dt: float,
     drops: np.random.Generator,
-) -> Moved:
+) -> StepFlows:
     """Move rows for ``dt`` seconds; ``stores`` are changed, nothing else."""
     moved = no_moves(top, len(pipes.selectivity))
     expected = stores.queue + stores.in_rate * dt
@@ -66,7 +66,7 @@ class _Limits(NamedTuple):
     has_room: Bools
 
 
-def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, moved: Moved) -> tuple[Floats, Floats]:
+def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, moved: StepFlows) -> tuple[Floats, Floats]:
     """Return seconds of a core for each instance, and the load of each machine."""
     most: Floats | float = dt
     if cores.application is not None:
@@ -85,13 +85,13 @@ def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, moved: Move
 
 def _rooms(
     top: Topology,
-    stores: Stores,
+    stores: RowStores,
     pipes: Pipes,
     able: Floats,
     running: Bools,
     expected: Floats,
     waiting: Floats,
-    moved: Moved,
+    moved: StepFlows,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the units each instance can take, those there is room for below it, and what its windows emit."""
     drain = able.copy()
@@ -128,13 +128,13 @@ def _rooms(
 
 def _factors(
     level: Level,
-    stores: Stores,
+    stores: RowStores,
     pipes: Pipes,
     running: Bools,
     there: Floats,
     able: Floats,
     edge_room: Floats,
-    moved: Moved,
+    moved: StepFlows,
 ) -> tuple[Floats, Floats]:
     """Return what part of the units that are there each instance may take, and what part of those that it could do.
 
@@ -160,13 +160,13 @@ def _factors(
 
 def _flow(
     top: Topology,
-    stores: Stores,
+    stores: RowStores,
     pipes: Pipes,
     drain: Floats,
     emit: Floats,
     dt: float,
     drops: np.random.Generator,
-    moved: Moved,
+    moved: StepFlows,
 ) -> None:
     """Let rows go down, and change the stores."""
     sent = np.zeros(len(pipes.selectivity))
@@ -201,12 +201,12 @@ def _flow(
 def _take(
     top: Topology,
     level: Level,
-    stores: Stores,
+    stores: RowStores,
     pipes: Pipes,
     drain: Floats,
     sent: Floats,
     dt: float,
-    moved: Moved,
+    moved: StepFlows,
 ) -> None:
     """Let what was sent come into a level's inputs, and its instances take of it what they can."""
     rows, ins, mine = level.instances, level.inputs, level.input_instance
@@ -246,13 +246,13 @@ def kept_of(rows: Floats, keep: Floats, drops: np.random.Generator) -> Floats:
 
 def _account(
     top: Topology,
-    stores: Stores,
+    stores: RowStores,
     costs: Costs,
     limits: _Limits,
     load: Floats,
     cores: Cores,
     dt: float,
-    moved: Moved,
+    moved: StepFlows,
 ) -> None:
     """Say where each instance's time went; the parts add up to ``dt``.
 

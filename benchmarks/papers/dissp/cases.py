@@ -12,7 +12,7 @@ VARIATION = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SheddingCase:
     """Nodes, queries and how much too much there is; the parameters' file says what each is, and in which unit."""
 
     interval_ms: float
@@ -53,12 +53,12 @@ class Case:
         return self.warm_up_intervals + self.measured_intervals + self.drain_intervals
 
 
-def case(name: str) -> Case:
+def case(name: str) -> SheddingCase:
     """Return a case as the file has it."""
-    return Case(**{key: of["value"] for key, of in _parameters(name).items()})
+    return SheddingCase(**{key: of["value"] for key, of in _parameters(name).items()})
 
 
-def drawn(name: str, random: np.random.Generator, **fixed: Any) -> Case:
+def drawn(name: str, random: np.random.Generator, **fixed: Any) -> SheddingCase:
     """Return a case of which each parameter that varies is anywhere within +-30% of the file's."""
     given = case(name)
     changed: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def drawn(name: str, random: np.random.Generator, **fixed: Any) -> Case:
 def _parameters(name: str) -> dict[str, dict[str, Any]]:
     found = tomllib.loads((files(__package__) / "parameters.toml").read_text())
     parameters = {**found["common"], **found[name]}
-    known = {field.name for field in fields(Case)}
+    known = {field.name for field in fields(SheddingCase)}
     if parameters.keys() != known:
         raise ValueError(f"parameters of {name}: {sorted(parameters.keys() ^ known)} too much or too little")
     for key, of in parameters.items():

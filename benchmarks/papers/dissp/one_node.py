@@ -7,9 +7,9 @@ import numpy as np
 
 from penstock.benchmarks.papers.dissp.cases import case, drawn
 from penstock.benchmarks.papers.dissp.runs import CONTROLS, POLICIES, Each, Figures, figures, spread_of, vanishes
-from penstock.benchmarks.papers.dissp.simulation import Policy, simulate
+from penstock.benchmarks.papers.dissp.simulation import SheddingPolicy, simulate
 from penstock.benchmarks.papers.dissp.workload import workload
-from penstock.benchmarks.papers.evaluation import Chart, Line, Row
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Row
 from penstock.shedding.fair_shedder import FairShedder, PartialBatchMode
 from penstock.shedding.sic import jain_index
 
@@ -119,7 +119,7 @@ def granularity(seed: int) -> Figures:
         one = replace(case("single"), batch_over_n=batch, measured_intervals=160)
         work = workload(one, np.random.default_rng(seed))
         for mode in PartialBatchMode:
-            found[f"{mode.value} {batch}"] = jain_index(simulate(work, Policy(FairShedder(mode)), seed).n_sic)
+            found[f"{mode.value} {batch}"] = jain_index(simulate(work, SheddingPolicy(FairShedder(mode)), seed).n_sic)
         found[f"random {batch}"] = jain_index(simulate(work, POLICIES["random"], seed).n_sic)
     return found
 
@@ -138,7 +138,7 @@ def granularity_rows(seed: int, seeds: Sequence[int], each: Each) -> tuple[list[
         for mode in PartialBatchMode
     ]  # fmt: skip
     names = [*(mode.value for mode in PartialBatchMode), "random"]
-    lines = tuple(Line(name, BATCHES, [of.median(f"{name} {batch}") for batch in BATCHES]) for name in names)
+    lines = tuple(ChartLine(name, BATCHES, [of.median(f"{name} {batch}") for batch in BATCHES]) for name in names)
     chart = Chart("dissp_batches", "Fairness by size of batches", "rows of a batch / N_tuples", "Jain index", lines)
     return found, chart
 

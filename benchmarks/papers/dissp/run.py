@@ -7,7 +7,7 @@ from penstock.benchmarks.papers.dissp.cases import case
 from penstock.benchmarks.papers.dissp.runs import POLICIES, one_process_a_core
 from penstock.benchmarks.papers.dissp.simulation import simulate
 from penstock.benchmarks.papers.dissp.workload import workload
-from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, draw_seeds
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Result, draw_seeds
 
 
 def run(seed: int, draws: int, told: Progress) -> Result:
@@ -33,5 +33,5 @@ def _queries(name: str, where: str, policies: tuple[str, ...], seed: int) -> Cha
     lines = []
     for policy in policies:
         n_sic = np.sort(simulate(work, POLICIES[policy], seed).n_sic)
-        lines.append(Line(policy, [float(place) for place in range(1, len(n_sic) + 1)], n_sic.tolist()))
+        lines.append(ChartLine(policy, [float(place) for place in range(1, len(n_sic) + 1)], n_sic.tolist()))
     return Chart(f"dissp_{name}", f"What queries get, {where}", "query, poorest first", "nSIC", tuple(lines))

@@ -9,8 +9,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from penstock.benchmarks.papers.dissp.cases import Case
-from penstock.benchmarks.papers.dissp.simulation import Outcome, Policy, simulate
+from penstock.benchmarks.papers.dissp.cases import SheddingCase
+from penstock.benchmarks.papers.dissp.simulation import SheddingOutcome, SheddingPolicy, simulate
 from penstock.benchmarks.papers.dissp.workload import workload
 from penstock.benchmarks.papers.evaluation import Progress, Spread, spread
 from penstock.model.columns import Floats
@@ -23,23 +23,23 @@ Figures = Mapping[str, float]
 CONTROLS = 30
 """Draws for which it is tried that an effect vanishes where it must."""
 
-POLICIES: Mapping[str, Policy] = {
-    "random": Policy(RandomShedder()),
-    "fifo": Policy(FifoShedder()),
-    "equal-share": Policy(EqualShareShedder(), by_cost=True),
-    "fair": Policy(FairShedder()),
-    "fair by cost": Policy(FairShedder(by_cost=True), by_cost=True),
-    "balance-sic": Policy(FairShedder(), told=True),
-    "balance-sic without ledger": Policy(FairShedder(), told=True, counts_since=False),
-    "balance-sic and sources": Policy(FairShedder(), told=True, keep_margin=0.2),
+POLICIES: Mapping[str, SheddingPolicy] = {
+    "random": SheddingPolicy(RandomShedder()),
+    "fifo": SheddingPolicy(FifoShedder()),
+    "equal-share": SheddingPolicy(EqualShareShedder(), by_cost=True),
+    "fair": SheddingPolicy(FairShedder()),
+    "fair by cost": SheddingPolicy(FairShedder(by_cost=True), by_cost=True),
+    "balance-sic": SheddingPolicy(FairShedder(), told=True),
+    "balance-sic without ledger": SheddingPolicy(FairShedder(), told=True, counts_since=False),
+    "balance-sic and sources": SheddingPolicy(FairShedder(), told=True, keep_margin=0.2),
 }
 
 
-def figures(case: Case, names: Iterable[str], seed: int) -> dict[str, float]:
+def figures(case: SheddingCase, names: Iterable[str], seed: int) -> dict[str, float]:
     """Return figures of each policy on the same workload, as "J fair".
 
-    J, mean, std, and min / mean are of nSIC; dropped, used and backlog as in `Outcome`; wave is how much a query's SIC
-    of 8 intervals varies in time, std / mean, median of the queries.
+    J, mean, std, and min / mean are of nSIC; dropped, used and backlog as in `SheddingOutcome`; wave is how much a
+    query's SIC of 8 intervals varies in time, std / mean, median of the queries.
     """
     work = workload(case, np.random.default_rng(seed))
     found: dict[str, float] = {}
@@ -109,7 +109,7 @@ def one_process_a_core(told: Progress) -> Iterator[Each]:
         yield each
 
 
-def _wave(case: Case, of: Outcome) -> float:
+def _wave(case: SheddingCase, of: SheddingOutcome) -> float:
     measured = of.admitted[case.warm_up_intervals : case.warm_up_intervals + case.measured_intervals]
     sums = np.cumsum(measured, axis=0)
     lately = sums[8:] - sums[:-8]

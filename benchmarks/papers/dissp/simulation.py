@@ -26,7 +26,7 @@ from penstock.shedding.sic_ledger import SicLedger
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SheddingPolicy:
     """How every node sheds.
 
     ``told``: how queries stand comes from coordinators, else from what the node has seen itself. ``by_cost``: nodes
@@ -43,7 +43,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class SheddingOutcome:
     """What came of all that sources sent in the measured intervals.
 
     ``n_sic``: by query that was sent anything, in [0, 1]. ``dropped``: share of the rows at nodes that was dropped.
@@ -60,8 +60,8 @@ class Outcome:
 
 
 def simulate(
-    work: Workload, policy: Policy, seed: int, model: CostModel | None = None, detector: Detector | None = None
-) -> Outcome:
+    work: Workload, policy: SheddingPolicy, seed: int, model: CostModel | None = None, detector: Detector | None = None
+) -> SheddingOutcome:
     """Return what comes of a workload under a policy; equal arguments give equal outcomes."""
     case = work.case
     run = _Run(
@@ -78,7 +78,7 @@ def simulate(
 
 class _Run:
     def __init__(
-        self, work: Workload, policy: Policy, random: np.random.Generator, model: CostModel, detector: Detector
+        self, work: Workload, policy: SheddingPolicy, random: np.random.Generator, model: CostModel, detector: Detector
     ) -> None:
         case = work.case
         self.work, self.case, self.policy = work, case, policy
@@ -111,14 +111,14 @@ class _Run:
         self.generated = self.generated.after(self.work.generated[number])
         self._tell_sources(number)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SheddingOutcome:
         """Return what came of the measured intervals."""
         measured = slice(self.case.warm_up_intervals, self.case.warm_up_intervals + self.case.measured_intervals)
         generated = self.work.generated[measured].sum(axis=0)
         known = generated > 0
         dropped = sum(node.dropped for node in self.nodes)
         overloaded = [node for node in self.nodes if self.work.overload[node.number] > 1 and node.rows > 0]
-        return Outcome(
+        return SheddingOutcome(
             n_sic=self.reached[known] / generated[known],
             dropped=float(dropped / (dropped + sum(node.rows for node in self.nodes))),
             used=float(np.mean([node.used() for node in overloaded])) if overloaded else float("nan"),

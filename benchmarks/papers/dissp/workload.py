@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.benchmarks.papers.dissp.cases import Case
+from penstock.benchmarks.papers.dissp.cases import SheddingCase
 from penstock.shedding.group_sums import total
 from penstock.shedding.sic import source_tuple_sic
 
@@ -23,7 +23,7 @@ class Workload:
     operators together. ``sent``: batches by node and interval. ``generated``: SIC by (interval, query).
     """
 
-    case: Case
+    case: SheddingCase
     place: NDArray[np.int64]
     row_ms: NDArray[np.float64]
     overload: NDArray[np.float64]
@@ -31,7 +31,7 @@ class Workload:
     generated: NDArray[np.float64]
 
 
-def workload(case: Case, random: np.random.Generator) -> Workload:
+def workload(case: SheddingCase, random: np.random.Generator) -> Workload:
     """Return a draw: fragments of a query are on different nodes, and a node's costs make its overload."""
     place = _places(case, random)
     source_query = np.repeat(np.arange(case.queries), case.sources)
@@ -46,14 +46,14 @@ def workload(case: Case, random: np.random.Generator) -> Workload:
     return Workload(case, place, row_ms, overload, sent, generated)
 
 
-def _places(case: Case, random: np.random.Generator) -> NDArray[np.int64]:
+def _places(case: SheddingCase, random: np.random.Generator) -> NDArray[np.int64]:
     order = np.argsort(random.random((case.queries, case.nodes)), axis=1)[:, : case.fragments]
     length = random.integers(1, case.fragments + 1, case.queries)
     return np.where(np.arange(case.fragments) < length[:, None], order, -1)
 
 
 def _costs(
-    case: Case,
+    case: SheddingCase,
     place: NDArray[np.int64],
     query_rate: NDArray[np.float64],
     overload: NDArray[np.float64],
@@ -69,7 +69,7 @@ def _costs(
 
 
 def _mean_cost(
-    case: Case, place: NDArray[np.int64], query_rate: NDArray[np.float64], row_ms: NDArray[np.float64]
+    case: SheddingCase, place: NDArray[np.int64], query_rate: NDArray[np.float64], row_ms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     rows_s = np.where(place >= 0, query_rate[:, None] * case.selectivity ** np.arange(case.fragments), 0.0)
     node = (place + 1).ravel()
@@ -79,7 +79,7 @@ def _mean_cost(
 
 
 def _send(
-    case: Case,
+    case: SheddingCase,
     place: NDArray[np.int64],
     source_query: NDArray[np.int64],
     rate_rows_s: NDArray[np.float64],

@@ -22,7 +22,7 @@ KNN = "KNNSrc1"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ApplicationPart:
     """An application with its tasks, logs, edges and queries."""
 
     application: ApplicationSpec
@@ -87,7 +87,7 @@ def taxi(
     return Taxi((int(one), int(two)), own, (ratio * cpu_s, cpu_s), source_cpu_s, priorities)
 
 
-def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...]) -> Part:
+def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...]) -> ApplicationPart:
     """Return Taxi Drives with this rate in each of its topics; its instances start on these machines in turn.
 
     Both sinks read both sources.
@@ -106,7 +106,7 @@ def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...
         task(SINKS[0], of.cpu_s[0], one, 0),
         task(SINKS[1], of.cpu_s[1], two, one),
     ]
-    return Part(
+    return ApplicationPart(
         found.make(ApplicationSpec, "application", name="TD"),
         tasks,
         [
@@ -121,13 +121,13 @@ def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...
     )
 
 
-def knn_part(found: Parameters, rate: Curve, machines: tuple[str, ...], starts_s: float = 0.0) -> Part:
+def knn_part(found: Parameters, rate: Curve, machines: tuple[str, ...], starts_s: float = 0.0) -> ApplicationPart:
     """Return K-Nearest Neighbors, a single task that reads a topic: an instance on each of these machines."""
     task = found.make(
         TaskSpec, "task", KNN, name=KNN, application="KNN", cpu_s=figure(found, "knn.cpu_s"),
         parallelism=len(machines), machines=machines,
     )  # fmt: skip
-    return Part(
+    return ApplicationPart(
         found.make(ApplicationSpec, "application", name="KNN", starts_s=starts_s),
         [task],
         [found.make(SourceSpec, "source", task=KNN, rate=rate, partition_shares=_shares(found, "knn", 2))],
@@ -149,7 +149,7 @@ def _shares(found: Parameters, application: str, readers: int) -> tuple[float, .
     return tuple(part / sum(whole) for part in whole)
 
 
-def cluster_spec(found: Parameters, joins_s: Sequence[float], *parts: Part) -> ClusterSpec:
+def cluster_spec(found: Parameters, joins_s: Sequence[float], *parts: ApplicationPart) -> ClusterSpec:
     """Return a cluster of machines tm1, tm2 ..., each of which joins at its time, with these applications."""
     return ClusterSpec(
         machines=[

@@ -1,16 +1,16 @@
 """The charts of Figures 3 to 5 and 8, and the logs of Figure 3, with the parameters as they stand. Called by `run`."""
 
-from penstock.benchmarks.papers.cluster_model.action_logs import Logged
+from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics import overload, scenario_1, scenario_2, scenario_3
 from penstock.benchmarks.papers.economics.applications import KNN, SINKS, figure, parameters, taxi
 from penstock.benchmarks.papers.economics.controllers import BY_MAXIMA, PAPER, PENSTOCK
-from penstock.benchmarks.papers.economics.runs import Scene
+from penstock.benchmarks.papers.economics.runs import FinishedRun
 from penstock.benchmarks.papers.economics.tracking import rates_of
-from penstock.benchmarks.papers.evaluation import Chart, Line
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine
 
 
-def charts(seed: int) -> tuple[tuple[Chart, ...], dict[str, Logged]]:
+def charts(seed: int) -> tuple[tuple[Chart, ...], dict[str, LoggedRun]]:
     """Return all charts, and the logs of scenario 1 under both controllers."""
     found = parameters(None)
     first, second = scenario_1.scene(found, PAPER, seed), scenario_2.scene(found, PAPER, seed)
@@ -18,8 +18,8 @@ def charts(seed: int) -> tuple[tuple[Chart, ...], dict[str, Logged]]:
     minimums = dict(zip(SINKS, taxi(found).minimums, strict=True))
     knn = {KNN: figure(found, "knn.minimum")}
     logs = {
-        "economics_figure_3": Logged(ours.done, {"qod": ("qod", PENSTOCK)}),
-        "economics_figure_3_paper": Logged(first.done, {"qod": ("qod-paper", PAPER)}),
+        "economics_figure_3": LoggedRun(ours.done, {"qod": ("qod", PENSTOCK)}),
+        "economics_figure_3_paper": LoggedRun(first.done, {"qod": ("qod-paper", PAPER)}),
     }
     shown = (
         _accuracy("economics_figure_3", "Scenario 1: accuracy of the sinks", first, minimums),
@@ -32,20 +32,20 @@ def charts(seed: int) -> tuple[tuple[Chart, ...], dict[str, Logged]]:
     return shown, logs
 
 
-def _accuracy(name: str, title: str, seen: Scene, minimums: dict[str, float]) -> Chart:
+def _accuracy(name: str, title: str, seen: FinishedRun, minimums: dict[str, float]) -> Chart:
     """Return what part of the rows took part in each sink, and the least that it may be."""
     times = seen.times_s.tolist()
-    lines = [Line(sink, times, seen.done.series.accuracy(seen.cluster, sink).tolist()) for sink in minimums]
-    least = [Line(f"minAc({sink})", [times[0], times[-1]], [value, value]) for sink, value in minimums.items()]
+    lines = [ChartLine(sink, times, seen.done.series.accuracy(seen.cluster, sink).tolist()) for sink in minimums]
+    least = [ChartLine(f"minAc({sink})", [times[0], times[-1]], [value, value]) for sink, value in minimums.items()]
     return Chart(name, title, "s", "accuracy", (*lines, *least))
 
 
-def _cpu(name: str, title: str, seen: Scene) -> Chart:
+def _cpu(name: str, title: str, seen: FinishedRun) -> Chart:
     times = seen.times_s
     every_s = [times[0], *(times[1:] - times[:-1]).tolist()]
     used = seen.done.series.table("machine_cpu_s")
     lines = [
-        Line(machine.name, times.tolist(), [100 * s / dt for s, dt in zip(used[:, number], every_s, strict=True)])
+        ChartLine(machine.name, times.tolist(), [100 * s / dt for s, dt in zip(used[:, number], every_s, strict=True)])
         for number, machine in enumerate(seen.cluster.spec.machines)
     ]
     return Chart(name, title, "s", "% of a core", tuple(lines))
@@ -60,13 +60,16 @@ def _figure_5(found: Parameters, seed: int, minimums: dict[str, float]) -> tuple
         _accuracy("economics_figure_5", "Scenario 3: accuracy of KNN", seen, minimums),
         Chart(
             "economics_figure_5_rate", "Scenario 3: rate of the topic", "s", "rows/s",
-            (Line("injected", cycles, rates.true.tolist()), Line("by lag maxima", cycles, rates.estimated.tolist())),
+            (
+                ChartLine("injected", cycles, rates.true.tolist()),
+                ChartLine("by lag maxima", cycles, rates.estimated.tolist()),
+            ),
         ),
         Chart(
             "economics_figure_5_lag", "Scenario 3: rows that wait in the log", "s", "rows",
             (
-                Line("paper, by lag maxima", times, seen.lag().tolist()),
-                Line("lag-aware, by end offsets", aware.times_s.tolist(), aware.lag().tolist()),
+                ChartLine("paper, by lag maxima", times, seen.lag().tolist()),
+                ChartLine("lag-aware, by end offsets", aware.times_s.tolist(), aware.lag().tolist()),
             ),
         ),
     )  # fmt: skip
@@ -77,7 +80,8 @@ def _figure_8(found: Parameters, seed: int) -> tuple[Chart, ...]:
 
     def chart(name: str, title: str, label: str, values: dict[str, list[float]]) -> Chart:
         lines = [
-            Line(run, [point.rate / of.full for point in points], values[run]) for run, (_, points, of) in runs.items()
+            ChartLine(run, [point.rate / of.full for point in points], values[run])
+            for run, (_, points, of) in runs.items()
         ]
         return Chart(f"economics_figure_8{name}", title, "rate / what a machine carries", label, tuple(lines))
 

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model.curves import Constant, Curve, Steps
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics.applications import SINKS, Taxi, cluster_spec, figure, taxi, taxi_part
-from penstock.benchmarks.papers.economics.runs import Scene, ran
+from penstock.benchmarks.papers.economics.runs import FinishedRun, ran
 from penstock.model.policy import Policy
 
 _BEGINS_S, _AFTER_S = 80.0, 40.0
@@ -50,19 +50,19 @@ def peak(found: Parameters, seed: int) -> Peak:
     return Peak(begin_s, end_s, low, high, full)
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:
+def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run Taxi Drives on one machine through the peak of this draw, or without it."""
     of = peak(found, seed)
     spec = cluster_spec(found, (0.0,), taxi_part(found, _taxi(found), of.curve(rises=rises), ("tm1",)))
     return ran(spec, policy, of.end_s + _AFTER_S, seed)
 
 
-def worst_lag(of: Peak, seen: Scene, period_s: float) -> float:
+def worst_lag(of: Peak, seen: FinishedRun, period_s: float) -> float:
     """Return the largest lag of the peak over 2 x overload x period, which it must not exceed."""
     return float(seen.lag()[seen.within(of.begin_s, of.end_s)].max()) / (2 * of.over * period_s)
 
 
-def grows_s(of: Peak, seen: Scene) -> float:
+def grows_s(of: Peak, seen: FinishedRun) -> float:
     """Return for how long after the peak's begin lag grows: until it is never again larger by what comes in 0.1 s.
 
     Where there is no lag worth that, it does not grow.
@@ -76,37 +76,37 @@ def grows_s(of: Peak, seen: Scene) -> float:
     return float(times[over[-1] + 1 if len(over) else 0] - of.begin_s)
 
 
-def slope(of: Peak, seen: Scene) -> float:
+def slope(of: Peak, seen: FinishedRun) -> float:
     """Return by how many rows/s lag grows in the second half of the peak, over those that are too many: R - C."""
     chosen = seen.within((of.begin_s + of.end_s) / 2, of.end_s)
     rate = np.polyfit(seen.times_s[chosen], seen.lag()[chosen], 1)[0]
     return float(rate) / of.over
 
 
-def lag_over(ours: Scene, other: Scene, of: Peak) -> float:
+def lag_over(ours: FinishedRun, other: FinishedRun, of: Peak) -> float:
     """Return what waits at the end of the peak over what waits there in another run; a row more in both, so never 0."""
     return (last_lag(of, ours) + 1) / (last_lag(of, other) + 1)
 
 
-def last_lag(of: Peak, seen: Scene) -> float:
+def last_lag(of: Peak, seen: FinishedRun) -> float:
     """Return the rows that wait at the end of the peak."""
     return float(seen.lag()[seen.within(of.begin_s, of.end_s)][-1])
 
 
-def whole_again_s(of: Peak, seen: Scene) -> float:
+def whole_again_s(of: Peak, seen: FinishedRun) -> float:
     """Return how long after the peak the last shedder that dropped something was opened."""
     closed = [at_s for at_s, plan in seen.plans() if plan.source_keep or plan.edge_keep]
     opened = [item.time_s for item in seen.done.decisions("qod") if item.time_s > max(closed, default=0.0)]
     return max(0.0, min(opened, default=float("inf")) - of.end_s)
 
 
-def accuracy(of: Peak, seen: Scene) -> float:
+def accuracy(of: Peak, seen: FinishedRun) -> float:
     """Return the least accuracy of a sink over the time of the peak."""
     return min(seen.accuracy(sink, of.begin_s, of.end_s) for sink in SINKS)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LoadPoint:
     """At a rate of each topic: lag in seconds of input, rows/s read, latency without the log and the wait in it."""
 
     rate: float
@@ -116,7 +116,7 @@ class Point:
     log_wait_ms: float
 
 
-def figure_8(found: Parameters, policy: Policy[Any] | None, seed: int) -> tuple[Scene, list[Point], Taxi]:
+def figure_8(found: Parameters, policy: Policy[Any] | None, seed: int) -> tuple[FinishedRun, list[LoadPoint], Taxi]:
     """Run Taxi Drives on one machine while its rate rises step by step; return what was at the end of each step."""
     of = taxi(found)
     step_s, count = figure(found, "figure_8.step_s"), max(3, int(figure(found, "figure_8.steps")))
@@ -131,11 +131,11 @@ def figure_8(found: Parameters, policy: Policy[Any] | None, seed: int) -> tuple[
     return seen, [_point(seen, begin, begin + step_s, rate) for begin, rate in zip(begins, rates, strict=True)], of
 
 
-def _point(seen: Scene, begin_s: float, end_s: float, rate: float) -> Point:
+def _point(seen: FinishedRun, begin_s: float, end_s: float, rate: float) -> LoadPoint:
     chosen = seen.within(end_s - min(15.0, (end_s - begin_s) / 2), end_s)
     series = seen.done.series
     every_s = float(np.diff(seen.times_s).mean())
     read = float(series.table("fetched")[chosen].sum(axis=1).mean()) / every_s
     lag = float(seen.lag()[chosen].mean())
     latency = float(np.mean([series.task("emit_latency_ms", sink)[chosen].mean() for sink in SINKS]))
-    return Point(rate, lag / (2 * rate), read, latency, 1e3 * lag / max(read, 1e-9))
+    return LoadPoint(rate, lag / (2 * rate), read, latency, 1e3 * lag / max(read, 1e-9))

@@ -20,7 +20,7 @@ WARM_S = 65.0
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class InstanceMove:
     """An instance of a task moved, by the decision at ``time_s``."""
 
     time_s: float
@@ -30,7 +30,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class FinishedRun:
     """A run that is over."""
 
     cluster: Cluster
@@ -78,7 +78,7 @@ class Scene:
         """Return whether a decision of this time lets a shedder drop something."""
         return any(begin_s < at_s <= end_s and bool(plan.source_keep or plan.edge_keep) for at_s, plan in self.plans())
 
-    def moves(self) -> list[Moved]:
+    def moves(self) -> list[InstanceMove]:
         """Return who moved, where the platform did as it was told."""
         found = []
         for item in self.done.records:
@@ -87,7 +87,7 @@ class Scene:
                     seen = item.snapshot
                     task = seen.tasks.name[seen.instances.task[move.instance]]
                     number = int(seen.instances.number[move.instance])
-                    found.append(Moved(item.time_s, task, number, seen.machines.name[move.machine]))
+                    found.append(InstanceMove(item.time_s, task, number, seen.machines.name[move.machine]))
         return found
 
 
@@ -101,7 +101,7 @@ def ran(
     period_s: float = 5.0,
     waiting: str | None = None,
     others: Sequence[Scheduled] = (),
-) -> Scene:
+) -> FinishedRun:
     """Run a cluster under a controller, or under none; the instances of the task ``waiting`` have no place at first."""
     cluster = Cluster(spec, seed, STEP_S, STEP_MOST_S)
     if waiting is not None:
@@ -109,4 +109,4 @@ def ran(
         cluster.layout.machines[task] = [-1] * cluster.layout.parallelism(task)
         cluster.join(np.zeros(cluster.graph.input_slots), np.zeros((2, cluster.graph.slots)))
     own = [] if policy is None else [Scheduled("qod", policy, period_s, begin_s)]
-    return Scene(cluster, run(cluster, [*own, *others], until_s))
+    return FinishedRun(cluster, run(cluster, [*own, *others], until_s))

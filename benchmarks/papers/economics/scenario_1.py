@@ -8,7 +8,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model.curves import Curve, Lines, Steps
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics.applications import SINKS, Taxi, cluster_spec, figure, taxi, taxi_part
-from penstock.benchmarks.papers.economics.runs import Scene, ran
+from penstock.benchmarks.papers.economics.runs import FinishedRun, ran
 from penstock.model.policy import Policy
 
 JOINS_S = 75.0
@@ -81,14 +81,14 @@ def free_loads(of: Taxi, seed: int) -> Curve:
     return Lines(points)
 
 
-def free_scene(found: Parameters, policy: Policy[Any], seed: int) -> Scene:
+def free_scene(found: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
     """Run the scenario under rates that no limit of the model sets."""
     of = taxi(found)
     spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, free_loads(of, seed), ("tm1",)))
     return ran(spec, policy, END_S, seed)
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:
+def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run the scenario, or the same without a rise of load."""
     of = taxi(found)
     rate = loads(found, of) if rises else Steps([(0.0, figure(found, "scenario_1.low_load") * of.full)])
@@ -96,14 +96,14 @@ def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bo
     return ran(spec, policy, END_S, seed)
 
 
-def slow_scene(found: Parameters, policy: Policy[Any], seed: int) -> Scene:
+def slow_scene(found: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
     """Run the slow ramp."""
     of = taxi(found)
     spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, slow_loads(found, of), ("tm1",)))
     return ran(spec, policy, END_S, seed)
 
 
-def verdict(found: Parameters, seen: Scene) -> Verdict:
+def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
     """Return what came about."""
     of, moves = taxi(found), seen.moves()
     shed = [seen.accuracy(sink, SHED_S + _SETTLES_S, CALM_S) for sink in SINKS]

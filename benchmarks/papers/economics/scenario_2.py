@@ -16,7 +16,7 @@ from penstock.benchmarks.papers.economics.applications import (
     taxi,
     taxi_part,
 )
-from penstock.benchmarks.papers.economics.runs import Scene, ran
+from penstock.benchmarks.papers.economics.runs import FinishedRun, ran
 from penstock.model.plan import Placement
 from penstock.model.policy import Policy
 from penstock.scheduler.placement import TaskScheduler
@@ -80,7 +80,7 @@ def loads(found: Parameters) -> tuple[Curve, Curve]:
     return Steps([(0.0, low), (RISES_S, sheds), (MOVE_S, moves)]), Steps([(0.0, knn_low), (BUSY_S, knn_high)])
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:
+def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run the scenario, or the same without a rise of load; the task scheduler places KNN when it starts."""
     taxi_rate, knn_rate = loads(found)
     if not rises:
@@ -95,7 +95,7 @@ def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bo
     return ran(spec, policy, END_S, seed, waiting=KNN, others=[placed])
 
 
-def verdict(found: Parameters, seen: Scene) -> Verdict:
+def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
     """Return what came about."""
     of, moves = _taxi(found), seen.moves()
     meanwhile = [plan.desired_accuracy[0] for at_s, plan in seen.plans() if STARTS_S < at_s <= BUSY_S]
@@ -117,7 +117,7 @@ def verdict(found: Parameters, seen: Scene) -> Verdict:
     )
 
 
-def _placed_at(seen: Scene) -> str | None:
+def _placed_at(seen: FinishedRun) -> str | None:
     """Return the machine on which the task scheduler let KNN start."""
     for item in seen.done.decisions("placement"):
         if isinstance(item.decision, Placement) and item.outcome.result == "begun":

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model.curves import Curve, Steps
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics.applications import KNN, cluster_spec, figure, knn_full, knn_part
-from penstock.benchmarks.papers.economics.runs import WARM_S, Scene, ran
+from penstock.benchmarks.papers.economics.runs import WARM_S, FinishedRun, ran
 from penstock.model.policy import Policy
 
 STAYS_S = 45.0
@@ -51,14 +51,14 @@ def end_s(found: Parameters) -> float:
     return levels(found)[-1][0] + STAYS_S
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> Scene:
+def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run the scenario, or the same without a rise of load."""
     rate: Curve = Steps(levels(found, rises=rises))
     spec = cluster_spec(found, (0.0, 0.0), knn_part(found, rate, ("tm1", "tm2")))
     return ran(spec, policy, end_s(found), seed)
 
 
-def verdict(found: Parameters, seen: Scene) -> Verdict:
+def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
     """Return what came about; two cycles are 10 s, and the accuracy of a time is that of 5 s."""
     full, period_s = knn_full(found, 2), figure(found, "qod.period_s")
     follows: list[bool] = []

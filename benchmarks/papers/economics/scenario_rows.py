@@ -14,7 +14,7 @@ from penstock.benchmarks.papers.economics.applications import parameters
 from penstock.benchmarks.papers.economics.controllers import PAPER, PENSTOCK
 from penstock.benchmarks.papers.economics.rivals import EqualDrop
 from penstock.benchmarks.papers.economics.rows import FEW, each
-from penstock.benchmarks.papers.economics.runs import WARM_S, Scene
+from penstock.benchmarks.papers.economics.runs import WARM_S, FinishedRun
 from penstock.benchmarks.papers.evaluation import Progress, Row, share
 from penstock.model.policy import Policy
 
@@ -58,7 +58,7 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
 
 
 def _rows(seed: int, seeds: Sequence[int], scenario: Scenario, told: Progress) -> list[Row]:
-    scene: Callable[..., Scene] = scenario.module.scene
+    scene: Callable[..., FinishedRun] = scenario.module.scene
     paper, ours, rival, acts = [], [], [], []
     for draw in each(seeds, scenario.name, told):
         drawn = parameters(draw)
@@ -98,7 +98,7 @@ def wider_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         return parameters(draw).having(taxi__sink_1_over_2=float(ratio), taxi__sink_2_cpu_s=float(cost) * cpu_s)
 
     run = scenario_1.scene
-    variants: Sequence[tuple[str, str, Callable[[int], Parameters], Callable[..., Scene]]] = (
+    variants: Sequence[tuple[str, str, Callable[[int], Parameters], Callable[..., FinishedRun]]] = (
         ("TDSnk1 x1, TDSnk2 x2", "the other configuration", other, run),
         (f"costs x1/{WIDER:g} to x{WIDER:g}", "TDSnk2's cost and TDSnk1's over it", wide, run),
         ("loads drawn", "loads of 1.05 to 3.2 times what a machine carries", parameters, scenario_1.free_scene),

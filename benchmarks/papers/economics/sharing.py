@@ -13,7 +13,7 @@ _SETTLES_S = 40.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedCore:
     """Accuracies of both sinks, and the CPU that each got above its minimum, parts of a core."""
 
     accuracy: tuple[float, float]
@@ -30,7 +30,7 @@ class Shared:
         return abs(self.extra[0] - self.extra[1])
 
 
-def shared(found: Parameters, policy: QualityOfData, seed: int, *, is_over: bool = True) -> Shared:
+def shared(found: Parameters, policy: QualityOfData, seed: int, *, is_over: bool = True) -> SharedCore:
     """Run both sinks, an instance each, at a load that no minimum binds at, or at one that fits.
 
     extra(t) = cpu(t) - minAc(t) x cpu(t) / ac(t)
@@ -47,4 +47,4 @@ def shared(found: Parameters, policy: QualityOfData, seed: int, *, is_over: bool
         cpu = float(seen.done.series.task("cpu_s", sink)[chosen].sum()) / took_s
         accuracies.append(accuracy)
         extras.append(cpu * (1 - minimum / accuracy))
-    return Shared((accuracies[0], accuracies[1]), (extras[0], extras[1]))
+    return SharedCore((accuracies[0], accuracies[1]), (extras[0], extras[1]))

@@ -11,7 +11,7 @@ from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics import scenario_1, scenario_3
 from penstock.benchmarks.papers.economics.applications import KNN, SOURCES
 from penstock.benchmarks.papers.economics.controllers import BY_MAXIMA
-from penstock.benchmarks.papers.economics.runs import Scene
+from penstock.benchmarks.papers.economics.runs import FinishedRun
 from penstock.model.columns import Floats
 from penstock.model.plan import NoChange
 from penstock.shedding.qod_figures import FigureOptions, read_figures
@@ -19,7 +19,7 @@ from penstock.shedding.qod_sources import NO_LAGS, lag_maxima, offered_to_source
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class TrackingErrors:
     """By cycle and source: |cAc - ac| by lag maxima, that of the accuracy which was asked for, and by end offsets."""
 
     accuracy: Floats
@@ -27,7 +27,7 @@ class Errors:
     exact: Floats
 
 
-def accuracy_errors(found: Parameters, seed: int, *, rises: bool = True) -> Errors:
+def accuracy_errors(found: Parameters, seed: int, *, rises: bool = True) -> TrackingErrors:
     """Return them for scenario 1, in which the paper measured them."""
     seen = scenario_1.scene(found, BY_MAXIMA, seed, rises=rises)
     ours, exact = (_accuracies(seen, FigureOptions(sources=sources)) for sources in ("lag maxima", "end offsets"))
@@ -37,11 +37,11 @@ def accuracy_errors(found: Parameters, seed: int, *, rises: bool = True) -> Erro
         keep = min(getattr(item.decision, "source_keep", {}).values(), default=1.0)
     truth = _truth(seen, SOURCES)
     known = ~np.isnan(ours)
-    return Errors(*(np.abs(values - truth)[known] for values in (ours, np.array(asked), exact)))
+    return TrackingErrors(*(np.abs(values - truth)[known] for values in (ours, np.array(asked), exact)))
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class TopicRates:
     """The rate of a topic by cycle, rows/s: what came in, what lag maxima say did, and what was read."""
 
     times_s: Floats
@@ -50,7 +50,7 @@ class Rates:
     consumed: Floats
 
 
-def rates_of(seen: Scene) -> Rates:
+def rates_of(seen: FinishedRun) -> TopicRates:
     """Return the rates of scenario 3 in the windows of its cycles, without those in which nothing is known."""
     found: list[tuple[float, float, float, float]] = []
     before = NO_LAGS
@@ -63,7 +63,7 @@ def rates_of(seen: Scene) -> Rates:
         consumed = snapshot.partitions.consumed
         if true > 0 and consumed is not None and not isinstance(estimate, NoChange):
             found.append((end_s, true, float(np.nansum(estimate.task)), float(consumed.sum()) / window_s))
-    return Rates(*np.array(found).T)
+    return TopicRates(*np.array(found).T)
 
 
 def rate_errors(found: Parameters, seed: int, *, rises: bool = True) -> tuple[Floats, Floats]:
@@ -72,7 +72,7 @@ def rate_errors(found: Parameters, seed: int, *, rises: bool = True) -> tuple[Fl
     return rates.estimated / rates.true - 1, rates.consumed / rates.true - 1
 
 
-def _accuracies(seen: Scene, reading: FigureOptions) -> Floats:
+def _accuracies(seen: FinishedRun, reading: FigureOptions) -> Floats:
     """Return cAc of each source by cycle, cycle after cycle; NaN where the controller does not know."""
     found: list[float] = []
     before = NO_LAGS
@@ -90,7 +90,7 @@ def _accuracies(seen: Scene, reading: FigureOptions) -> Floats:
     return np.array(found)
 
 
-def _truth(seen: Scene, sources: tuple[str, ...]) -> Floats:
+def _truth(seen: FinishedRun, sources: tuple[str, ...]) -> Floats:
     """Return ac of each source by cycle: rows kept over rows appended in the window that the cycle saw."""
     found = []
     for item in seen.done.decisions("qod"):
@@ -101,5 +101,5 @@ def _truth(seen: Scene, sources: tuple[str, ...]) -> Floats:
     return np.array(found)
 
 
-def _rows(seen: Scene, name: str, task: str, begin_s: float, end_s: float) -> float:
+def _rows(seen: FinishedRun, name: str, task: str, begin_s: float, end_s: float) -> float:
     return float(seen.done.series.task(name, task)[seen.within(begin_s, end_s)].sum())

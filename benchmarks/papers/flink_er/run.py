@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.benchmarks.papers.cluster_model.action_logs import Logged
+from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun
 from penstock.benchmarks.papers.cluster_model.loop import Run
-from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Result, Row, draw_seeds, share, spread
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Result, Row, draw_seeds, share, spread
 from penstock.benchmarks.papers.flink_er.rivals import Hottest
 from penstock.benchmarks.papers.flink_er.state_cost import costs, replaced
-from penstock.benchmarks.papers.flink_er.word_count import Case, parameters, ran, recovery_s, rescaled
+from penstock.benchmarks.papers.flink_er.word_count import WordCountCase, parameters, ran, recovery_s, rescaled
 from penstock.scheduler.flink_er import FlinkEr
 
 OURS = FlinkEr()
@@ -37,12 +37,12 @@ def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
     took: dict[str, list[float]] = {"ours": [], "one more": [], "hottest": [], "nobody": [], "calm": []}
     for done, draw in enumerate(seeds):
         told("WordCount under a step of load", done, len(seeds))
-        found, case = parameters(draw), Case(TASKS[draw % 2])
+        found, case = parameters(draw), WordCountCase(TASKS[draw % 2])
         _, acted = ran(found, case, OURS, draw)
         _, slow = ran(found, case, ONE_MORE, draw)
         _, other = ran(found, case, Hottest(), draw)
         _, alone = ran(found, case, None, draw)
-        _, quiet = ran(found, Case(case.narrow, rises=False), OURS, draw)
+        _, quiet = ran(found, WordCountCase(case.narrow, rises=False), OURS, draw)
         names, fits = acted.series.tasks, recovery_s(found, alone) == 0
         # Where what is drawn carries the load after the step too, there is no bottleneck, and nobody may be named.
         right = None if fits else case.narrow
@@ -83,7 +83,7 @@ def _skewed_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         hot = 0
         for done, draw in enumerate(seeds):
             told(f"keys by Zipf {zipf:g}", done, len(seeds))
-            case, drawn = Case("count", zipf=zipf), parameters(draw)
+            case, drawn = WordCountCase("count", zipf=zipf), parameters(draw)
             _, acted = ran(drawn, case, OURS, draw)
             _, alone = ran(drawn, case, None, draw)
             _, quiet = ran(drawn, replace(case, rises=False), OURS, draw)
@@ -111,7 +111,7 @@ def _spare_row(seed: int, seeds: Sequence[int], told: Progress) -> Row:
         told("handing out anew", done, len(seeds))
         found = parameters(draw)
         for values, foreign in ((gains, True), (controls, False)):
-            case = Case("split", foreign=foreign)
+            case = WordCountCase("split", foreign=foreign)
             _, routed = ran(found, case, FlinkEr(pool=0), draw)
             _, alone = ran(found, case, None, draw)
             values.append(_late_rate(routed) / _late_rate(alone))
@@ -179,16 +179,18 @@ def _late_rate(done: Run) -> float:
     return float(done.series.task("processed", "split")[-60:].mean())
 
 
-def _lags(draw: int) -> tuple[Chart, dict[str, Logged]]:
+def _lags(draw: int) -> tuple[Chart, dict[str, LoggedRun]]:
     """Return what waits while the narrow task is scaled, and the log of ours."""
-    found, case = parameters(draw), Case("count")
+    found, case = parameters(draw), WordCountCase("count")
     runs = {
         name: ran(found, case, policy, draw)[1]
         for name, policy in (("Flink-ER", OURS), ("hottest + 1", Hottest()), ("nobody", None))
     }
-    lines = [Line(name, run.series.times_s, run.series.task("lag", "lines").tolist()) for name, run in runs.items()]
+    lines = [
+        ChartLine(name, run.series.times_s, run.series.task("lag", "lines").tolist()) for name, run in runs.items()
+    ]
     chart = Chart("flink_er_lag", "Rows waiting in the log", "s", "rows", tuple(lines))
-    return chart, {"flink_er_lag": Logged(runs["Flink-ER"], {"policy": ("flink-er", OURS)})}
+    return chart, {"flink_er_lag": LoggedRun(runs["Flink-ER"], {"policy": ("flink-er", OURS)})}
 
 
 def _break_chart(seeds: Sequence[int]) -> Chart:
@@ -196,7 +198,7 @@ def _break_chart(seeds: Sequence[int]) -> Chart:
     sizes = [float(size) for size in found.value("break", "gigabytes")]
     every = [costs(found, size, seeds[0]) for size in sizes]
     lines = tuple(
-        Line(name, [float(place) for place in range(len(sizes))], [own[name].seconds for own in every])
+        ChartLine(name, [float(place) for place in range(len(sizes))], [own[name].seconds for own in every])
         for name in every[0]
     )
     ticks = tuple(f"{size:g} GB" for size in sizes)

@@ -28,7 +28,7 @@ WARM_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class WordCountCase:
     """What is tried: which task is the narrow one, whether load rises, whether one machine has foreign load.
 
     ``zipf``: exponent of how unequally often key groups come, 0 for all alike.
@@ -47,7 +47,7 @@ def parameters(seed: int | None) -> Parameters:
     return evaluation_parameters(__package__, seed)
 
 
-def word_count(found: Parameters, case: Case) -> ClusterSpec:
+def word_count(found: Parameters, case: WordCountCase) -> ClusterSpec:
     """Return the cluster: two instances each of split and count, a machine for every instance."""
 
     def figure(name: str) -> float:
@@ -101,7 +101,7 @@ def word_count(found: Parameters, case: Case) -> ClusterSpec:
     )
 
 
-def ran(found: Parameters, case: Case, policy: Policy[Any] | None, seed: int) -> tuple[Cluster, Run]:
+def ran(found: Parameters, case: WordCountCase, policy: Policy[Any] | None, seed: int) -> tuple[Cluster, Run]:
     """Run a case, with a policy that decides every 5 s or with none."""
     cluster = Cluster(word_count(found, case), seed, STEP_S, STEP_MOST_S)
     policies = [] if policy is None else [Scheduled("policy", policy, 5.0, WARM_S)]

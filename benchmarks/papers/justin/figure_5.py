@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, share, spread
-from penstock.benchmarks.papers.justin.outcome import Outcome, outcome
+from penstock.benchmarks.papers.justin.outcome import RunOutcome, outcome
 from penstock.benchmarks.papers.justin.queries import Query, parameters
 from penstock.model.policy import Policy
 from penstock.scheduler.justin import Justin, justin_ds2
@@ -52,7 +52,7 @@ Q8_MEMORY = Goal("0.73", "0.73", 0.73, "6041 of 8275 MB, 0.73003")
 class Results:
     """Outcomes by query and policy, draw by draw; some were run for the first draws only."""
 
-    outcomes: Mapping[tuple[Query, str], Sequence[Outcome]]
+    outcomes: Mapping[tuple[Query, str], Sequence[RunOutcome]]
 
     def of(self, query: Query, policy: str, figure: str) -> Spread:
         """Return how a figure spreads."""
@@ -69,12 +69,12 @@ class Results:
         pairs = zip(self.outcomes[query, policy], self.outcomes[query, DS2], strict=True)
         return share([_ratio(own, base, figure) <= goal for own, base in pairs]).median
 
-    def share(self, query: Query, policy: str, holds: Callable[[Outcome], bool]) -> Spread:
+    def share(self, query: Query, policy: str, holds: Callable[[RunOutcome], bool]) -> Spread:
         """Return the part of the draws in which something holds."""
         return share([holds(each) for each in self.outcomes[query, policy]])
 
 
-def _ratio(own: Outcome, base: Outcome, figure: str) -> float:
+def _ratio(own: RunOutcome, base: RunOutcome, figure: str) -> float:
     return float(getattr(own, figure)) / float(getattr(base, figure))
 
 
@@ -88,7 +88,7 @@ def results(seeds: Sequence[int], told: Progress) -> Results:
     part += [(CACHE_BOUND, name) for name in (TWO, THREE)]
     part += [(FLINKS_READ, name) for name in (DS2, TWO, OURS)]
     part += [(query, name) for query in (Q1, Q3, SMALL, ONLY_WRITES) for name in (DS2, TWO, OURS)]
-    found: dict[tuple[Query, str], list[Outcome]] = {(query, name): [] for query, name in (*whole, *part)}
+    found: dict[tuple[Query, str], list[RunOutcome]] = {(query, name): [] for query, name in (*whole, *part)}
     for done, draw in enumerate(seeds):
         told("Justin's queries", done, len(seeds))
         given = parameters(draw)

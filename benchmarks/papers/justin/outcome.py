@@ -23,7 +23,7 @@ CARRIED = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class OperatorSize:
     """Instances of the main operator, and managed memory of each (MiB)."""
 
     instances: int
@@ -35,7 +35,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The last configuration that carried the target for a window, or if none did the last one; and the way.
 
     ``path``: sizes of the main operator, from the first to the last; ``steps``: reconfigurations, all of them.
@@ -47,7 +47,7 @@ class Outcome:
     carried the target at the end, if they were asked for.
     """
 
-    path: tuple[Size, ...]
+    path: tuple[OperatorSize, ...]
     steps: int
     carried: float
     instances: int
@@ -56,7 +56,7 @@ class Outcome:
     memory_mib: float
     bare_mib: float
     machine_cores: int
-    enough: tuple[Size, ...] = ()
+    enough: tuple[OperatorSize, ...] = ()
 
     @property
     def is_up_then_out(self) -> bool:
@@ -67,13 +67,13 @@ class Outcome:
         is_up = first[1].mib > first[0].mib and first[1].instances == first[0].instances
         return is_up and bool(rest) and all(b.mib == a.mib and b.instances > a.instances for a, b in rest)
 
-    def with_main(self, size: Size) -> tuple[int, float]:
+    def with_main(self, size: OperatorSize) -> tuple[int, float]:
         """Return cores and memory (MiB) with the main operator in another size, and without memory of what is bare."""
         own, other = task_bytes(size.mib * MIB) / MIB, self.cores - self.instances
         return other + size.instances, other * task_bytes(0) / MIB + size.instances * own
 
 
-def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hindsight: bool = False) -> Outcome:
+def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hindsight: bool = False) -> RunOutcome:
     """Run a query under a policy, and return what it came to; ``hindsight`` asks for what would have been enough."""
     cluster, done = ran(found, query, policy, seed)
     spec, is_source = cluster.spec, cluster.graph.is_source
@@ -88,7 +88,7 @@ def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hin
     bare = np.repeat(managed[at, ~is_source & ~has_state], counts[at, ~is_source & ~has_state])
     needs = np.array([profile(int(one)) for one in each])
     packing = pack(needs, np.zeros((0, needs.shape[1]), np.int64), machine_room(BASE_BYTES), np.full(len(needs), NONE))
-    return Outcome(
+    return RunOutcome(
         path=_path(done, main, cluster),
         steps=sum(isinstance(record.decision, RescalePlan) for record in done.records),
         carried=float(carried[-1]),
@@ -98,7 +98,9 @@ def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hin
         memory_mib=sum(task_bytes(int(one)) for one in each) / MIB,
         bare_mib=sum(task_bytes(int(one)) for one in bare) / MIB,
         machine_cores=packing.machines * SLOTS,
-        enough=tuple(Size(*each) for each in least_budgets(cluster, main, target(found, query))) if hindsight else (),
+        enough=tuple(OperatorSize(*each) for each in least_budgets(cluster, main, target(found, query)))
+        if hindsight
+        else (),
     )
 
 
@@ -120,12 +122,12 @@ def _windows(reads: Floats) -> Floats:
     return np.convolve(reads, np.ones(round(WINDOW_S / REPORT_S)))[: len(reads)]
 
 
-def _path(done: Run, main: int, cluster: Cluster) -> tuple[Size, ...]:
-    path = [Size(1, round(cluster.spec.tasks[main].initial_managed_bytes / MIB))]
+def _path(done: Run, main: int, cluster: Cluster) -> tuple[OperatorSize, ...]:
+    path = [OperatorSize(1, round(cluster.spec.tasks[main].initial_managed_bytes / MIB))]
     for record in done.records:
         sizes = record.decision.tasks if isinstance(record.decision, RescalePlan) else ()
         for size in sizes:
             if size.task == main:
                 mib = path[-1].mib if size.managed_bytes is None else round(size.managed_bytes / MIB)
-                path.append(Size(min(size.parallelism, cluster.spec.tasks[main].most_parallelism), mib))
+                path.append(OperatorSize(min(size.parallelism, cluster.spec.tasks[main].most_parallelism), mib))
     return tuple(path)

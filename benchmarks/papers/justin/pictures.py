@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Chart, Line, Progress
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress
 from penstock.benchmarks.papers.justin.figure_5 import DS2, FIGURE, OURS, Q11, TWO, Results, contenders
 from penstock.benchmarks.papers.justin.outcome import outcome
 from penstock.benchmarks.papers.justin.queries import MAIN, REPORT_S, parameters, ran
@@ -25,9 +25,10 @@ def bars(found: Results) -> tuple[Chart, Chart]:
     charts = []
     for column, (figure, label, unit) in enumerate((("cores", "Cores", "tasks"), ("memory_mib", "Memory", "MB"))):
         lines = [
-            Line(name, places, [found.of(query, name, figure).median for query in FIGURE]) for name in (DS2, TWO, OURS)
+            ChartLine(name, places, [found.of(query, name, figure).median for query in FIGURE])
+            for name in (DS2, TWO, OURS)
         ]
-        lines += [Line(name, places, [float(value) for value in both[column]]) for name, both in PAPER.items()]
+        lines += [ChartLine(name, places, [float(value) for value in both[column]]) for name, both in PAPER.items()]
         title = f"{label} at the end, but for sources (Figure 5)"
         charts.append(Chart(f"justin_{figure}", title, "", unit, tuple(lines), True, names))
     return charts[0], charts[1]
@@ -41,9 +42,9 @@ def q11_over_time(draw: int) -> tuple[Chart, Chart, Chart]:
         _, done = ran(found, Q11, policy, draw)
         series = done.series
         times = series.times_s
-        rate.append(Line(name, times, (series.task("fetched", "source0") / REPORT_S).tolist()))
-        instances.append(Line(name, times, series.task("instances", MAIN).tolist()))
-        memory.append(Line(name, times, (series.task("managed_bytes", MAIN) / MIB).tolist()))
+        rate.append(ChartLine(name, times, (series.task("fetched", "source0") / REPORT_S).tolist()))
+        instances.append(ChartLine(name, times, series.task("instances", MAIN).tolist()))
+        memory.append(ChartLine(name, times, (series.task("managed_bytes", MAIN) / MIB).tolist()))
     return (
         Chart("justin_q11_rate", "q11: rows read", "s", "rows/s", tuple(rate)),
         Chart("justin_q11_instances", "q11: instances of the main operator", "s", "instances", tuple(instances)),
@@ -66,7 +67,7 @@ def by_state(seeds: Sequence[int], told: Progress) -> Chart:
                 ratios = [getattr(own, figure) / getattr(base, figure) for own, base in pairs]
                 series[f"{label}, {name}"].append(float(np.median(ratios)))
     told("q11 by the size of its state", len(GIGABYTES), len(GIGABYTES))
-    lines = tuple(Line(name, GIGABYTES, values) for name, values in series.items())
+    lines = tuple(ChartLine(name, GIGABYTES, values) for name, values in series.items())
     return Chart("justin_by_state", "q11 over DS2, by the size of its state", "GB", "x", lines)
 
 

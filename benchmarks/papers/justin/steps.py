@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Chart, Line, Progress, Row, Spread, share, spread
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Row, Spread, share, spread
 from penstock.benchmarks.papers.justin.queries import parameters
 from penstock.benchmarks.papers.justin.rivals import Dhalion, OneMoreUnderBackPressure
-from penstock.benchmarks.papers.justin.word_count import Case, Noise, Steps, steps
+from penstock.benchmarks.papers.justin.word_count import Noise, StepCase, Steps, steps
 from penstock.model.policy import Policy
 from penstock.scheduler.ds2 import Ds2
 from penstock.scheduler.ds2_fitted import Ds2Fitted
@@ -38,8 +38,8 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
 
 
 def _exact_row(seed: int) -> Row:
-    exact = steps(parameters(None), Case(0.0), DS2, 0)
-    rivals = {name: steps(parameters(None), Case(0.0, windows=LONG), policy, 0) for name, policy in _RIVALS.items()}
+    exact = steps(parameters(None), StepCase(0.0), DS2, 0)
+    rivals = {name: steps(parameters(None), StepCase(0.0, windows=LONG), policy, 0) for name, policy in _RIVALS.items()}
     other = {name: float(each.first) for name, each in rivals.items()}
     named = "; ".join(f"{name}: {value:.0f}" for name, value in other.items())
     return Row(
@@ -131,15 +131,15 @@ def curve(seed: int, seeds: Sequence[int], told: Progress) -> tuple[list[Row], C
     series: dict[str, list[Spread]] = {name: [] for name in (*_RIVALS, "DS2, no noise", "DS2 that learns", "DS2")}
     for done, sigma in enumerate(sigmas):
         told("steps by sigma", done, len(sigmas))
-        noisy, exact = Case(sigma, noise, _windows(sigma)), Case(sigma, windows=_windows(sigma))
+        noisy, exact = StepCase(sigma, noise, _windows(sigma)), StepCase(sigma, windows=_windows(sigma))
         series["DS2"].append(_spread(few, noisy, DS2))
         series["DS2, no noise"].append(_spread(few, exact, DS2))
         series["DS2 that learns"].append(_spread(few, noisy, LEARNS))
         for name, rival in _RIVALS.items():
-            series[name].append(_spread(few[: max(1, len(few) // 3)], Case(sigma, noise, LONG), rival))
+            series[name].append(_spread(few[: max(1, len(few) // 3)], StepCase(sigma, noise, LONG), rival))
     told("steps by sigma", len(sigmas), len(sigmas))
-    lines = [Line("DS2, p90", sigmas, [each.p90 for each in series["DS2"]])]
-    lines += [Line(name, sigmas, [each.median for each in found]) for name, found in series.items()]
+    lines = [ChartLine("DS2, p90", sigmas, [each.p90 for each in series["DS2"]])]
+    lines += [ChartLine(name, sigmas, [each.median for each in found]) for name, found in series.items()]
     chart = Chart("ds2_steps", "Steps until the target is carried", "sigma", "actions", tuple(lines), log_y=True)
     note = "baseline: DS2 that learns sigma; every action that was taken, where the target was never carried"
     each = zip(sigmas, series["DS2"], series["DS2 that learns"], strict=True)
@@ -170,10 +170,10 @@ def _idle(seeds: Sequence[int], by: str, policy: Policy[Any] = DS2) -> list[Step
     return [steps(parameters(draw), _case(draw, by, ready=True), policy, draw) for draw in seeds]
 
 
-def _case(draw: int, by: str, ready: bool = False) -> Case:
+def _case(draw: int, by: str, ready: bool = False) -> StepCase:
     """Return a case with a sigma of its own, up to that of the headline row."""
     most, noise = (float(parameters(None).value("steps", name)) for name in ("sigma_most", "noise"))
-    return Case(float(np.random.default_rng([draw, 4]).uniform(0.0, most)), Noise(noise, by), ready=ready)
+    return StepCase(float(np.random.default_rng([draw, 4]).uniform(0.0, most)), Noise(noise, by), ready=ready)
 
 
 def _windows(sigma: float) -> int:
@@ -181,6 +181,6 @@ def _windows(sigma: float) -> int:
     return 40 + round(1500 * sigma)
 
 
-def _spread(seeds: Sequence[int], case: Case, policy: Policy[Any]) -> Spread:
+def _spread(seeds: Sequence[int], case: StepCase, policy: Policy[Any]) -> Spread:
     """Return the steps until the target is carried; where it never is, all actions that were taken."""
     return spread([float(steps(parameters(draw), case, policy, draw).first) for draw in seeds])

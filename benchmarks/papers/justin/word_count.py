@@ -102,7 +102,7 @@ class _Blurred:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StepCase:
     """What is tried: how much instances slow one another down, the noise, and how many windows long.
 
     ``ready``: the job has what it needs from the first.
@@ -168,14 +168,14 @@ def fixed_point(x: float, sigma: float) -> int:
     return int(p[enough[0]]) if len(enough) else MOST
 
 
-def ran(found: Parameters, case: Case, policy: Policy[Any], seed: int) -> Run:
+def ran(found: Parameters, case: StepCase, policy: Policy[Any], seed: int) -> Run:
     """Run a policy that decides every 10 s."""
     cluster = Cluster(word_count(found, case.sigma, case.ready), seed, INTERVAL_S / 4, INTERVAL_S)
     shown = _Blurred(policy, case.noise, seed)
     return run(cluster, [Scheduled("policy", shown, INTERVAL_S)], case.windows * INTERVAL_S)
 
 
-def steps(found: Parameters, case: Case, policy: Policy[Any], seed: int) -> Steps:
+def steps(found: Parameters, case: StepCase, policy: Policy[Any], seed: int) -> Steps:
     """Run a policy, and count its actions."""
     done = ran(found, case, policy, seed)
     read = done.series.task("fetched", "lines") / (INTERVAL_S * float(found.value("steps", "lines_per_s")))

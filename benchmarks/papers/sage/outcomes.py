@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
-from penstock.benchmarks.papers.cluster_model.loop import Record, Run
+from penstock.benchmarks.papers.cluster_model.loop import DecisionRecord, Run
 from penstock.benchmarks.papers.sage.applications import Given, latency_bound_s
 from penstock.benchmarks.papers.sage.fleet import Member
 from penstock.benchmarks.papers.sage.optimum import Optimum, price
@@ -121,7 +121,7 @@ def outcomes(
     return found
 
 
-def actions_of(records: Sequence[Record], started: Sequence[Given]) -> list[list[Action]]:
+def actions_of(records: Sequence[DecisionRecord], started: Sequence[Given]) -> list[list[Action]]:
     """Return by application what was done, in order; what was refused was not done."""
     now = [
         {"heap": each.heap_bytes, "memory": each.memory_bytes, "cores": each.cores, "threads": float(each.threads)}

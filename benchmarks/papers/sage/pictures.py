@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.loop import Run
-from penstock.benchmarks.papers.evaluation import Chart, Line
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine
 from penstock.benchmarks.papers.sage.cases import FLEET, Drawn
 from penstock.benchmarks.papers.sage.outcomes import GROUP, Outcome
 
@@ -21,8 +21,10 @@ def sizes_over_time(drawn: Sequence[Drawn], found: Sequence[Outcome], runs: Sequ
         "cores": (series.table("cores"), best.cores),
         "threads": (series.table("instances"), float(best.threads)),
     }
-    lines = [Line(name, minutes, (table[:, number % FLEET] / one).tolist()) for name, (table, one) in given.items()]
-    lines.append(Line("optimum", minutes, [1.0] * len(minutes)))
+    lines = [
+        ChartLine(name, minutes, (table[:, number % FLEET] / one).tolist()) for name, (table, one) in given.items()
+    ]
+    lines.append(ChartLine("optimum", minutes, [1.0] * len(minutes)))
     return Chart("sage_sizes", "A starved application under Sage", "min", "given, over the optimum", tuple(lines))
 
 
@@ -31,8 +33,8 @@ def oversizes(by_policy: Mapping[str, Sequence[Outcome]]) -> Chart:
     lines = []
     for name, found in by_policy.items():
         over = np.sort([item.oversize for item in found[:FLEET]])
-        lines.append(Line(name, [float(place) for place in range(1, len(over) + 1)], over.tolist()))
-    lines.append(Line("14%", [1.0, float(len(over))], [0.14, 0.14]))
+        lines.append(ChartLine(name, [float(place) for place in range(1, len(over) + 1)], over.tolist()))
+    lines.append(ChartLine("14%", [1.0, float(len(over))], [0.14, 0.14]))
     return Chart("sage_oversize", "Starved applications, 3 h later", "application, sorted", "oversize", tuple(lines))
 
 

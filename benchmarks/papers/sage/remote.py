@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.cluster_model.curves import Constant, Curve, Steps
-from penstock.benchmarks.papers.cluster_model.loop import Record
+from penstock.benchmarks.papers.cluster_model.loop import DecisionRecord
 from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
 from penstock.benchmarks.papers.evaluation import Progress
 from penstock.benchmarks.papers.sage.applications import PACKAGE, Given, Trace, archetype
@@ -121,7 +121,7 @@ def _moments(case: Case) -> tuple[float, float]:
     return begins_s, begins_s + max(float(nominal.value("remote", "lasts_s")), case.lasts_s or 0.0)
 
 
-def _first(records: Sequence[Record], members: Sequence[Member], number: int, begins_s: float) -> float:
+def _first(records: Sequence[DecisionRecord], members: Sequence[Member], number: int, begins_s: float) -> float:
     acted = actions_of(records, [member.given for member in members])[number]
     times = [each.time_s - begins_s for each in acted if each.resource == "threads" and each.is_up]
     return min((time for time in times if time >= 0), default=float("inf"))

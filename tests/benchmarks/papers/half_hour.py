@@ -5,7 +5,7 @@ What is offered rises above and falls below what fits; somebody scales by hand, 
 
 from pathlib import Path
 
-from penstock.benchmarks.papers.cluster_model.action_logs import Logged, write_log
+from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun, write_log
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.curves import Steps
 from penstock.benchmarks.papers.cluster_model.loop import Run, Scheduled, run
@@ -47,6 +47,6 @@ def half_hour(name: str, log: Path) -> Run:
     names = [name] if name == PLACEMENT else [PLACEMENT, name]
     policies = [Scheduled(each, make_policy(each, {}), TICK_S) for each in names]
     done = run(Cluster(spec(), 0, 2.0, 10.0), [by_hand, *policies], UNTIL_S)
-    write_log(log, Logged(done, {item.name: (item.name, item.policy) for item in policies}))
+    write_log(log, LoggedRun(done, {item.name: (item.name, item.policy) for item in policies}))
     done.records = [record for record in done.records if record.policy in names]
     return done

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.benchmarks.papers.decision_speed import POLICIES, measure
 from penstock.benchmarks.papers.flow_snapshots import GROW, MOVE, ROUTE, flow_snapshot
-from penstock.benchmarks.papers.large_snapshots import SIZES, Size, large_snapshot
+from penstock.benchmarks.papers.large_snapshots import SIZES, SnapshotSize, large_snapshot
 from penstock.benchmarks.papers.sizing_snapshots import sizing_snapshots
 from penstock.model.plan import NoChange, RescalePlan, ShedPlan
 from penstock.scheduler.flink_er import FlinkEr
@@ -19,7 +19,7 @@ from penstock.shedding.qod_sources import NO_LAGS
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_there_is_as_much_as_the_size_says(size: Size) -> None:
+def test_there_is_as_much_as_the_size_says(size: SnapshotSize) -> None:
     snapshot = large_snapshot(size)
     groups = (snapshot.instances, snapshot.tasks, snapshot.applications, snapshot.machines)
     assert [len(group) for group in groups] == [size.instances, size.tasks, size.applications, size.machines]
@@ -30,7 +30,9 @@ def test_there_is_as_much_as_the_size_says(size: Size) -> None:
 
 @pytest.mark.parametrize("policy", [PAPER, PENSTOCK], ids=["paper", "penstock"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.name)
-def test_a_third_of_the_machines_need_kills_and_accuracy_is_shared_out(size: Size, policy: QualityOfData) -> None:
+def test_a_third_of_the_machines_need_kills_and_accuracy_is_shared_out(
+    size: SnapshotSize, policy: QualityOfData
+) -> None:
     snapshot = large_snapshot(size)
     figures = read_figures(snapshot, replace(policy.reading, drain_s=None), NO_LAGS)
     assert isinstance(figures, Figures)
@@ -49,7 +51,9 @@ def test_a_third_of_the_machines_need_kills_and_accuracy_is_shared_out(size: Siz
 
 
 @pytest.mark.parametrize("size", SIZES[1:], ids=lambda size: size.name)
-def test_flink_er_grows_a_third_of_the_applications_moves_buckets_of_another_and_routes_the_rest(size: Size) -> None:
+def test_flink_er_grows_a_third_of_the_applications_moves_buckets_of_another_and_routes_the_rest(
+    size: SnapshotSize,
+) -> None:
     snapshot, policy = flow_snapshot(size), FlinkEr()
     plan, _ = policy.decide(snapshot, policy.start())
     assert isinstance(plan, RescalePlan)
@@ -65,7 +69,7 @@ def test_flink_er_grows_a_third_of_the_applications_moves_buckets_of_another_and
 
 
 @pytest.mark.parametrize("size", SIZES[1:], ids=lambda size: size.name)
-def test_all_rules_of_sage_fire_at_the_last_tick_and_none_before(size: Size) -> None:
+def test_all_rules_of_sage_fire_at_the_last_tick_and_none_before(size: SnapshotSize) -> None:
     *earlier, latest = sizing_snapshots(size)
     policy = Sage()
     memory = policy.start()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from penstock.benchmarks.papers.dissp import EVALUATION, cases, federated, literal, one_node
-from penstock.benchmarks.papers.dissp.cases import Case, case, drawn
+from penstock.benchmarks.papers.dissp.cases import SheddingCase, case, drawn
 from penstock.benchmarks.papers.dissp.runs import POLICIES, Draws, Figures, figures
-from penstock.benchmarks.papers.dissp.simulation import Policy, simulate
+from penstock.benchmarks.papers.dissp.simulation import SheddingPolicy, simulate
 from penstock.benchmarks.papers.dissp.workload import FRAGMENT, QUERY, ROWS, SENT, SIC, workload
 from penstock.shedding.cost_model import PaperCost, UsefulCost
 from penstock.shedding.fair_shedder import FairShedder, PartialBatchMode
@@ -30,7 +30,7 @@ def test_equal_seeds_give_equal_figures() -> None:
 @pytest.mark.parametrize(
     "one", [SINGLE, FEDERATED, replace(FEDERATED, selectivity=0.5), replace(SINGLE, batch_over_n=0)]
 )
-def test_without_overload_nothing_is_dropped_and_all_sic_arrives(one: Case) -> None:
+def test_without_overload_nothing_is_dropped_and_all_sic_arrives(one: SheddingCase) -> None:
     idle = replace(one, overload_low=0.8, overload_high=0.8, queries=12)
     for name, policy in POLICIES.items():
         of = simulate(workload(idle, np.random.default_rng(3)), policy, 3)
@@ -105,7 +105,7 @@ def test_the_literal_detector_and_cost_model_run_too() -> None:
 
 def test_coarse_batches_spoil_fairness_unless_they_are_cut() -> None:
     work = workload(replace(case("single"), batch_over_n=1.0, measured_intervals=160), np.random.default_rng(9))
-    j = {mode: jain_index(simulate(work, Policy(FairShedder(mode)), 9).n_sic) for mode in PartialBatchMode}
+    j = {mode: jain_index(simulate(work, SheddingPolicy(FairShedder(mode)), 9).n_sic) for mode in PartialBatchMode}
     assert j[PartialBatchMode.STRICT] < j[PartialBatchMode.SLICE] - 0.02
     assert j[PartialBatchMode.LITERAL] < j[PartialBatchMode.SLICE]
 

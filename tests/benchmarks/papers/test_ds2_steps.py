@@ -9,7 +9,7 @@ from penstock.benchmarks.papers.evaluation import draw_seeds
 from penstock.benchmarks.papers.justin.queries import parameters
 from penstock.benchmarks.papers.justin.rivals import Dhalion, OneMoreUnderBackPressure
 from penstock.benchmarks.papers.justin.steps import SETTLES, is_settled, rows
-from penstock.benchmarks.papers.justin.word_count import Case, Noise, Steps, fixed_point, ran, steps
+from penstock.benchmarks.papers.justin.word_count import Noise, StepCase, Steps, fixed_point, ran, steps
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.ds2 import Ds2
@@ -19,31 +19,33 @@ FOUND = parameters(None)
 
 
 def test_one_step_where_instances_add_up_and_more_for_the_rivals() -> None:
-    found = steps(FOUND, Case(0.0), Ds2(), 0)
+    found = steps(FOUND, StepCase(0.0), Ds2(), 0)
     assert (found.first, found.after, found.carries, found.instances) == (1, 0, True, 1.0)
-    assert steps(FOUND, Case(0.0), Dhalion(), 0).first == 3
-    assert steps(FOUND, Case(0.0, windows=110), OneMoreUnderBackPressure(), 0).first == 27
+    assert steps(FOUND, StepCase(0.0), Dhalion(), 0).first == 3
+    assert steps(FOUND, StepCase(0.0, windows=110), OneMoreUnderBackPressure(), 0).first == 27
 
 
 def test_three_steps_with_noise_and_few_losses_and_nothing_is_taken_back() -> None:
     for draw in range(3):
-        found = steps(parameters(draw), Case(0.01, Noise(0.1), 45), Ds2(), draw)
+        found = steps(parameters(draw), StepCase(0.01, Noise(0.1), 45), Ds2(), draw)
         assert found.carries and found.first <= 3 and found.reversed == 0
 
 
 def test_what_slows_instances_down_costs_steps_and_learning_it_saves_them() -> None:
-    literal, learned = (steps(FOUND, Case(0.03, windows=90), policy, 0) for policy in (Ds2(), Ds2Fitted()))
+    literal, learned = (steps(FOUND, StepCase(0.03, windows=90), policy, 0) for policy in (Ds2(), Ds2Fitted()))
     assert literal.first > 5 and learned.first == 2
     assert learned.carries and learned.after == 0 and learned.instances <= 1.05
 
 
 def test_a_job_that_carries_its_target_is_left_alone() -> None:
     for policy in (Ds2(), Ds2Fitted(), Dhalion(), OneMoreUnderBackPressure()):
-        assert steps(FOUND, Case(0.01, windows=25, ready=True), policy, 0).whole == 0
+        assert steps(FOUND, StepCase(0.01, windows=25, ready=True), policy, 0).whole == 0
 
 
 def test_noise_that_nothing_averages_makes_ds2_go_back_and_forth() -> None:
-    literal, learned = (steps(FOUND, Case(0.0, Noise(0.1, "task"), 35), policy, 1) for policy in (Ds2(), Ds2Fitted()))
+    literal, learned = (
+        steps(FOUND, StepCase(0.0, Noise(0.1, "task"), 35), policy, 1) for policy in (Ds2(), Ds2Fitted())
+    )
     assert literal.reversed > 0 == learned.reversed
 
 
@@ -87,7 +89,7 @@ class Swings:
 
 
 def test_a_policy_that_swings_is_shown_up() -> None:
-    found = steps(FOUND, Case(0.0, windows=40), Swings(), 0)
+    found = steps(FOUND, StepCase(0.0, windows=40), Swings(), 0)
     assert (found.first, found.carries) == (1, True)
     assert found.after == found.reversed == 5
 
@@ -98,7 +100,7 @@ def test_one_that_never_carries_its_target_does_not_carry_it() -> None:
         def decide(self, snapshot: ClusterSnapshot, memory: int) -> tuple[Decision, int]:
             return NoChange("content"), memory
 
-    found = steps(FOUND, Case(0.0, windows=10), Small(), 0)
+    found = steps(FOUND, StepCase(0.0, windows=10), Small(), 0)
     assert not found.carries and found.whole == 0
 
 
@@ -110,7 +112,7 @@ def test_the_least_that_carries(x: float, sigma: float, least: int) -> None:
 
 
 def test_noise_is_averaged_over_reports_and_instances_only_where_it_says_so() -> None:
-    snapshot = ran(FOUND, Case(0.0, windows=6, ready=True), Ds2(), 0).records[-1].snapshot
+    snapshot = ran(FOUND, StepCase(0.0, windows=6, ready=True), Ds2(), 0).records[-1].snapshot
     task = snapshot.instances.task
     spread = {
         by: np.std([Noise(0.1, by).factors(snapshot, seed)[task == 2].mean() for seed in range(300)])

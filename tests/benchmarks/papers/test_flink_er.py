@@ -7,7 +7,7 @@ import pytest
 from penstock.benchmarks.papers.evaluation import Row
 from penstock.benchmarks.papers.flink_er.rivals import Hottest
 from penstock.benchmarks.papers.flink_er.run import run
-from penstock.benchmarks.papers.flink_er.word_count import Case, parameters, ran, recovery_s, rescaled
+from penstock.benchmarks.papers.flink_er.word_count import WordCountCase, parameters, ran, recovery_s, rescaled
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.flink_er import FlinkEr
@@ -58,7 +58,7 @@ class WrongTask:
 
 
 def test_a_policy_that_grows_the_wrong_task_is_shown_up() -> None:
-    found, case = parameters(None), Case("count")
+    found, case = parameters(None), WordCountCase("count")
     _, right = ran(found, case, FlinkEr(), 3)
     _, wrong = ran(found, case, WrongTask(), 3)
     _, hottest = ran(found, case, Hottest(), 3)
@@ -68,7 +68,7 @@ def test_a_policy_that_grows_the_wrong_task_is_shown_up() -> None:
 
 
 def test_a_seed_gives_the_same_again() -> None:
-    found, case = parameters(7), Case("split")
+    found, case = parameters(7), WordCountCase("split")
     first, again = (ran(found, case, FlinkEr(), 7)[1] for _ in range(2))
     assert [record.decision for record in first.records] == [record.decision for record in again.records]
     assert first.series.task("lag", "lines").tolist() == again.series.task("lag", "lines").tolist()

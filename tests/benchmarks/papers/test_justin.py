@@ -27,7 +27,7 @@ from penstock.benchmarks.papers.justin.figure_5 import (
     rows,
 )
 from penstock.benchmarks.papers.justin.hindsight import capacity
-from penstock.benchmarks.papers.justin.outcome import Outcome, Size, carrying, outcome
+from penstock.benchmarks.papers.justin.outcome import OperatorSize, RunOutcome, carrying, outcome
 from penstock.benchmarks.papers.justin.queries import Query, parameters, ran
 from penstock.model.memory_levels import MIB, managed_bytes
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
@@ -40,7 +40,7 @@ def found() -> list[Row]:
     return rows(0, results(draw_seeds(0, 3), lambda what, done, whole: None))
 
 
-def ended(query: Query, name: str, draw: int | None = None) -> Outcome:
+def ended(query: Query, name: str, draw: int | None = None) -> RunOutcome:
     given = parameters(draw)
     return outcome(given, query, contenders(query)[name], 0)
 
@@ -67,25 +67,29 @@ def test_every_query_ends_at_its_target(query: Query, name: str) -> None:
 
 def test_two_levels_go_up_and_out_and_three_go_up_twice() -> None:
     two, three = ended(Q11, TWO), ended(Q11, THREE)
-    assert two.is_up_then_out and two.path[:2] == (Size(1, 158), Size(1, 316))
-    assert not three.is_up_then_out and three.path[:3] == (Size(1, 158), Size(1, 316), Size(1, 632))
+    assert two.is_up_then_out and two.path[:2] == (OperatorSize(1, 158), OperatorSize(1, 316))
+    assert not three.is_up_then_out and three.path[:3] == (
+        OperatorSize(1, 158),
+        OperatorSize(1, 316),
+        OperatorSize(1, 632),
+    )
 
 
 def test_nobody_is_told_of_the_store() -> None:
     assert contenders(CACHE_BOUND)[OURS] == MemoryChoice() and contenders(Q11)[OURS] == MemoryChoice(aligns=True)
 
 
-def end(cores: int = 10, memory_mib: float = 100.0, main_mib: float = 158.0) -> Outcome:
-    path = (Size(1, 158), Size(1, 316), Size(6, 316))
-    return Outcome(path, 3, 1.0, 6, main_mib, cores, memory_mib, memory_mib, 16)
+def end(cores: int = 10, memory_mib: float = 100.0, main_mib: float = 158.0) -> RunOutcome:
+    path = (OperatorSize(1, 158), OperatorSize(1, 316), OperatorSize(6, 316))
+    return RunOutcome(path, 3, 1.0, 6, main_mib, cores, memory_mib, memory_mib, 16)
 
 
-def figures_with(query: Query, own: Outcome, base: Outcome, small: Outcome | None = None) -> dict[str, Row]:
+def figures_with(query: Query, own: RunOutcome, base: RunOutcome, small: RunOutcome | None = None) -> dict[str, Row]:
     """Return the rows where one query ended so under Justin and under DS2, and all others alike."""
     return rows_of({(query, TWO): [own], (query, DS2): [base], (SMALL, TWO): [small or end()]})
 
 
-def rows_of(changed: dict[tuple[Query, str], list[Outcome]]) -> dict[str, Row]:
+def rows_of(changed: dict[tuple[Query, str], list[RunOutcome]]) -> dict[str, Row]:
     """Return the rows where some queries ended so, and all others alike."""
     queries = (*FIGURE, ONLY_WRITES, CACHE_BOUND, FLINKS_READ, *TOLD)
     ends = {(each, name): [end()] for each in queries for name in contenders(each)}
@@ -155,14 +159,14 @@ def test_hindsight_knows_the_least_sizes_that_carry() -> None:
 
 def test_the_least_is_counted_without_memory_of_what_is_bare() -> None:
     """The paper's own q11: one sink and (6;316) come to 7 tasks and 3107 MB."""
-    assert end(cores=13).with_main(Size(6, 316))[0] == 13
-    ended_at = Outcome((Size(1, 158),), 3, 1.0, 12, 1896, 13, 4303, 331, 16)
-    assert ended_at.with_main(Size(6, 316)) == (7, 3107)
+    assert end(cores=13).with_main(OperatorSize(6, 316))[0] == 13
+    ended_at = RunOutcome((OperatorSize(1, 158),), 3, 1.0, 12, 1896, 13, 4303, 331, 16)
+    assert ended_at.with_main(OperatorSize(6, 316)) == (7, 3107)
 
 
 def test_hindsight_rows_say_whether_both_goals_can_be_kept() -> None:
-    size, base = Size(6, 316), Outcome((Size(1, 158),), 3, 1.0, 12, 1896, 13, 4400, 331, 16)
-    for enough, part in ((size,), "100%"), ((Size(12, 112),), "0%"):
+    size, base = OperatorSize(6, 316), RunOutcome((OperatorSize(1, 158),), 3, 1.0, 12, 1896, 13, 4400, 331, 16)
+    for enough, part in ((size,), "100%"), ((OperatorSize(12, 112),), "0%"):
         row = figures_with(Q11, base, replace(base, enough=enough))["q11: least memory that carry"]
         assert f"both goals in {part} of the draws" in row.note and row.met is None
         assert row.ours.median == pytest.approx(base.with_main(enough[0])[1] / 4400)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.benchmarks.replay.rate import Measured, agree, render
-from penstock.benchmarks.replay.rate_measured import DUCKDB, OURS, QUERIES, Run
+from penstock.benchmarks.replay.rate_measurement import DUCKDB, OURS, QUERIES, Run
 from penstock.benchmarks.replay.sections import write_section
 
 ANSWERS = {"count": (1, 1_000_000, 0), "grouped": (9, 1_000_000, 77), "wide": (9, 1_000_000, 77)}

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.commands.cli import main
-from penstock.commands.run_start import Overrides, Runner
+from penstock.commands.run_start import RunLauncher, RunOverrides
 from penstock.dsl import job as job_module
 
 ROOT = Path(penstock.__file__).parent.parent
@@ -312,7 +312,7 @@ def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
 def test_background_jobs_are_waited_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = job_module.Job()
     result = penstock.read_memory([{"a": 1}, {"a": 2}], job=job).collect()
-    runner = Runner(Overrides(name="behind"), as_json=True)
+    runner = RunLauncher(RunOverrides(name="behind"), as_json=True)
     handle = runner.start(job, job_module.RunOptions("mine", directory=tmp_path))
     runner.finish()
     assert not handle.running and result.rows() == [{"a": 1}, {"a": 2}]
@@ -326,7 +326,7 @@ def test_failed_background_job_is_not_lost(tmp_path: Path) -> None:
 
     job = job_module.Job()
     penstock.read_memory([{"a": 1}], job=job).map(fail, on_error="fail").write_black_hole()
-    runner = Runner(Overrides())
+    runner = RunLauncher(RunOverrides())
     runner.start(job, job_module.RunOptions("mine", directory=tmp_path))
     with pytest.raises(penstock.BadRecordError, match="no"):
         runner.finish()

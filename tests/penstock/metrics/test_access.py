@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.jobs.metrics import no_metrics
 from penstock.metrics import health, top
-from penstock.metrics.access import Access, Asking
+from penstock.metrics.access import Access, MetricsRequest
 from penstock.metrics.server import MetricsEndpoint
 from penstock.runs.metrics_token import read_token
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running
@@ -52,7 +52,7 @@ def test_any_address_may_be_listened_at_with_a_token(tmp_path: Path, token_file:
             assert status == 401 and "penstock_" not in text
         assert ask(url, "/else")[0] == 401
         assert url is not None
-        place = top.Place(int(url.split(":")[2].split("/")[0]), token=read_token(f"file:{token_file}"))
+        place = top.MetricsAddress(int(url.split(":")[2].split("/")[0]), token=read_token(f"file:{token_file}"))
         assert top.fetch(place).name == "items"
         assert TOKEN not in repr(place) and TOKEN not in repr(Access(1, TOKEN))
 
@@ -67,7 +67,7 @@ def test_a_refused_request_says_how_to_ask() -> None:
     [(f"Bearer {TOKEN}", False), (f"bearer  {TOKEN} ", False), (f"Basic {TOKEN}", True), (TOKEN, True), (None, True)],
 )
 def test_a_token_is_sent_as_a_bearer(authorization: str | None, refused: bool) -> None:
-    status = Access(9464, TOKEN).refusal(Asking(["anything"], None, authorization))
+    status = Access(9464, TOKEN).refusal(MetricsRequest(["anything"], None, authorization))
     assert status == (HTTPStatus.UNAUTHORIZED if refused else None)
 
 

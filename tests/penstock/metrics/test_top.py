@@ -88,7 +88,7 @@ def stop_at_the_third_look(monkeypatch: pytest.MonkeyPatch, handle: Handle) -> N
     """Let the job end while it is watched."""
     real, looks = top.fetch, iter(range(10))
 
-    def fetch(place: top.Place) -> JobMetrics:
+    def fetch(place: top.MetricsAddress) -> JobMetrics:
         found = real(place)
         if next(looks) == 2:
             handle.stop()
@@ -139,7 +139,7 @@ def test_an_answer_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None
     from penstock.metrics.server import MetricsEndpoint
 
     with MetricsEndpoint("127.0.0.1", 0) as endpoint:
-        place = top.Place(port_of(endpoint.url))
+        place = top.MetricsAddress(port_of(endpoint.url))
         with pytest.raises(ps.UserError, match="answers 503 Service Unavailable: the job has not begun"):
             top.fetch(place)
         endpoint.show(lambda: no_metrics("job"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.commands.run_start import Overrides
+from penstock.commands.run_start import RunOverrides
 from penstock.dsl.job import Job
 from penstock.engine.checkpoint import notices as checkpoint_news
 from penstock.engine.checkpoint.notices import SLOW_NS, CheckpointNews
@@ -155,9 +155,9 @@ def test_a_stray_manifest_changes_nothing_and_is_told_of(tmp_path: Path, capsys:
 def test_the_command_line_sets_how_many_may_fail_and_how_long_a_start_may_take() -> None:
     options = make_options("job", {"checkpoint_dir": "x", "max_failed_checkpoints": 7, "start_timeout": "30s"})
     assert (options.checkpoints.max_failed, options.restarts.start_timeout_ms) == (7, 30_000)
-    changed = Overrides(max_failed_checkpoints=3, start_timeout="1m").apply(options)
+    changed = RunOverrides(max_failed_checkpoints=3, start_timeout="1m").apply(options)
     assert (changed.checkpoints.max_failed, changed.restarts.start_timeout_ms) == (3, 60_000)
-    kept = Overrides().apply(options)
+    kept = RunOverrides().apply(options)
     assert (kept.checkpoints, kept.restarts) == (options.checkpoints, options.restarts)
     with pytest.raises(OptionError, match="max_failed_checkpoints needs a checkpoint_dir"):
         make_options("job", {"max_failed_checkpoints": 7})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.commands.run_start import Overrides, Runner
+from penstock.commands.run_start import RunLauncher, RunOverrides
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
 from penstock.runs.run_options import make_options
 from tests.penstock.recovery.checkpoint_jobs import LONG_S, per_item, running
@@ -105,7 +105,7 @@ def test_whoever_waits_at_the_end_is_told() -> None:
 
 
 def test_the_command_keeps_a_savepoint_when_it_is_stopped(tmp_path: Path) -> None:
-    runner = Runner(Overrides(savepoint_on_stop="last"))
+    runner = RunLauncher(RunOverrides(savepoint_on_stop="last"))
     options = make_options("items", {"checkpoint_dir": tmp_path / "checkpoints", "directory": tmp_path / "job"})
     handle = runner.start(per_item(tmp_path), options)
     handle.savepoint("first", LONG_S)

@@ -9,28 +9,28 @@ import pytest
 from penstock.model import failpoints
 from penstock.model.errors import OptionError, RetryableError
 from penstock.model.failpoint_names import MEANINGS
-from penstock.runs.failpoint_settings import VARIABLE, ArmedPoints, Setting, arm_from, parse_settings
+from penstock.runs.failpoint_settings import VARIABLE, ArmedPoints, FailpointSetting, arm_from, parse_settings
 
 POINT = "job.loaded"
 
 
 def test_settings_are_read() -> None:
     assert parse_settings("job.loaded:2, sink.clear:1:raise,sink.clear:3:say") == (
-        Setting("job.loaded", 2),
-        Setting("sink.clear", 1, "raise"),
-        Setting("sink.clear", 3, "say"),
+        FailpointSetting("job.loaded", 2),
+        FailpointSetting("sink.clear", 1, "raise"),
+        FailpointSetting("sink.clear", 3, "say"),
     )
 
 
 def test_settings_are_written_as_they_are_read() -> None:
-    settings = (Setting("job.loaded", 2), Setting("sink.clear", 1, "raise"))
+    settings = (FailpointSetting("job.loaded", 2), FailpointSetting("sink.clear", 1, "raise"))
     assert parse_settings(",".join(map(str, settings))) == settings
 
 
 @pytest.mark.parametrize("text", ["job.loaded", "job.loaded:0", "job.loaded:x", "job.loaded:1:fly", "job.loaded:1:"])
 def test_another_form_is_refused(text: str) -> None:
     if text.endswith(":"):
-        assert parse_settings(text) == (Setting(POINT, 1),)
+        assert parse_settings(text) == (FailpointSetting(POINT, 1),)
         return
     with pytest.raises(OptionError, match="NAME:NTH"):
         parse_settings(text)
@@ -42,7 +42,7 @@ def test_a_name_that_there_is_not_is_refused_with_the_nearest() -> None:
 
 
 def test_the_nth_passing_raises_and_no_other() -> None:
-    armed = ArmedPoints((Setting(POINT, 2, "raise"),))
+    armed = ArmedPoints((FailpointSetting(POINT, 2, "raise"),))
     armed(POINT)
     armed("sink.clear")
     with pytest.raises(RetryableError, match=VARIABLE):

@@ -10,7 +10,7 @@ import typer
 
 import penstock as ps
 from penstock.commands import cli
-from penstock.commands.run_start import Overrides
+from penstock.commands.run_start import RunOverrides
 from penstock.model import option_literals
 from penstock.model.config import LoopOptions
 from penstock.runs.job_options import JobOptions
@@ -27,7 +27,7 @@ def test_the_command_line_has_options_of_jobs_under_their_names() -> None:
     given = {item.name for item in run.params} - OF_THE_COMMAND
     assert given <= OPTIONS
     assert {"checkpoint_dir", "checkpoint_interval", "metrics_host", "metrics_token", "metrics_port"} <= given
-    assert given == set(Overrides.__dataclass_fields__) - {"name", "sinks_into", "generated_names"}
+    assert given == set(RunOverrides.__dataclass_fields__) - {"name", "sinks_into", "generated_names"}
 
 
 def test_options_reach_what_they_set() -> None:

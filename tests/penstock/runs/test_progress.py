@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.ledger import Ledger, OperatorLine
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics
-from penstock.runs.progress import Rates, progress_text, showing, watermark_text
+from penstock.runs.progress import RowRate, progress_text, showing, watermark_text
 from penstock.tables import (
     Column,
     bytes_text,
@@ -40,12 +40,12 @@ def test_watermark_that_cannot_be_shown(watermarks: tuple[int | None, ...]) -> N
 
 
 def test_rate_is_that_of_the_latest_reports() -> None:
-    rates = Rates()
+    rates = RowRate()
     assert rates.add(metrics(2, 1000)) == pytest.approx(500)
     for second in range(3, 20):
         latest = rates.add(metrics(second, 1000 + (second - 2) * 100))
     assert latest == pytest.approx(100)
-    assert Rates().add(metrics(0, 0)) == 0
+    assert RowRate().add(metrics(0, 0)) == 0
 
 
 def test_nothing_is_shown_where_nobody_watches(capfd: pytest.CaptureFixture[str]) -> None:

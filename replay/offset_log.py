@@ -26,7 +26,7 @@ _MEANT = {int: "whole number", str: "text", list: "list"}
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLog:
+class OffsetLog:
     """What a log says. Of ``topics`` only the offsets in ``ranges`` were kept; of others it says nothing: all were.
 
     ``ranges`` are (start, stop) by topic and partition, ascending and apart.
@@ -44,7 +44,7 @@ class KeptLog:
         return kept, sum(part.offsets for part in left_out)
 
 
-def read_kept_log(path: str | Path) -> KeptLog:
+def read_offset_log(path: str | Path) -> OffsetLog:
     """Read a log.
 
     Raises:
@@ -59,7 +59,7 @@ def read_kept_log(path: str | Path) -> KeptLog:
         raise UserError(f"the log of kept offsets {name!r} cannot be read: {error.strerror or error}") from None
 
 
-def _read(name: str, lines: Iterator[bytes]) -> KeptLog:
+def _read(name: str, lines: Iterator[bytes]) -> OffsetLog:
     ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
     number = 1
     try:
@@ -69,7 +69,7 @@ def _read(name: str, lines: Iterator[bytes]) -> KeptLog:
             _add(ranges, _fields(line, _LINE), topics)
     except ValueError as error:
         raise UserError(f"{name}, line {number}: {error}") from None
-    return KeptLog(name, frozenset(topics), ranges)
+    return OffsetLog(name, frozenset(topics), ranges)
 
 
 def _fields(line: bytes, wanted: Mapping[str, type]) -> dict[str, Any]:

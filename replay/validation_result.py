@@ -16,7 +16,7 @@ from penstock.model.errors import BugError
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
-class Status(StrEnum):
+class ComparisonStatus(StrEnum):
     """What a comparison came to."""
 
     SAME = "same"
@@ -24,7 +24,7 @@ class Status(StrEnum):
     NOT_COMPARED = "not compared"
 
 
-class Difference(StrEnum):
+class DifferenceKind(StrEnum):
     """What is wrong with a row: the stream lacks it, should not have it, or has other values at its key."""
 
     MISSING = "missing"
@@ -113,19 +113,19 @@ class Example:
     Values are kept as JSON, see `json_value`.
     """
 
-    status: Difference
+    status: DifferenceKind
     key: Mapping[str, JsonValue]
     stream: Mapping[str, JsonValue] | None
     exact: Mapping[str, JsonValue] | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", Difference(self.status))
+        object.__setattr__(self, "status", DifferenceKind(self.status))
         for name in ("key", "stream", "exact"):
             object.__setattr__(self, name, json_value(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class CorrectionResult:
     """What was published to ``topic`` of rows that differ, now and not before; ``why``: why nothing can be.
 
     ``messages`` stand for the rows that were ``missing``, ``extra`` or ``different``; one may need two.
@@ -145,7 +145,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult(Accuracy):
+class QueryValidation(Accuracy):
     """What the stream wrote to one sink, against the exact rows.
 
     ``why`` says why it was not compared, None: it was. ``mode`` is append, changelog or upsert; ``keys`` are the
@@ -173,7 +173,7 @@ class QueryResult(Accuracy):
     examples: Sequence[Example] = ()
     open: int = 0
     notes: Sequence[str] = ()
-    correction: Correction | None = None
+    correction: CorrectionResult | None = None
 
     def __post_init__(self) -> None:
         paired = self.rows_exact - self.missing
@@ -190,11 +190,11 @@ class QueryResult(Accuracy):
         return self.rows_exact - self.missing - self.different if self.why is None else 0
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ComparisonStatus:
         """What the comparison came to."""
         if self.why is not None:
-            return Status.NOT_COMPARED
-        return Status.DIFFERS if self.missing or self.extra or self.different else Status.SAME
+            return ComparisonStatus.NOT_COMPARED
+        return ComparisonStatus.DIFFERS if self.missing or self.extra or self.different else ComparisonStatus.SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class Validation:
     penstock: str
     spark: str
     sources: Sequence[SourceRange]
-    queries: Sequence[QueryResult]
+    queries: Sequence[QueryValidation]
     kept: str | None = None
 
     @property
@@ -218,13 +218,13 @@ class Validation:
         return sum(source.left_out or 0 for source in self.sources)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ComparisonStatus:
         """``differs`` if a query differs, else ``same`` if one is; ``not compared`` if none was compared."""
         found = {query.status for query in self.queries}
-        for status in (Status.DIFFERS, Status.SAME):
+        for status in (ComparisonStatus.DIFFERS, ComparisonStatus.SAME):
             if status in found:
                 return status
-        return Status.NOT_COMPARED
+        return ComparisonStatus.NOT_COMPARED
 
 
 def json_value(value: object) -> JsonValue:

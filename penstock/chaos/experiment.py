@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.runs.failpoint_settings import Setting
+from penstock.runs.failpoint_settings import FailpointSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ChaosOptions:
     kills: int = 10
     seed: int = 0
     points: tuple[str, ...] = ()
-    script: tuple[Setting, ...] = ()
+    script: tuple[FailpointSetting, ...] = ()
     checkpoint_interval: str = "1s"
     parallelism: tuple[int, ...] = ()
     arguments: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.replay.report_bins import time_ticks, timeline, value_ticks
 from penstock.replay.report_table import summary_table
-from penstock.replay.report_words import duration_text, percent, sentence, window_text, windows_that_differ
-from penstock.replay.validation_values import QueryResult, WindowResult
+from penstock.replay.report_wording import duration_text, percent, sentence, window_text, windows_that_differ
+from penstock.replay.validation_result import QueryValidation, WindowResult
 from tests.replay.validations import DIFFERS, SAME, SKIPPED, START, a_query, a_window, validation
 
 
@@ -31,7 +31,7 @@ from tests.replay.validations import DIFFERS, SAME, SKIPPED, START, a_query, a_w
         (a_query([a_window(0, rows=1, extra=1)]), "1 stream row is extra."),
     ],
 )
-def test_a_query_is_told_in_a_sentence(query: QueryResult, said: str) -> None:
+def test_a_query_is_told_in_a_sentence(query: QueryValidation, said: str) -> None:
     assert sentence(query) == said
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
-from penstock.replay.validation_values import QueryResult, Status
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 
 
-def suspects(graph: JobGraph, sink: str, same: Collection[str]) -> list[OperatorNode]:
+def suspect_operators(graph: JobGraph, sink: str, same: Collection[str]) -> list[OperatorNode]:
     """Return the operators that a sink which differs depends on, and none of the sinks that are the ``same`` does.
 
     From sources to the sink, which is the last of them: an operator whose rows reach a sink that is the same is right,
@@ -26,19 +26,19 @@ def suspects(graph: JobGraph, sink: str, same: Collection[str]) -> list[Operator
     return [node for node in graph.operators.values() if node.id in known]
 
 
-def with_suspects(graph: JobGraph, queries: Sequence[QueryResult]) -> list[QueryResult]:
+def with_suspects(graph: JobGraph, queries: Sequence[QueryValidation]) -> list[QueryValidation]:
     """Return the results, with a note in each that differs: what leads to it and to nothing that is right."""
-    same = [query.query for query in queries if query.status is Status.SAME]
+    same = [query.query for query in queries if query.status is ComparisonStatus.SAME]
     return [
         replace(query, notes=(*query.notes, _told(graph, query.query, same)))
-        if query.status is Status.DIFFERS
+        if query.status is ComparisonStatus.DIFFERS
         else query
         for query in queries
     ]
 
 
 def _told(graph: JobGraph, sink: str, same: Collection[str]) -> str:
-    found = [node for node in suspects(graph, sink, same) if not isinstance(node.spec, SinkSpec)]
+    found = [node for node in suspect_operators(graph, sink, same) if not isinstance(node.spec, SinkSpec)]
     named = ", ".join(repr(node.name) for node in found)
     if not found:
         return "every operator before it also leads to a sink that is the same, so look at the sink and what it wrote"

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import Made, RowMaker
 from penstock.replay.kafka_slices import NEAR_OFFSETS, joined
-from penstock.replay.kept_log import KeptLog
-from penstock.replay.offsets import Chosen, Kept, Partition
+from penstock.replay.offset_log import OffsetLog
+from penstock.replay.offsets import Kept, OffsetSelection, Partition
 
 Edges = NDArray[np.int64]
 """Where the ranges of a partition start and stop, in turn."""
@@ -26,7 +26,7 @@ _NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRowMaker(RowMaker):
+class SelectiveRowMaker(RowMaker):
     """Makes rows of messages within the ranges of ``only``, and of all messages of partitions that are not in it.
 
     What is left out counts as skipped.
@@ -55,7 +55,9 @@ class KeptRowMaker(RowMaker):
         )
 
 
-def keep_only(chosen: Chosen, log: KeptLog, near: int = NEAR_OFFSETS) -> tuple[Chosen, dict[str, int]]:
+def select_ranges(
+    chosen: OffsetSelection, log: OffsetLog, near: int = NEAR_OFFSETS
+) -> tuple[OffsetSelection, dict[str, int]]:
     """Return what a log left of the ranges to read, and for each topic that it is about how many offsets are left out.
 
     Ranges with at most ``near`` offsets between them are read as one.
@@ -72,15 +74,15 @@ def keep_only(chosen: Chosen, log: KeptLog, near: int = NEAR_OFFSETS) -> tuple[C
         if len(wide) < len(kept):
             stops = [part.stop.offset + (1 if part.stop.rows else 0) for part in kept]
             only[item.topic, item.partition] = [(part.start.offset, to) for part, to in zip(kept, stops, strict=True)]
-    return Chosen(tuple(ranges), chosen.topic_ids, only), left_out
+    return OffsetSelection(tuple(ranges), chosen.topic_ids, only), left_out
 
 
-def keeping(maker: RowMaker, only: Kept) -> RowMaker:
+def selective_maker(maker: RowMaker, only: Kept) -> RowMaker:
     """Return a maker that leaves out what is not in these ranges, of the partitions that are in them."""
     if not only:
         return maker
     edges = {key: np.array(ranges, np.int64).ravel() for key, ranges in only.items()}
-    return KeptRowMaker(**{item.name: getattr(maker, item.name) for item in fields(maker)}, only=edges)
+    return SelectiveRowMaker(**{item.name: getattr(maker, item.name) for item in fields(maker)}, only=edges)
 
 
 def _taken(messages: Messages, places: NDArray[np.int64]) -> Messages:

@@ -2,8 +2,8 @@
 
 import penstock as ps
 from penstock import col
-from penstock.replay.suspects import suspects, with_suspects
-from penstock.replay.validation_values import QueryResult
+from penstock.replay.suspect_operators import suspect_operators, with_suspects
+from penstock.replay.validation_result import QueryValidation
 
 
 def test_what_reaches_a_sink_that_is_the_same_is_right() -> None:
@@ -16,7 +16,7 @@ def test_what_reaches_a_sink_that_is_the_same_is_right() -> None:
     kept.write_black_hole().name("c")
 
     def names(sink: str, *same: str) -> list[str]:
-        return [node.name for node in suspects(job.graph, sink, same)]
+        return [node.name for node in suspect_operators(job.graph, sink, same)]
 
     assert names("a", "b", "c") == ["great", "a"]
     assert names("a", "c") == ["totals", "great", "a"]
@@ -26,7 +26,7 @@ def test_what_reaches_a_sink_that_is_the_same_is_right() -> None:
     def noted(**missing: int) -> dict[str, tuple[str, ...]]:
         counts = {name: missing.get(name, 0) for name in "abc"}
         results = [
-            QueryResult(query=name, mode="append", rows_exact=rows, missing=rows) for name, rows in counts.items()
+            QueryValidation(query=name, mode="append", rows_exact=rows, missing=rows) for name, rows in counts.items()
         ]
         return {result.query: tuple(result.notes) for result in with_suspects(job.graph, results)}
 

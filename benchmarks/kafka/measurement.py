@@ -28,7 +28,7 @@ _WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ConsumerMeasurement:
     """What one process counted: seconds of its CPU time, and by the clock."""
 
     messages: int
@@ -45,13 +45,13 @@ class _Watch:
     def start(self) -> None:
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
-    def stop(self, messages: int) -> Measured:
-        return Measured(messages, time.process_time() - self._cpu, time.perf_counter() - self._wall)
+    def stop(self, messages: int) -> ConsumerMeasurement:
+        return ConsumerMeasurement(messages, time.process_time() - self._cpu, time.perf_counter() - self._wall)
 
 
-def measure(what: str, topic: EventTopic) -> Measured:
+def measure(what: str, topic: EventTopic) -> ConsumerMeasurement:
     """Measure a query, or one of `CONSUMER`, `DECODER`, `GENERAL`, on a topic or messages like its."""
-    others: dict[str, Callable[[], Measured]] = {
+    others: dict[str, Callable[[], ConsumerMeasurement]] = {
         CONSUMER: lambda: _consume(topic),
         DECODER: lambda: _decode(_by_shape()),
         GENERAL: lambda: _decode(_by_pyarrow()),
@@ -59,13 +59,13 @@ def measure(what: str, topic: EventTopic) -> Measured:
     return others[what]() if what in others else _query(what, topic)
 
 
-def _query(name: str, topic: EventTopic) -> Measured:
+def _query(name: str, topic: EventTopic) -> ConsumerMeasurement:
     watch = _Watch()
     result = run_query(name, topic, wait=watch.start)
     return watch.stop(result.events)
 
 
-def _consume(topic: EventTopic) -> Measured:
+def _consume(topic: EventTopic) -> ConsumerMeasurement:
     """Count the messages of a topic with a consumer of the source's settings."""
     from confluent_kafka import KafkaError, TopicPartition
 
@@ -91,7 +91,7 @@ def _consume(topic: EventTopic) -> Measured:
     return measured
 
 
-def _decode(decode: Callable[[Sequence[bytes]], int]) -> Measured:
+def _decode(decode: Callable[[Sequence[bytes]], int]) -> ConsumerMeasurement:
     """Decode messages as they come from a generator, in batches."""
     messages = event_messages(NexmarkConfig(events=_DECODED_MESSAGES), 0, _DECODED_MESSAGES).to_pylist()
     batches = [messages[first : first + _BATCH] for first in range(0, len(messages), _BATCH)]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.approximate import approximate_columns
+from penstock.replay.checkpoint_progress import CheckpointProgress, OpenResults
 from penstock.replay.compiler import compile_job, only
 from penstock.replay.frames import ReplayError
-from penstock.replay.progress import Open, Progress
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.stream_output import UnreadableError, as_written, standing_rows
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class CountedError(Exception):
+class CountsOnlyError(Exception):
     """A sink leaves nothing to read; so many rows it should have got, and was given (None: not known)."""
 
     def __init__(self, why: str, rows_exact: int, rows_stream: int | None) -> None:
@@ -33,7 +33,7 @@ class CountedError(Exception):
 
 
 @dataclass(frozen=True)
-class BothSides:
+class ComparisonSides:
     """Rows with the same columns.
 
     Columns in ``near`` may be so far apart, relative to the greater one; ``approximate`` are those and others that the
@@ -47,13 +47,13 @@ class BothSides:
     at_least_once: str | None
     """The topic, if the sink's may hold what came behind the checkpoint."""
     _notes: Sequence[str]
-    _progress: Progress | None
+    _progress: CheckpointProgress | None
 
-    def open(self) -> Sequence[Open]:
+    def open(self) -> Sequence[OpenResults]:
         """Count results that were still to come; ask once the rows have been looked at."""
         return () if self._progress is None else self._progress.open()
 
-    def notes(self, found: Sequence[Open], extra: int) -> list[str]:
+    def notes(self, found: Sequence[OpenResults], extra: int) -> list[str]:
         """Return what is to be known of the comparison, a sentence each; ``extra`` rows were found."""
         notes = [
             f"{item.results:,} results of {item.operator!r} were still to come at the checkpoint and are left out"
@@ -67,9 +67,9 @@ class BothSides:
 
 
 @contextmanager
-def both_sides(
+def comparison_sides(
     graph: JobGraph, sink: OperatorNode, keys: Sequence[str], reading: SourceReading, session: SparkSession
-) -> Iterator[BothSides]:
+) -> Iterator[ComparisonSides]:
     """Make the two sides of a sink of ``graph``; ``keys`` tell its rows apart.
 
     Raises:
@@ -79,7 +79,7 @@ def both_sides(
     edge = sink.inputs[0]
     schema = graph[edge.operator].outputs[edge.output]
     checkpoint = reading.checkpoint
-    progress = None if checkpoint is None else Progress(checkpoint)
+    progress = None if checkpoint is None else CheckpointProgress(checkpoint)
     approximate = approximate_columns(graph, sink)
     unknown = [name for name in keys if name in approximate]
     if unknown:
@@ -92,14 +92,14 @@ def both_sides(
             stream = standing_rows(session, sink, schema, checkpoint)
         except UnreadableError as error:
             ledger = {} if checkpoint is None else checkpoint.manifest.ledger.get(sink.name, {})
-            raise CountedError(str(error), exact.count(), ledger.get("rows_in")) from None
+            raise CountsOnlyError(str(error), exact.count(), ledger.get("rows_in")) from None
         near = {name: found.error for name, found in approximate.items() if keys and found.error is not None}
         dropped = [name for name in approximate if name not in near]
         notes = [_of_column(name, approximate[name].function, near.get(name)) for name in approximate]
         topic = None if progress is None else _at_least_once(sink)
         stream, exact = stream.drop(*dropped).persist(), exact.drop(*dropped).persist()
         try:
-            yield BothSides(stream, exact, near, list(approximate), topic, notes, progress)
+            yield ComparisonSides(stream, exact, near, list(approximate), topic, notes, progress)
         finally:
             exact.unpersist()
             stream.unpersist()

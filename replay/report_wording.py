@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from penstock.replay.validation_values import QueryResult, Status, Validation, WindowResult
+from penstock.replay.validation_result import ComparisonStatus, QueryValidation, Validation, WindowResult
 
 
 def verdict(validation: Validation) -> str:
     """Return the outcome of a validation as one sentence."""
-    compared = [query for query in validation.queries if query.status is not Status.NOT_COMPARED]
-    differing = [query for query in compared if query.status is Status.DIFFERS]
+    compared = [query for query in validation.queries if query.status is not ComparisonStatus.NOT_COMPARED]
+    differing = [query for query in compared if query.status is ComparisonStatus.DIFFERS]
     if not compared:
         return "Nothing was compared."
     scope = f"in {len(differing)} of {counted(len(compared), 'query', 'queries')}"
@@ -31,12 +31,12 @@ def left_out(validation: Validation) -> list[str]:
     return [f"{said}, as {validation.kept} does not say that the stream has kept them."]
 
 
-def noted(query: QueryResult) -> list[str]:
+def noted(query: QueryValidation) -> list[str]:
     """Return what else is to be known of a comparison, as sentences."""
     return [f"{note[0].upper()}{note[1:]}." for note in query.notes]
 
 
-def corrected(query: QueryResult) -> str:
+def corrected(query: QueryValidation) -> str:
     """Return what was published of a query that differs, as a sentence; nothing if that was not asked for."""
     found = query.correction
     if found is None:
@@ -63,11 +63,11 @@ def context(validation: Validation) -> str:
     return f"{counted(exact, 'exact row')} of {queries}{read}.{skipped}{more}"
 
 
-def sentence(query: QueryResult) -> str:
+def sentence(query: QueryValidation) -> str:
     """Return the outcome of a query as one or two sentences."""
     if query.why is not None:
         return f"Not compared: {query.why.rstrip('.')}."
-    if query.status is Status.SAME:
+    if query.status is ComparisonStatus.SAME:
         if not query.rows_exact:
             return "Neither the stream nor the recomputation has a row."
         return f"{'The one row is' if query.rows_exact == 1 else f'All {query.rows_exact:,} rows are'} the same."
@@ -82,7 +82,7 @@ def sentence(query: QueryResult) -> str:
     return "; ".join(parts) + "." + _windows_sentence(query)
 
 
-def _windows_sentence(query: QueryResult) -> str:
+def _windows_sentence(query: QueryValidation) -> str:
     differing = [window for window in query.windows if window.differs]
     if not differing:
         return ""
@@ -95,7 +95,7 @@ def _windows_sentence(query: QueryResult) -> str:
     return f"{said}, first {window_text(first)}." if first.window_start is not None else f"{said}."
 
 
-def windows_that_differ(query: QueryResult) -> str:
+def windows_that_differ(query: QueryValidation) -> str:
     """Return how many windows differ; ``at least`` so many where some that do may not be listed."""
     differing = sum(window.differs for window in query.windows)
     unknown = query.windows_left_out and differing == len(query.windows)

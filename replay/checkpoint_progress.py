@@ -30,14 +30,14 @@ _WATERMARK, _PASSED = "watermark_us", "passed_us"
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenResults:
     """So many results of an operator were still to come."""
 
     operator: str
     results: int
 
 
-class Progress:
+class CheckpointProgress:
     """What a checkpoint says of the operators of its job."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -99,12 +99,12 @@ class Progress:
             self._kept.append((node.name, kept, kept.filter(f"NOT ({condition})")))
         return kept.filter(condition)
 
-    def open(self) -> Sequence[Open]:
+    def open(self) -> Sequence[OpenResults]:
         """Count what was left out, by operator; those of which nothing was are not among them."""
         counts: dict[str, int] = {}
         for name, _, others in self._kept:
             counts[name] = counts.get(name, 0) + others.count()
-        return [Open(name, count) for name, count in counts.items() if count]
+        return [OpenResults(name, count) for name, count in counts.items() if count]
 
     def close(self) -> None:
         """Let go of the rows that are kept."""
@@ -119,7 +119,7 @@ class Progress:
         )
 
 
-def before_watermark(progress: Progress | None, node: OperatorNode, rows: DataFrame, time: str) -> DataFrame:
+def before_watermark(progress: CheckpointProgress | None, node: OperatorNode, rows: DataFrame, time: str) -> DataFrame:
     """Return the results of an operator that come once the watermark has passed their times, in a column of theirs."""
     passed_us = None if progress is None else progress.passed_us(node)
     if progress is None or passed_us is None:

@@ -15,7 +15,7 @@ from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.model.schema import FieldPath
 
 
-def teach() -> None:
+def enable_pickling() -> None:
     """Let decoders be pickled, from now on in this process."""
     copyreg.pickle(JsonValues, _reduced_json)
     copyreg.pickle(Registry, _reduced_registry)

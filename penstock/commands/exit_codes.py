@@ -25,7 +25,7 @@ class NotInstalledError(UserError):
 
 
 @contextmanager
-def answering(debug: Any, as_json: bool = False) -> Iterator[None]:
+def errors_as_exit_codes(debug: Any, as_json: bool = False) -> Iterator[None]:
     """Turn exceptions into a message and an exit code; with ``debug``, let them through."""
     try:
         yield

@@ -42,7 +42,7 @@ CHANGE = "$change"
 _HEADERS = "$headers"
 
 
-def published(
+def published_corrections(
     session: SparkSession, node: OperatorNode, fields: pa.Schema, topic: str, about: Headers
 ) -> DataFrame | None:
     """Return the corrections in a topic that are about a sink: its columns, with their `CHANGE`, `KEY` and places.
@@ -73,7 +73,7 @@ def published(
     return rows.select(*columns, change.alias(CHANGE), KEY, PARTITION, OFFSET)
 
 
-def due(
+def pending_corrections(
     session: SparkSession,
     node: OperatorNode,
     fields: pa.Schema,
@@ -113,7 +113,7 @@ def due(
     return found.where((f.col(STATUS) != EXTRA) | ~empty)
 
 
-def changes(found: DataFrame, mode: str) -> DataFrame:
+def correction_changes(found: DataFrame, mode: str) -> DataFrame:
     """Return what to publish of rows that differ: their columns, with `STATUS` and `CHANGE`.
 
     A row that is different is taken back and written anew; in upserts it replaces the other.
