@@ -84,9 +84,9 @@ class Kit:
         self._declare()
         source = PushedSource(to_arrow_schema(schema))
         stream = read(source, time=time, watermark=_BY_HAND if watermark is None else watermark, job=self.job)
-        made = Input(self, source, stream if name is None else stream.name(name))
-        self._inputs.append(made)
-        return made
+        added = Input(self, source, stream if name is None else stream.name(name))
+        self._inputs.append(added)
+        return added
 
     def output(self, stream: Stream) -> "Output":
         """Look at a stream: the pipeline's result, or any stream inside it."""
@@ -173,8 +173,8 @@ class Kit:
         if not isinstance(self._node(job, operator).spec, ProcessSpec):
             raise OptionError(f"the operator {operator!r} has no timers; only process functions set them")
         waiting = [item for process in self._processes(job, operator) for item in process.peek_timers()]
-        found = [(timer.time, key) for key, timer in waiting if timer.processing is processing]
-        return sorted(found, key=lambda item: (item[0], repr(item[1])))
+        waiting_timers = [(timer.time, key) for key, timer in waiting if timer.processing is processing]
+        return sorted(waiting_timers, key=lambda item: (item[0], repr(item[1])))
 
     def close(self) -> None:
         """Abort the job if it still runs, and remove the kit's temporary files."""
@@ -254,7 +254,7 @@ class Input:
         self._kit = kit
         self.source = source
         self.stream = stream
-        """What the pipeline reads."""
+        """The stream that the pipeline reads."""
 
     def push(self, *data: Any) -> None:
         """Push rows and run until nothing is left to do: dicts, or anything with the Arrow PyCapsule interface.
@@ -290,7 +290,7 @@ class Input:
 
 
 class Output:
-    """What has come out of a stream."""
+    """The rows that a stream has put out."""
 
     def __init__(self, kit: Kit, sink: MemorySink) -> None:
         """Outputs come from `Kit.output`."""

@@ -1,4 +1,4 @@
-"""Which columns of a sink the stream approximates, where a batch computes exactly: worked out from the plan."""
+"""Columns of a sink that the stream approximates and a batch computes exactly, derived from the plan."""
 
 from __future__ import annotations
 

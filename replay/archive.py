@@ -20,7 +20,7 @@ from penstock.model.errors import FatalError, OptionError, UserError
 from penstock.replay.archive_files import ArchiveFiles
 from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, ArchiveManifest
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, offset_range
-from penstock.replay.offsets import TopicState, ask
+from penstock.replay.offsets import TopicState, topic_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ MAKER = RowMaker(RawValues(pa.field("value", pa.binary())), None, COLUMNS, (*COL
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRun:
-    """What a run has done: messages by partition, and the ranges of offsets they came from."""
+    """Result of a run: messages by partition, and the ranges of offsets they came from."""
 
     topic: str
     where: str
@@ -74,7 +74,7 @@ def archive_topic(
         )
     files = ArchiveFiles(url, check_name(topic))
     known = files.manifest()
-    state = ask(settings, parse_topics(topic))
+    state = topic_state(settings, parse_topics(topic))
     _check_same(known, state.ids[topic], files)
     ranges, gaps = new_ranges(known, state)
     if gaps and not accept_gap:
@@ -88,7 +88,7 @@ def archive_topic(
     run = files.new_run(known)
     written = _write(session, settings, ranges, {topic: state.ids[topic]}, files, run, most_offsets)
     # What a topic that was made anew has under these offsets is something else.
-    _check_same(known.with_run(state.ids[topic], ()), ask(settings, parse_topics(topic)).ids[topic], files)
+    _check_same(known.with_run(state.ids[topic], ()), topic_state(settings, parse_topics(topic)).ids[topic], files)
     new = known.with_run(state.ids[topic], written)
     files.publish(new, known, run)
     files.clean(new)
@@ -154,14 +154,16 @@ def _write(
         functions.min("offset").alias("first"),
         functions.max("offset").alias("last"),
     )
-    found: dict[int, list[ArchivedFile]] = {}
+    files_by_partition: dict[int, list[ArchivedFile]] = {}
     for row in counts.collect():
         path = f"{run}{row['path'].partition(run)[2]}"
-        found.setdefault(row["partition"], []).append(ArchivedFile(path, row["rows"], row["first"], row["last"]))
-    return [_checked(item, found.get(item.partition, [])) for item in ranges]
+        files_by_partition.setdefault(row["partition"], []).append(
+            ArchivedFile(path, row["rows"], row["first"], row["last"])
+        )
+    return [_archived_range(item, files_by_partition.get(item.partition, [])) for item in ranges]
 
 
-def _checked(item: OffsetRange, found: Sequence[ArchivedFile]) -> ArchivedRange:
+def _archived_range(item: OffsetRange, found: Sequence[ArchivedFile]) -> ArchivedRange:
     """Return what a run has of a range, after a look at whether that can be."""
     files = tuple(sorted(found, key=lambda file: file.first))
     start, stop = item.start.offset, item.stop.offset

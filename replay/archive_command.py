@@ -44,15 +44,15 @@ def command(
         with spark_session(master, settings=spark) as session:
             from penstock.replay.archive import archive_topic
 
-            done = [asdict(archive_topic(session, client, topic, out, accept_gap=accept_gap)) for topic in topics]
-        for item in done:
+            runs = [asdict(archive_topic(session, client, topic, out, accept_gap=accept_gap)) for topic in topics]
+        for item in runs:
             print(json.dumps({"status": "ok", **item}) if as_json else _sentence(item))
 
 
-def _sentence(done: dict[str, Any]) -> str:
-    topic, where = done["topic"], done["where"]
-    if not done["ranges"]:
+def _sentence(run: dict[str, Any]) -> str:
+    topic, where = run["topic"], run["where"]
+    if not run["ranges"]:
         return f"{topic}: nothing new; {where} has all that is committed"
-    parts = ", ".join(f"{item['partition']}: {item['start']} up to {item['stop']}" for item in done["ranges"])
-    gap = f"; GAP: {len(done['gaps'])} ranges are lost" if done["gaps"] else ""
-    return f"{topic}: {done['rows']:,} messages to {where} (offsets by partition {parts}){gap}"
+    parts = ", ".join(f"{item['partition']}: {item['start']} up to {item['stop']}" for item in run["ranges"])
+    gap = f"; GAP: {len(run['gaps'])} ranges are lost" if run["gaps"] else ""
+    return f"{topic}: {run['rows']:,} messages to {where} (offsets by partition {parts}){gap}"

@@ -1,4 +1,4 @@
-"""What an archive of a topic says it has: ranges of offsets and the files with their messages. Pure, but for JSON.
+"""The manifest of a topic's archive: ranges of offsets and the files with their messages. Pure, but for JSON.
 
 The manifest is one small file that is replaced whole, so that a run of `archive` counts entirely or not at all.
 """
@@ -50,14 +50,14 @@ class ArchiveManifest:
 
     def kept(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
         """Return what there is by partition, as (start, stop) ascending and apart; what adjoins is one."""
-        found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for item in self.ranges:
-            known = found.setdefault((self.topic, item.partition), [])
+            known = ranges.setdefault((self.topic, item.partition), [])
             if known and known[-1][1] == item.start:
                 known[-1] = (known[-1][0], item.stop)
             else:
                 known.append((item.start, item.stop))
-        return found
+        return ranges
 
     def files(self, partition: int, start: int, stop: int) -> list[str]:
         """Return the files that have messages of a partition from an offset up to, not including, another."""
@@ -85,9 +85,11 @@ def parse(content: bytes, where: str) -> ArchiveManifest:
         UserError: it is none, or of a later version.
     """
     try:
-        found: Mapping[str, Any] = json.loads(content)
-        if found["format"] != FORMAT:
-            raise UserError(f"{where} is of format {found['format']}, but this version reads {FORMAT}: use a newer one")
+        fields: Mapping[str, Any] = json.loads(content)
+        if fields["format"] != FORMAT:
+            raise UserError(
+                f"{where} is of format {fields['format']}, but this version reads {FORMAT}: use a newer one"
+            )
         ranges = tuple(
             ArchivedRange(
                 int(item["partition"]),
@@ -95,8 +97,8 @@ def parse(content: bytes, where: str) -> ArchiveManifest:
                 int(item["stop"]),
                 tuple(ArchivedFile(**file) for file in item["files"]),
             )
-            for item in found["ranges"]
+            for item in fields["ranges"]
         )
-        return ArchiveManifest(str(found["topic"]), found["topic_id"], int(found["runs"]), ranges)
+        return ArchiveManifest(str(fields["topic"]), fields["topic_id"], int(fields["runs"]), ranges)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{where} is no manifest of an archive ({type(error).__name__}: {error})") from None

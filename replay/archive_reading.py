@@ -43,11 +43,11 @@ class TopicArchive:
 
     def paths(self, ranges: Sequence[OffsetRange]) -> list[str]:
         """Return what Spark calls the files with messages of ranges."""
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         for item in ranges:
             stop = item.stop.offset + (1 if item.stop.rows else 0)
-            found |= dict.fromkeys(self.manifest.files(item.partition, item.start.offset, stop))
-        return [self.files.spark_path(path) for path in found]
+            paths |= dict.fromkeys(self.manifest.files(item.partition, item.start.offset, stop))
+        return [self.files.spark_path(path) for path in paths]
 
 
 def open_archive(url: str, topic: str) -> TopicArchive:
@@ -66,20 +66,20 @@ def open_archive(url: str, topic: str) -> TopicArchive:
 
 
 def scan_archive(
-    session: SparkSession, archive: TopicArchive, maker: RowMaker, ranges: Sequence[OffsetRange], wanted: ScanContent
+    session: SparkSession, archive: TopicArchive, maker: RowMaker, ranges: Sequence[OffsetRange], content: ScanContent
 ) -> DataFrame:
     """Return what the archive has of ranges, all of which lie in it; nothing is read yet."""
-    schema = spark_schema(wanted.schema(maker.schema))
+    schema = spark_schema(content.schema(maker.schema))
     paths = archive.paths(ranges)
     if not paths:
         return session.createDataFrame([], schema)
     # A file may be cut into parts, of which each has its messages in order.
     rows = session.read.schema(spark_schema(MAKER.schema)).option("recursiveFileLookup", "true").parquet(*paths)
-    return rows.mapInArrow(_decoding(archive.manifest.topic, maker, ranges, wanted), schema)
+    return rows.mapInArrow(_decoding(archive.manifest.topic, maker, ranges, content), schema)
 
 
 def _decoding(
-    topic: str, maker: RowMaker, ranges: Sequence[OffsetRange], wanted: ScanContent
+    topic: str, maker: RowMaker, ranges: Sequence[OffsetRange], content: ScanContent
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that workers call; it is sent with all that it needs."""
     by_partition: dict[int, list[OffsetRange]] = {}
@@ -92,14 +92,16 @@ def _decoding(
             for part in _runs(batch):
                 messages = _messages(topic, part)
                 for item in by_partition.get(messages.partition, ()):
-                    made = _made(own, messages, item, wanted)
-                    if made is not None:
-                        yield made
+                    rows = _decoded_rows(own, messages, item, content)
+                    if rows is not None:
+                        yield rows
 
     return decode
 
 
-def _made(maker: RowMaker, messages: Messages, item: OffsetRange, wanted: ScanContent) -> pa.RecordBatch | None:
+def _decoded_rows(
+    maker: RowMaker, messages: Messages, item: OffsetRange, content: ScanContent
+) -> pa.RecordBatch | None:
     """Return what is wanted of those messages that lie in a range."""
     stop = item.stop.offset + (1 if item.stop.rows else 0)
     low, high = np.searchsorted(messages.offsets, [item.start.offset, stop]).tolist()
@@ -108,18 +110,18 @@ def _made(maker: RowMaker, messages: Messages, item: OffsetRange, wanted: ScanCo
     inside = messages.slice(low, high)
     made = maker.make(inside)
     rejected = [inside.raw_record(index, reason) for index, reason in made.errors]
-    return wanted.batch(_trimmed(made, inside.offsets, item), rejected, maker.schema)
+    return content.batch(_trimmed(made, inside.offsets, item), rejected, maker.schema)
 
 
-def _trimmed(made: Made, offsets: NDArray[np.int64], item: OffsetRange) -> pa.RecordBatch:
+def _trimmed(decoded: Made, offsets: NDArray[np.int64], item: OffsetRange) -> pa.RecordBatch:
     """Leave out the rows of a first message before the range, and of a last one behind it."""
-    if not (item.start.rows or item.stop.rows) or not made.rows.num_rows:
-        return made.rows
-    of = offsets[made.row_of]
-    ranks = np.arange(len(of)) - np.searchsorted(made.row_of, made.row_of)
+    if not (item.start.rows or item.stop.rows) or not decoded.rows.num_rows:
+        return decoded.rows
+    of = offsets[decoded.row_of]
+    ranks = np.arange(len(of)) - np.searchsorted(decoded.row_of, decoded.row_of)
     out = (of == item.start.offset) & (ranks < item.start.rows)
     out |= (of == item.stop.offset) & (ranks >= item.stop.rows)
-    return made.rows.filter(pa.array(~out))
+    return decoded.rows.filter(pa.array(~out))
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -61,7 +61,7 @@ def scan(session: SparkSession, schema: pa.Schema, pieces: Sequence[Piece], *, n
 
 @dataclass(frozen=True, slots=True)
 class SourceScan:
-    """What is read, as it is sent to the workers."""
+    """A scan of a source, as it is sent to the workers."""
 
     fields: pa.Schema
     pieces: tuple[Piece, ...]

@@ -1,4 +1,4 @@
-"""How far a stream had come when a checkpoint was taken, operator by operator, and what it had not put out yet.
+"""Progress of a stream at a checkpoint, operator by operator, and results that were still to come.
 
 A batch gives the results of windows that are open in a stream, and of rows that wait there. By the watermark that an
 operator noted in the checkpoint its results are told apart: those that are due are compared, the others counted.
@@ -38,7 +38,7 @@ class OpenResults:
 
 
 class CheckpointProgress:
-    """What a checkpoint says of the operators of its job."""
+    """Progress of a job's operators, read from a checkpoint."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         """Look at the manifest; state is read where it must be."""
@@ -55,12 +55,12 @@ class CheckpointProgress:
         Raises:
             ReplayError: the checkpoint does not tell.
         """
-        found = {_passed_us(notes, lateness_us) for notes in self._notes.get(node.name, ())}
-        if not found or (None in found and len(found) > 1):
+        times = {_passed_us(notes, lateness_us) for notes in self._notes.get(node.name, ())}
+        if not times or (None in times and len(times) > 1):
             raise self._untold(node, "knows of no watermark there")
-        if len(found) > 1:
+        if len(times) > 1:
             raise self._untold(node, "has its instances at different times")
-        passed_us = found.pop()
+        passed_us = times.pop()
         assert passed_us is not None
         return None if passed_us == END_OF_TIME_US else passed_us
 
@@ -94,10 +94,10 @@ class CheckpointProgress:
 
     def due(self, node: OperatorNode, rows: DataFrame, condition: str) -> DataFrame:
         """Return the results of an operator that fulfil a condition, which is never null; the others are open."""
-        kept = rows.persist()
+        persisted = rows.persist()
         with self._lock:
-            self._kept.append((node.name, kept, kept.filter(f"NOT ({condition})")))
-        return kept.filter(condition)
+            self._kept.append((node.name, persisted, persisted.filter(f"NOT ({condition})")))
+        return persisted.filter(condition)
 
     def open(self) -> Sequence[OpenResults]:
         """Count what was left out, by operator; those of which nothing was are not among them."""
@@ -108,8 +108,8 @@ class CheckpointProgress:
 
     def close(self) -> None:
         """Let go of the rows that are kept."""
-        for _, kept, _ in self._kept:
-            kept.unpersist()
+        for _, persisted, _ in self._kept:
+            persisted.unpersist()
         self._kept.clear()
 
     def _untold(self, node: OperatorNode, why: str) -> ReplayError:

@@ -1,4 +1,4 @@
-"""What of a sink's output a checkpoint stands for: its job may have gone on since, or not have published it yet.
+"""The part of a sink's output that a checkpoint covers: its job may have gone on, or not have published it yet.
 
 Called by `stream_output` for files and by `topic_output` for topics written exactly once.
 """
@@ -19,7 +19,7 @@ from penstock.model.job_graph import OperatorNode
 from penstock.replay.frames import ReplayError
 
 _TRIES, _PAUSE_S = 20, 0.5
-"""How long a job that runs is given to publish what its checkpoint promises."""
+"""Time limit for a running job to publish what its checkpoint promises."""
 
 _LOOK_S = 10.0
 _MANIFESTS = "_penstock"
@@ -34,19 +34,19 @@ def committed_files(node: OperatorNode, sink: FileSink, checkpoint: Checkpoint |
     path = sink.path
     if checkpoint is not None and path.is_dir():
         _wait(lambda: _in_place(sink, checkpoint.epoch), node, checkpoint, str(path))
-    found = [path] if path.is_file() else [item for item in path.glob(f"part-*{sink.suffix}") if item.is_file()]
-    if not found and (checkpoint is None or newest_manifest(path / _MANIFESTS) is None):
+    files = [path] if path.is_file() else [item for item in path.glob(f"part-*{sink.suffix}") if item.is_file()]
+    if not files and (checkpoint is None or newest_manifest(path / _MANIFESTS) is None):
         raise ReplayError(
             f"sink {node.name!r} has written nothing to {path} yet: has the job run, and from this folder?"
         )
     if checkpoint is not None:
-        found = [file for file in found if (epoch_of(file.name) or 0) <= checkpoint.epoch]
+        files = [file for file in files if (epoch_of(file.name) or 0) <= checkpoint.epoch]
     # A key's later rows are in files of later checkpoints; in one checkpoint they are in one file.
-    return sorted(found, key=lambda file: (epoch_of(file.name) or 0, file.name))
+    return sorted(files, key=lambda file: (epoch_of(file.name) or 0, file.name))
 
 
 class PublishedTopic:
-    """What the markers in a cluster say of a topic that is written exactly once."""
+    """The published epochs of a topic that is written exactly once, by the markers in its cluster."""
 
     def __init__(self, node: OperatorNode, sink: KafkaSink, checkpoint: Checkpoint) -> None:
         """Find out what the checkpoint promises; asks nobody yet."""
@@ -91,11 +91,11 @@ class PublishedTopic:
         from penstock.engine.connectors.kafka.clients import make_marker_reader
         from penstock.engine.connectors.kafka.markers import read_marker
 
-        found = {}
+        epochs = {}
         for name in self._due:
             reader = make_marker_reader(self._sink.settings, name, name)
             try:
-                found[name] = read_marker(reader, self._sink.topic, _LOOK_S)
+                epochs[name] = read_marker(reader, self._sink.topic, _LOOK_S)
             except KafkaException as error:
                 raise ReplayError(
                     f"how far sink {self._node.name!r} has published to topic {self._sink.topic!r} cannot be told: the "
@@ -103,7 +103,7 @@ class PublishedTopic:
                 ) from None
             finally:
                 reader.close()
-        return found
+        return epochs
 
 
 def _epoch(marker: Marker | None) -> int:
@@ -119,10 +119,10 @@ def _in_place(sink: FileSink, epoch: int) -> bool:
     return manifest.epoch >= epoch and all((sink.path / name).is_file() for name in known)
 
 
-def _wait(there: Callable[[], bool], node: OperatorNode, checkpoint: Checkpoint, where: str) -> None:
+def _wait(is_there: Callable[[], bool], node: OperatorNode, checkpoint: Checkpoint, where: str) -> None:
     pause = threading.Event()
     for _ in range(_TRIES):
-        if there():
+        if is_there():
             return
         pause.wait(_PAUSE_S)
     raise ReplayError(

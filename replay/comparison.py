@@ -45,11 +45,11 @@ def differences(
         raise ReplayError(f"the stream's rows have the columns {stream.columns}, but the exact ones have {names}")
     _check_types(exact)
     floats = [name for name, kind in exact.dtypes if kind in ("float", "double")]
-    left = _left_over(stream, exact, floats)
+    unmatched = _left_over(stream, exact, floats)
     # Without keys rows pair by all that is not a float; what is left of those differs by a float, or is alone.
     by = list(keys) or [name for name in names if name not in floats]
     tolerances = {**dict.fromkeys(floats, TOLERANCE), **(near or {})}
-    return _paired(left, names, by, tolerances, keyed=bool(keys)).select(
+    return _paired(unmatched, names, by, tolerances, keyed=bool(keys)).select(
         *(_name(name) for name in keys), STATUS, TIMES, STREAM, EXACT
     )
 
@@ -92,8 +92,8 @@ def _paired(
         # A row that is there several times too often is that many rows.
         side = side.withColumn(TIMES, f.explode(f.sequence(f.lit(1), f.col(TIMES) * sign)))
         order = Window.partitionBy(*(_name(name) for name in by)).orderBy(*(_name(name) for name in names), TIMES)
-        whole = f.struct(*(_name(name) for name in names)).alias(status)
-        sides.append(side.select(*(_name(name) for name in by), f.row_number().over(order).alias(_TURN), whole))
+        row = f.struct(*(_name(name) for name in names)).alias(status)
+        sides.append(side.select(*(_name(name) for name in by), f.row_number().over(order).alias(_TURN), row))
     stream, exact = sides[0].alias("s"), sides[1].alias("e")
     same = [f.col(f"s.{quoted_name(name)}").eqNullSafe(f.col(f"e.{quoted_name(name)}")) for name in (*by, _TURN)]
     joined = stream.join(exact, reduce(lambda one, other: one & other, same), "full_outer")
@@ -104,14 +104,14 @@ def _paired(
         f.col(STREAM)[name].eqNullSafe(f.col(EXACT)[name]) for name in names if name not in near and name not in by
     ]
     agree = reduce(lambda one, other: one & other, [*alike, *others], both)
-    told = f.when(both, DIFFERENT).when(f.col(STREAM).isNull(), MISSING).otherwise(EXTRA)
-    found = joined.select(*known, STREAM, EXACT).where(~agree)
+    status_column = f.when(both, DIFFERENT).when(f.col(STREAM).isNull(), MISSING).otherwise(EXTRA)
+    differing = joined.select(*known, STREAM, EXACT).where(~agree)
     if keyed:
-        return found.withColumn(STATUS, told).withColumn(TIMES, f.lit(1))
+        return differing.withColumn(STATUS, status_column).withColumn(TIMES, f.lit(1))
     # Nothing says that two rows are about the same: one is too much, the other is missing.
     parts = [
-        found.where(f.col(side).isNotNull())
-        .withColumn(other, f.lit(None).cast(found.schema[other].dataType))
+        differing.where(f.col(side).isNotNull())
+        .withColumn(other, f.lit(None).cast(differing.schema[other].dataType))
         .withColumn(STATUS, f.lit(status))
         for side, other, status in ((STREAM, EXACT, EXTRA), (EXACT, STREAM, MISSING))
     ]

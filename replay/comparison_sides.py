@@ -53,11 +53,11 @@ class ComparisonSides:
         """Count results that were still to come; ask once the rows have been looked at."""
         return () if self._progress is None else self._progress.open()
 
-    def notes(self, found: Sequence[OpenResults], extra: int) -> list[str]:
+    def notes(self, open_results: Sequence[OpenResults], extra: int) -> list[str]:
         """Return what is to be known of the comparison, a sentence each; ``extra`` rows were found."""
         notes = [
             f"{item.results:,} results of {item.operator!r} were still to come at the checkpoint and are left out"
-            for item in found
+            for item in open_results
         ]
         if extra and self.at_least_once is not None:
             notes.append(
@@ -93,7 +93,7 @@ def comparison_sides(
         except UnreadableError as error:
             ledger = {} if checkpoint is None else checkpoint.manifest.ledger.get(sink.name, {})
             raise CountsOnlyError(str(error), exact.count(), ledger.get("rows_in")) from None
-        near = {name: found.error for name, found in approximate.items() if keys and found.error is not None}
+        near = {name: column.error for name, column in approximate.items() if keys and column.error is not None}
         dropped = [name for name in approximate if name not in near]
         notes = [_of_column(name, approximate[name].function, near.get(name)) for name in approximate]
         topic = None if progress is None else _at_least_once(sink)

@@ -89,24 +89,24 @@ class Corrector:
         with self._one_at_a_time, sending(sink.settings, self.topic) as messenger:
             own = self.topic == sink.topic
             before = None if own else published_corrections(session, node, schema.fields, self.topic, about)
-            found = pending_corrections(
+            differing = pending_corrections(
                 session, node, schema.fields, keys, stream, exact, before, self._checkpoint
             ).persist()
             try:
-                counts = {row[STATUS]: int(row["count"]) for row in found.groupBy(STATUS).count().collect()}
-                wanted = correction_changes(found, node.spec.mode)
+                counts = {row[STATUS]: int(row["count"]) for row in differing.groupBy(STATUS).count().collect()}
+                corrections = correction_changes(differing, node.spec.mode)
                 sent = 0
                 if counts:
                     encoder = CorrectionEncoder(node.spec, schema, self.topic, about)
                     messenger.producer.begin_transaction()
                     by = [KEY] if node.spec.mode == "upsert" else keys or schema.fields.names
-                    for rows in pieces(wanted, by, 2 * sum(counts.values())):
+                    for rows in pieces(corrections, by, 2 * sum(counts.values())):
                         messenger.put(encoder.encode(rows))
                         sent += rows.num_rows
                     messenger.flush()
                     messenger.producer.commit_transaction(CALL_S)
             finally:
-                found.unpersist()
+                differing.unpersist()
         wrong = {name: counts.get(name, 0) for name in (MISSING, EXTRA, DIFFERENT)}
         return CorrectionResult(topic=self.topic, messages=sent, why=None, **wrong)
 

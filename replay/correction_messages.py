@@ -35,7 +35,7 @@ CLIENT = "penstock-validate"
 """Client ids and transactional ids begin with it."""
 
 CALL_S = 30.0
-"""How long the cluster may take to begin or to end a transaction."""
+"""Time limit for the cluster to begin or to end a transaction."""
 
 AT_ONCE = 50_000
 """So many messages, about, are fetched from Spark at a time."""
@@ -119,13 +119,13 @@ def sending(settings: KafkaSettings, topic: str) -> Iterator[Messenger]:
         messenger.producer.init_transactions(CALL_S)
         yield messenger
     except KafkaException as error:
-        told = error_of(error)
-        assert told is not None, error
-        if told.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
+        reason = error_of(error)
+        assert reason is not None, error
+        if reason.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
             raise RetryableError(
                 f"corrections to topic {topic!r} were not published: another validation publishes to it, or they took "
                 "longer than transaction.timeout.ms of kafka={...} allows; run it again"
             ) from None
-        raise sending_failure(topic, told, settings) from None
+        raise sending_failure(topic, reason, settings) from None
     finally:
         messenger.abandon()

@@ -1,4 +1,4 @@
-"""What operators of a replay hand to each other, and how they refuse what a batch cannot answer.
+"""Frames that operators of a replay hand to each other, and refusals of what a batch cannot answer.
 
 The compiler makes a `Frame` of every output of every operator.
 """
@@ -47,7 +47,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class ReplayContext:
-    """What operators may use besides their inputs."""
+    """Context of operators besides their inputs."""
 
     session: SparkSession
     progress: CheckpointProgress | None = None

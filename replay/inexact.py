@@ -22,7 +22,7 @@ STANDARD_ERRORS = 5
 
 @dataclass(frozen=True, slots=True)
 class ApproximateColumn:
-    """How a column came to be: ``error`` is how far it may be away, relative to its value; None: nobody knows."""
+    """A column computed by a sketch: ``error`` is its bound, relative to its value; None: unknown."""
 
     function: str
     error: float | None = None
@@ -47,13 +47,13 @@ def aggregate_inputs(keys: Keys, aggregates: Iterable[tuple[str, AggregateCall]]
 
 def computed_column(expression: Expr, known: InexactColumns) -> ApproximateColumn | None:
     """Return what a column is that is computed, None if it is exact."""
-    found = [known[name] for name in sorted(columns_of(expression)) if name in known]
-    if not found:
+    approximated = [known[name] for name in sorted(columns_of(expression)) if name in known]
+    if not approximated:
         return None
     tree = expression.tree
     while isinstance(tree, exp.Alias | exp.Paren):
         tree = tree.this
-    return found[0] if isinstance(tree, exp.Column) else ApproximateColumn(found[0].function)
+    return approximated[0] if isinstance(tree, exp.Column) else ApproximateColumn(approximated[0].function)
 
 
 def check_exact(node: OperatorNode, known: InexactColumns, expressions: Iterable[Expr]) -> None:

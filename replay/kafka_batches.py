@@ -1,4 +1,4 @@
-"""What a scan of Kafka's messages yields to Spark: rows, rows and the messages that are none, or those alone.
+"""Batches that a scan of Kafka yields to Spark: rows, rows and unreadable messages, or those messages alone.
 
 Called in Spark's workers by the scans of a topic and of an archive, so that both yield the same.
 """
@@ -31,7 +31,7 @@ LETTERS = pa.schema(
 
 
 class ScanContent(Enum):
-    """What is read: rows, rows and one of nulls with `ERROR` for each message that is none, or `LETTERS`."""
+    """The content of a scan: rows, rows and one of nulls with `ERROR` for each message that is none, or `LETTERS`."""
 
     ROWS = "rows"
     COUNTED = "counted"

@@ -1,4 +1,4 @@
-"""How what reads Kafka comes to Spark's workers: each part by what it is made from (docs/design/replay.md 4).
+"""Pickling of Kafka's readers for Spark's workers: each part by what it is made from (docs/design/replay.md 4).
 
 Spark pickles what it sends. Decoders of JSON hold compiled parts, and those of a registry a lock and a connection,
 which cannot be sent; secrets never are, only where they are. Called by the scans of topics and archives.
@@ -21,9 +21,9 @@ def enable_pickling() -> None:
     copyreg.pickle(Registry, _reduced_registry)
 
 
-def _json(schema: pa.Schema, wanted: Sequence[str], required: frozenset[FieldPath], strict: bool) -> JsonValues:
+def _json(schema: pa.Schema, columns: Sequence[str], required: frozenset[FieldPath], strict: bool) -> JsonValues:
     decoder = JsonValues(schema, required, strict=strict)
-    return decoder.restrict(wanted) if len(wanted) < len(schema) else decoder
+    return decoder.restrict(columns) if len(columns) < len(schema) else decoder
 
 
 def _reduced_json(decoder: JsonValues) -> tuple[Any, ...]:

@@ -85,10 +85,12 @@ def read_counted(
     """
     from pyspark.sql import Observation, functions
 
-    told = Observation(f"kafka-{uuid4().hex}")
+    observation = Observation(f"kafka-{uuid4().hex}")
     rows = _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.COUNTED)
     error = functions.col(f"`{ERROR}`")
-    return rows.observe(told, functions.count(error).alias(REJECTED)).where(error.isNull()).drop(ERROR), told
+    return rows.observe(observation, functions.count(error).alias(REJECTED)).where(error.isNull()).drop(
+        ERROR
+    ), observation
 
 
 def read_letters(
@@ -109,15 +111,15 @@ def _frame(
     chosen: OffsetSelection,
     archives: Archives,
     most_offsets: int,
-    wanted: ScanContent,
+    content: ScanContent,
 ) -> DataFrame:
     parts = source.parts
     archived, rest = _dealt(parts, chosen, archives)
     maker = selective_maker(parts.maker.fresh(), chosen.only)
-    frames = [scan_archive(session, archives[topic], maker, ranges, wanted) for topic, ranges in archived.items()]
+    frames = [scan_archive(session, archives[topic], maker, ranges, content) for topic, ranges in archived.items()]
     if rest or not frames:
         slices = tuple(cut(rest, most_offsets))
-        frames.append(scan_topics(session, TopicScan(parts.settings, maker, slices, chosen.topic_ids, wanted)))
+        frames.append(scan_topics(session, TopicScan(parts.settings, maker, slices, chosen.topic_ids, content)))
     return reduce(lambda one, other: one.union(other), frames)
 
 
@@ -134,10 +136,10 @@ def _dealt(
             archived.setdefault(item.topic, []).extend(inside)
         rest += outside
     for topic in archived:
-        known, meant = archives[topic].manifest.topic_id, chosen.topic_ids.get(topic)
-        if known is not None and meant is not None and known != meant:
+        archived_id, replayed_id = archives[topic].manifest.topic_id, chosen.topic_ids.get(topic)
+        if archived_id is not None and replayed_id is not None and archived_id != replayed_id:
             raise UserError(
-                f"{archives[topic].files.where} is the archive of an earlier topic {topic!r} (its id was {known}, at "
-                f"{parts.settings.bootstrap} it is {meant}): replay without it"
+                f"{archives[topic].files.where} is the archive of an earlier topic {topic!r} "
+                f"(its id was {archived_id}, at {parts.settings.bootstrap} it is {replayed_id}): replay without it"
             )
     return archived, rest

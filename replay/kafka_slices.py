@@ -31,7 +31,7 @@ class RowPosition:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What is from one place of a partition up to another. Offsets in between may have no message."""
+    """Messages from one position of a partition up to another. Offsets in between may have no message."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class OffsetRange:
 
     @property
     def offsets(self) -> int:
-        """How many offsets lie in it, that of a message which is only begun included."""
+        """Number of its offsets, that of a message which is only begun included."""
         return self.stop.offset - self.start.offset + (1 if self.stop.rows else 0)
 
     @property
@@ -94,36 +94,36 @@ def cut(
     return [piece for piece in chain.from_iterable(turns) if piece is not None]
 
 
-def split(wanted: OffsetRange, kept: Sequence[tuple[int, int]]) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Return what of a range lies in ``kept``, and what does not.
+def split(item: OffsetRange, parts: Sequence[tuple[int, int]]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Return what of a range lies in ``parts``, and what does not.
 
-    ``kept`` are (start, stop) of whole messages, ascending and apart.
+    ``parts`` are (start, stop) of whole messages, ascending and apart.
     """
     inside: list[OffsetRange] = []
     outside: list[OffsetRange] = []
-    at = wanted.start
-    for start, stop in kept:
-        low, high = max(at, RowPosition(start)), min(wanted.stop, RowPosition(stop))
+    at = item.start
+    for start, stop in parts:
+        low, high = max(at, RowPosition(start)), min(item.stop, RowPosition(stop))
         if low >= high:
             continue
         if at < low:
-            outside.append(OffsetRange(wanted.topic, wanted.partition, at, low))
-        inside.append(OffsetRange(wanted.topic, wanted.partition, low, high))
+            outside.append(OffsetRange(item.topic, item.partition, at, low))
+        inside.append(OffsetRange(item.topic, item.partition, low, high))
         at = high
-    if at < wanted.stop:
-        outside.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.stop))
+    if at < item.stop:
+        outside.append(OffsetRange(item.topic, item.partition, at, item.stop))
     return inside, outside
 
 
 def joined(ranges: Sequence[OffsetRange], near: int = NEAR_OFFSETS) -> list[OffsetRange]:
     """Join ranges of one partition, ascending and apart, with at most ``near`` offsets between them."""
-    found: list[OffsetRange] = []
+    ranges_joined: list[OffsetRange] = []
     for item in ranges:
-        if found and item.start.offset - found[-1].stop.offset <= near:
-            found[-1] = OffsetRange(item.topic, item.partition, found[-1].start, item.stop)
+        if ranges_joined and item.start.offset - ranges_joined[-1].stop.offset <= near:
+            ranges_joined[-1] = OffsetRange(item.topic, item.partition, ranges_joined[-1].start, item.stop)
         else:
-            found.append(item)
-    return found
+            ranges_joined.append(item)
+    return ranges_joined
 
 
 def _cut(item: OffsetRange, size: int) -> Iterator[Slice]:

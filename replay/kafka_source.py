@@ -36,7 +36,7 @@ __all__ = ["PATIENCE_S", "TopicScan", "scan_topics"]
 
 BATCH_ROWS = 32_768
 PATIENCE_S = 60.0
-"""How long a task waits while nothing comes before it fails, for Spark to try it again."""
+"""Time that a task waits without any message before it fails, for Spark to try it again."""
 
 _PAUSE_S, _RETRY_S = 0.002, 0.5
 _READ_AHEAD: Mapping[str, Any] = {"queued.max.messages.kbytes": 8_192}
@@ -47,7 +47,7 @@ kafka_pickling.enable_pickling()
 
 @dataclass(frozen=True)
 class TopicScan:
-    """What one scan reads, as it is sent to the workers. ``topic_ids`` are those of the topics that are meant."""
+    """One scan, as it is sent to the workers. ``topic_ids`` are those of the topics that are meant."""
 
     settings: KafkaSettings
     maker: RowMaker

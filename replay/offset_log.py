@@ -27,7 +27,7 @@ _MEANT = {int: "whole number", str: "text", list: "list"}
 
 @dataclass(frozen=True, slots=True)
 class OffsetLog:
-    """What a log says. Of ``topics`` only the offsets in ``ranges`` were kept; of others it says nothing: all were.
+    """A log's content. Of ``topics`` only the offsets in ``ranges`` were kept; of others it says nothing: all were.
 
     ``ranges`` are (start, stop) by topic and partition, ascending and apart.
     """
@@ -72,19 +72,19 @@ def _read(name: str, lines: Iterator[bytes]) -> OffsetLog:
     return OffsetLog(name, frozenset(topics), ranges)
 
 
-def _fields(line: bytes, wanted: Mapping[str, type]) -> dict[str, Any]:
+def _fields(line: bytes, types: Mapping[str, type]) -> dict[str, Any]:
     """Return the fields of a line, which has all that are wanted and no other."""
     if not line.strip():
         raise ValueError("the line is empty")
     try:
         item = json.loads(line)
     except (ValueError, RecursionError) as error:
-        said = error.msg if isinstance(error, json.JSONDecodeError) else error
-        raise ValueError(f"this is no JSON ({said})") from None
-    names = ", ".join(wanted)
-    if not isinstance(item, dict) or item.keys() != wanted.keys():
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise ValueError(f"this is no JSON ({reason})") from None
+    names = ", ".join(types)
+    if not isinstance(item, dict) or item.keys() != types.keys():
         raise ValueError(f"the line is to be an object with the fields {names}, and no others")
-    for name, kind in wanted.items():
+    for name, kind in types.items():
         if type(item[name]) is not kind:
             raise ValueError(f"{name} is {item[name]!r}, which is no {_MEANT[kind]}")
     return item
@@ -102,20 +102,20 @@ def _topics(head: Mapping[str, Any]) -> list[str]:
 def _add(ranges: dict[tuple[str, int], list[tuple[int, int]]], item: Mapping[str, Any], topics: Sequence[str]) -> None:
     """Add a line to those before it."""
     topic, partition, start, stop = (item[name] for name in _LINE)
-    said = f"{topic}/{partition} from {start} up to {stop}"
+    span = f"{topic}/{partition} from {start} up to {stop}"
     if topic not in topics:
         raise ValueError(f"topic {topic!r} is none of those that the first line names")
     if min(partition, start) < 0:
         raise ValueError("partitions and offsets are not negative")
     if start >= stop:
-        raise ValueError(f"{said} is no range: the first must be less")
+        raise ValueError(f"{span} is no range: the first must be less")
     known = ranges.setdefault((topic, partition), [])
     if not known or start > known[-1][1]:
         known.append((start, stop))
         return
     first, last = known[-1]
     if stop <= first:
-        raise ValueError(f"{said} comes behind {first} up to {last}: lines of a partition must be in order")
+        raise ValueError(f"{span} comes behind {first} up to {last}: lines of a partition must be in order")
     if start < last:
-        raise ValueError(f"{said} overlaps {first} up to {last}, which stands before it")
+        raise ValueError(f"{span} overlaps {first} up to {last}, which stands before it")
     known[-1] = (first, stop)

@@ -1,4 +1,4 @@
-"""Which offsets are replayed: from a job's checkpoints, a time, the earliest, or as given; never up to "latest".
+"""Selection of offsets to replay: from a job's checkpoints, a time, the earliest, or as given; never up to "latest".
 
 What a job has read is in its checkpoints, and what a topic has grown by since is nobody's answer yet
 (docs/design/replay.md 2). Asks the cluster where partitions begin and end. Called by the commands.
@@ -45,7 +45,7 @@ _START, _STOP = "the start of a replay", "the end of a replay"
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What a cluster says of topics: what is there of each partition, ``low`` up to ``high``.
+    """State of topics in a cluster: offsets ``low`` up to ``high`` of each partition.
 
     Behind ``high`` nothing is committed yet. Topics that were made anew under their names have other ids.
     """
@@ -72,7 +72,7 @@ class OffsetSelection:
     only: Kept = field(default_factory=dict)
 
 
-def ask(settings: KafkaSettings, topics: Topics) -> TopicState:
+def topic_state(settings: KafkaSettings, topics: Topics) -> TopicState:
     """Ask a cluster for topics; what it cannot say at once, such as while leaders are chosen, it is asked again.
 
     Raises:
@@ -84,19 +84,19 @@ def ask(settings: KafkaSettings, topics: Topics) -> TopicState:
     admin, pause = make_admin(settings, CLIENT), threading.Event()
     for _ in range(_TRIES - 1):
         with suppress(RetryableError):
-            return _asked(admin, settings, topics)
+            return _topic_state(admin, settings, topics)
         pause.wait(_RETRY_S)
-    return _asked(admin, settings, topics)
+    return _topic_state(admin, settings, topics)
 
 
-def _asked(admin: AdminClient, settings: KafkaSettings, topics: Topics) -> TopicState:
+def _topic_state(admin: AdminClient, settings: KafkaSettings, topics: Topics) -> TopicState:
     listing = topics.look(admin, settings)
     topics.check_there(listing, settings)
     names = [name for topic in listing.values() for name in topic.names()]
     ends = [
         look_up(admin, settings, {name: kafka_starts.Place(name=end) for name in names}) for end in (EARLIEST, LATEST)
     ]
-    low, high = ({split_name(name): offset for name, offset in found.items()} for found in ends)
+    low, high = ({split_name(name): offset for name, offset in offsets.items()} for offsets in ends)
     return TopicState(low, high, listing)
 
 
@@ -115,7 +115,7 @@ def choose(
         RetryableError: the cluster does not answer.
     """
     parts = source.parts
-    state = ask(parts.settings, parts.topics)
+    state = topic_state(parts.settings, parts.topics)
     stops, topic_ids = _places(_STOP, source, operator, stop, state)
     starts, more_ids = _starts(source, operator, start, state, kept or {})
     ids = {**state.ids, **more_ids, **topic_ids}
@@ -135,20 +135,20 @@ def choose(
     return OffsetSelection(tuple(ranges), ids)
 
 
-def check_there(item: OffsetRange, state: TopicState, kept: Sequence[tuple[int, int]] = ()) -> None:
+def check_there(item: OffsetRange, state: TopicState, archived: Sequence[tuple[int, int]] = ()) -> None:
     """Check that every message of a range is kept, or in its topic and committed.
 
     Raises:
         UserError: naming the offsets that are missing.
     """
     key = (item.topic, item.partition)
-    for lacking in split(item, kept)[1]:
+    for lacking in split(item, archived)[1]:
         if lacking.start.offset < state.low[key]:
-            gone = min(state.low[key], lacking.stop.offset)
+            available_from = min(state.low[key], lacking.stop.offset)
             raise UserError(
-                f"offsets {lacking.start.offset} to {gone - 1} of partition {item.name!r} are no longer there: the "
-                "topic's retention took them away; replay from an archive that has them, or begin later, such as at "
-                "'earliest'"
+                f"offsets {lacking.start.offset} to {available_from - 1} of partition {item.name!r} "
+                "are no longer there: the topic's retention took them away; replay from an archive that has "
+                "them, or begin later, such as at 'earliest'"
             )
         if lacking.stop > RowPosition(state.high[key]):
             raise UserError(
@@ -197,9 +197,9 @@ def _places(
 ) -> tuple[dict[Partition, RowPosition], dict[str, str | None]]:
     """Return places by partition, and the ids of their topics if they are known."""
     if isinstance(where, Checkpoint):
-        found = checkpoint_places(source, operator, where)
-        ids = {topic: position.topic_id for (topic, _), position in found.items() if position.topic_id is not None}
-        return {key: RowPosition(position.offset, position.rows) for key, position in found.items()}, dict(ids)
+        positions = checkpoint_places(source, operator, where)
+        ids = {topic: position.topic_id for (topic, _), position in positions.items() if position.topic_id is not None}
+        return {key: RowPosition(position.offset, position.rows) for key, position in positions.items()}, dict(ids)
     if where == LATEST:
         raise OptionError(
             f"{option} cannot be 'latest', which is another place every time: give a checkpoint, a time or offsets"
@@ -222,5 +222,5 @@ def _resolved(source: KafkaSource, place: kafka_starts.Place, state: TopicState)
     from penstock.engine.connectors.kafka.clients import make_admin
 
     settings = source.parts.settings
-    found = look_up(make_admin(settings, CLIENT), settings, {partition_name(*key): place for key in state.low})
-    return {split_name(name): RowPosition(offset) for name, offset in found.items()}
+    offsets = look_up(make_admin(settings, CLIENT), settings, {partition_name(*key): place for key in state.low})
+    return {split_name(name): RowPosition(offset) for name, offset in offsets.items()}

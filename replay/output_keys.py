@@ -1,4 +1,4 @@
-"""Which columns say what a row of a sink is about: its key and window, so that two answers can be held together.
+"""Columns that identify a row of a sink: its key and window, so that two answers can be matched.
 
 Worked out from the plan, from the sink upwards; `comparison` pairs rows by them.
 """
@@ -33,15 +33,15 @@ def output_keys(graph: JobGraph, sink: OperatorNode) -> OutputKeys:
     edge = sink.inputs[0]
     schema = graph[edge.operator].outputs[edge.output]
     names = {name: name for name in schema.fields.names}
-    found = _found(graph, graph[edge.operator], names)
-    keys = tuple(sink.spec.key) or tuple(found)
-    window = {found[name]: name for name in found}
+    columns = _key_columns(graph, graph[edge.operator], names)
+    keys = tuple(sink.spec.key) or tuple(columns)
+    window = {columns[name]: name for name in columns}
     start, end = map(window.get, WINDOW_COLUMNS)
     time = schema.time.name if schema.time is not None else None
     return OutputKeys(keys, start, end, time) if start and end else OutputKeys(keys, time=time)
 
 
-def _found(graph: JobGraph, node: OperatorNode, names: Mapping[str, str]) -> Mapping[str, str]:
+def _key_columns(graph: JobGraph, node: OperatorNode, names: Mapping[str, str]) -> Mapping[str, str]:
     """Return the key columns that reach the sink: their name there, and what the operator that made them calls them.
 
     ``names`` are the sink's names by those of the operator's output; a key that was dropped on the way leaves none.
@@ -49,6 +49,6 @@ def _found(graph: JobGraph, node: OperatorNode, names: Mapping[str, str]) -> Map
     form = form_of(node.spec)
     passed = form.passed(node.spec, names)
     if passed is not None:
-        return _found(graph, graph[node.inputs[0].operator], passed)
+        return _key_columns(graph, graph[node.inputs[0].operator], passed)
     own = form.row_keys(node.spec, node)
     return {names[name]: name for name in own} if all(name in names for name in own) else {}

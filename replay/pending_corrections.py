@@ -1,4 +1,4 @@
-"""Which corrections are due: what differs once those that were published before are added to what a stream wrote.
+"""Corrections to publish: rows that differ once those published before are added to what a stream wrote.
 
 So a correction is published once, and one that is no longer right is taken back. Called by `correction`.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 CHANGE = "$change"
-"""What becomes of a row: `INSERT` or `RETRACT`."""
+"""The change of a row: `INSERT` or `RETRACT`."""
 
 _HEADERS = "$headers"
 
@@ -97,8 +97,8 @@ def pending_corrections(
     mode, sink = node.spec.mode, node.spec.sink
     if mode == "upsert":
         written = topic_rows(session, node, sink, written_fields(fields, mode), checkpoint)
-        found = differences(_overlaid(written, before, fields), _keyed(exact, fields, sink.layout.key), [KEY])
-        return found.where(f.col(KEY).isNotNull())
+        differing = differences(_overlaid(written, before, fields), _keyed(exact, fields, sink.layout.key), [KEY])
+        return differing.where(f.col(KEY).isNotNull())
     names = [f.col(quoted_name(name)) for name in fields.names]
     # To take a row from one side is to add it to the other: so floats that are near cancel out too.
     if mode == "changelog":
@@ -108,19 +108,19 @@ def pending_corrections(
     if before is not None:
         stream = stream.unionByName(before.where(f.col(CHANGE) == INSERT).select(*names))
         exact = exact.unionByName(before.where(f.col(CHANGE) == RETRACT).select(*names))
-    found = differences(stream, exact, keys)
+    differing = differences(stream, exact, keys)
     empty = reduce(lambda one, other: one & other, (f.col(STREAM)[name].isNull() for name in fields.names))
-    return found.where((f.col(STATUS) != EXTRA) | ~empty)
+    return differing.where((f.col(STATUS) != EXTRA) | ~empty)
 
 
-def correction_changes(found: DataFrame, mode: str) -> DataFrame:
+def correction_changes(differing: DataFrame, mode: str) -> DataFrame:
     """Return what to publish of rows that differ: their columns, with `STATUS` and `CHANGE`.
 
     A row that is different is taken back and written anew; in upserts it replaces the other.
     """
     from pyspark.sql import functions as f
 
-    wrong, right = found.where(f.col(STREAM).isNotNull()), found.where(f.col(EXACT).isNotNull())
+    wrong, right = differing.where(f.col(STREAM).isNotNull()), differing.where(f.col(EXACT).isNotNull())
     if mode == "upsert":
         wrong = wrong.where(f.col(STATUS) == EXTRA)
     sides = [

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(StrEnum):
-    """What files are written as."""
+    """The format of the written files."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -69,8 +69,8 @@ def command(
         spark = spark_settings(settings)
         request = load(file, arguments or [], ReplayBounds(checkpoint_dir, checkpoint, start, stop, archive, kept))
         with spark_session(master, settings=spark, name=f"penstock-replay-{request.name}") as session:
-            written = _replay(request, session, out, format)
-        _print(written, as_json=as_json)
+            outputs = _replay(request, session, out, format)
+        _print(outputs, as_json=as_json)
 
 
 def _replay(request: ReplayRequest, session: Any, out: str, format: OutputFormat) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def _replay(request: ReplayRequest, session: Any, out: str, format: OutputFormat
 def _write(frames: Mapping[str, Frame], out: str, format: OutputFormat) -> list[dict[str, Any]]:
     from pyspark.sql import Observation, functions
 
-    written: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     for sink, frame in frames.items():
         target = f"{out.rstrip('/')}/{quote(sink, safe='')}"
         if "://" not in target and Path(target).exists():
@@ -92,15 +92,15 @@ def _write(frames: Mapping[str, Frame], out: str, format: OutputFormat) -> list[
         counted = Observation()
         rows = frame.rows.observe(counted, functions.count(functions.lit(1)).alias("rows"))
         rows.write.format(format.value).save(target)
-        written.append({"sink": sink, "rows": counted.get["rows"], "files": target})
-    return written
+        outputs.append({"sink": sink, "rows": counted.get["rows"], "files": target})
+    return outputs
 
 
-def _print(written: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print(outputs: list[dict[str, Any]], *, as_json: bool) -> None:
     from penstock.tables import Column, count_text, print_table
 
     if as_json:
-        print(json.dumps({"status": "ok", "sinks": written}))
+        print(json.dumps({"status": "ok", "sinks": outputs}))
         return
     columns = [Column("sink", figures=False), Column("rows"), Column("files", figures=False)]
-    print_table(columns, [[item["sink"], count_text(item["rows"]), item["files"]] for item in written])
+    print_table(columns, [[item["sink"], count_text(item["rows"]), item["files"]] for item in outputs])

@@ -18,7 +18,7 @@ MOST_BYTES = 300_000
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """What each query may show."""
+    """The room of each query on the page."""
 
     bars: int
     windows: int

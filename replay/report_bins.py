@@ -63,7 +63,10 @@ def timeline(windows: Sequence[WindowResult], limit: int) -> Timeline | None:
     for start, window in placed:
         place = math.floor((start - first).total_seconds() / width + 1e-9)
         groups.setdefault(place, []).append(window)
-    bins = tuple(_gathered(first + timedelta(seconds=place * width), found) for place, found in sorted(groups.items()))
+    bins = tuple(
+        _gathered(first + timedelta(seconds=place * width), windows_of_bin)
+        for place, windows_of_bin in sorted(groups.items())
+    )
     end = bins[-1].start + timedelta(seconds=width)
     return Timeline(first, end, width, single and all(item.windows == 1 for item in bins), bins)
 
@@ -73,10 +76,10 @@ def _width(gap: float, span: float, limit: int) -> float:
         return gap
     least = span / (limit - 1)
     nice = [width for width in NICE_S if width >= least]
-    whole = [width for width in nice if abs(width / gap - round(width / gap)) < 1e-9]
+    divisors = [width for width in nice if abs(width / gap - round(width / gap)) < 1e-9]
     # A width that is no multiple of the windows' makes bars jump that are level; sessions have no such multiple.
-    if whole and whole[0] <= 4 * least:
-        return whole[0]
+    if divisors and divisors[0] <= 4 * least:
+        return divisors[0]
     return nice[0] if nice and gap < least / 50 else gap * math.ceil(least / gap)
 
 
@@ -105,12 +108,12 @@ def time_ticks(start: datetime, end: datetime, most: int) -> list[tuple[datetime
     span = (end - start).total_seconds()
     step = next((width for width in NICE_S if span / width <= most - 1), span / (most - 1))
     tick = _floor(start, step)
-    found = []
+    ticks = []
     while tick <= end:
         if tick >= start:
-            found.append((tick, _tick_text(tick, step)))
+            ticks.append((tick, _tick_text(tick, step)))
         tick += timedelta(seconds=step)
-    return found
+    return ticks
 
 
 def _tick_text(tick: datetime, step: float) -> str:

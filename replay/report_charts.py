@@ -58,11 +58,11 @@ def chart(query: QueryValidation, line: Timeline, number: int) -> str:
 def caption(query: QueryValidation, line: Timeline) -> str:
     """Return what the chart shows and what a bar stands for."""
     wrong = query.missing or query.extra or query.different
-    shown = "Rows {}: the exact ones as bars, below them those that differ" if wrong else "Exact rows {}"
+    template = "Rows {}: the exact ones as bars, below them those that differ" if wrong else "Exact rows {}"
     width = duration_text(line.width_s)
     if line.single:
-        return f"{shown.format('per window')}; windows start every {width}"
-    return f"{shown.format('by the start of their window')}; {width} a bar"
+        return f"{template.format('per window')}; windows start every {width}"
+    return f"{template.format('by the start of their window')}; {width} a bar"
 
 
 def strip(query: QueryValidation, line: Timeline | None, start: datetime, end: datetime) -> str:
@@ -79,11 +79,11 @@ def strip(query: QueryValidation, line: Timeline | None, start: datetime, end: d
     known = _boxes((*place(item), 3, 8) for item in line.bins)
     bad = [item for item in line.bins if item.missing or item.extra or item.different]
     marks = _boxes((left, max(width, 2.0), 0, 14) for left, width in map(place, bad))
-    told = f"differs in {len(bad)} of {len(line.bins)} stretches of time" if bad else "same all the time"
+    label = f"differs in {len(bad)} of {len(line.bins)} stretches of time" if bad else "same all the time"
     marked = f'<path class="mark" d="{marks}"/>' if bad else ""
     return (
         f'<svg class="strip" viewBox="0 0 {pixels:.0f} 14" width="{pixels:.0f}" height="14" role="img" '
-        f'aria-label="{told}"><path class="bar" d="{known}"/>{marked}</svg>'
+        f'aria-label="{label}"><path class="bar" d="{known}"/>{marked}</svg>'
     )
 
 
@@ -166,17 +166,17 @@ def _time_axis(line: Timeline, x: Callable[[datetime], float], bottom: float, zo
 
 
 def _hit(item: Bin, line: Timeline, x: Callable[[datetime], float], bottom: float) -> str:
-    told = [
+    facts = [
         clock(item.start) if line.end - line.start < timedelta(days=1) else f"{item.start.date()} {clock(item.start)}"
     ]
     if not line.single:
-        told.append(f"{duration_text(line.width_s)}, {counted(item.windows, 'window')}")
-    told.append(counted(item.exact, "exact row"))
+        facts.append(f"{duration_text(line.width_s)}, {counted(item.windows, 'window')}")
+    facts.append(counted(item.exact, "exact row"))
     wrong = [f"{getattr(item, kind):,} {kind}" for kind in _KINDS if getattr(item, kind)]
-    told += [f"{item.stream:,} in the stream", *wrong] if wrong else ["all the same"]
+    facts += [f"{item.stream:,} in the stream", *wrong] if wrong else ["all the same"]
     if item.accuracy is not None:
-        told.append(f"accuracy {percent(item.accuracy)}")
-    text = "\n".join(told)
+        facts.append(f"accuracy {percent(item.accuracy)}")
+    text = "\n".join(facts)
     width = _bin_width(line)
     return (
         f'<path d="M{x(item.start):.1f} {_TOP:.0f}h{width:.1f}V{bottom:.0f}h-{width:.1f}z"><title>{text}</title></path>'

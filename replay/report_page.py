@@ -100,17 +100,17 @@ def _source(source: SourceRange) -> str:
     topic = f", topic {safe(source.topic)}" if source.topic is not None else ""
     rows = f": {counted(source.rows, 'row')}" if source.rows is not None else ""
     less = f", {counted(source.left_out, 'offset')} left out by the log" if source.left_out is not None else ""
-    said = f"{safe(source.source)}{topic}{rows}{less}"
+    text = f"{safe(source.source)}{topic}{rows}{less}"
     start, stop = source.start or {}, source.stop or {}
     partitions = sorted({*start, *stop})
     if not partitions:
-        return f'<p class="sentence">{said}.</p>'
+        return f'<p class="sentence">{text}.</p>'
     # Offsets are not rows: transactions and compaction leave some of them without a message.
     heads = ("partition", "from offset", "up to, not including", "offsets")
-    content = table(said, heads, [f"<tbody>{_offsets(partitions, start, stop)}</tbody>"], figures=[True] * 4)
+    content = table(text, heads, [f"<tbody>{_offsets(partitions, start, stop)}</tbody>"], figures=[True] * 4)
     if len(partitions) <= UNFOLDED_PARTITIONS:
         return content
-    return folded(f"{said}, {counted(len(partitions), 'partition')}", content, unfolded=False)
+    return folded(f"{text}, {counted(len(partitions), 'partition')}", content, unfolded=False)
 
 
 def _offsets(partitions: Iterable[int], start: Mapping[int, int], stop: Mapping[int, int]) -> str:

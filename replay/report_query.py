@@ -60,9 +60,9 @@ def _tiles(query: QueryValidation) -> str:
 
 
 def _figure(query: QueryValidation, line: Timeline, number: int) -> str:
-    left = f"; {counted(query.windows_left_out, 'window')} not listed" if query.windows_left_out else ""
+    unlisted = f"; {counted(query.windows_left_out, 'window')} not listed" if query.windows_left_out else ""
     return (
-        f"<figure><figcaption>{caption(query, line)}{left}</figcaption>"
+        f"<figure><figcaption>{caption(query, line)}{unlisted}</figcaption>"
         f'<div class="scroll" tabindex="0" role="region" aria-label="chart of {safe(query.query)}">'
         f"{chart(query, line, number)}</div></figure>"
     )
@@ -98,7 +98,7 @@ def _windows(query: QueryValidation, most: int) -> str:
 
 
 def _window_columns(windows: Sequence[WindowResult]) -> list[_WindowColumn]:
-    found: list[_WindowColumn] = [
+    columns: list[_WindowColumn] = [
         ("exact rows", lambda window: count_cell(window.rows_exact)),
         ("stream rows", lambda window: count_cell(window.rows_stream)),
         ("missing", lambda window: count_cell(window.missing, wrong=True)),
@@ -106,23 +106,23 @@ def _window_columns(windows: Sequence[WindowResult]) -> list[_WindowColumn]:
         ("different", lambda window: count_cell(window.different, wrong=True)),
     ]
     if any(window.rows_expected is not None for window in windows):
-        found += [
+        columns += [
             ("rows expected", lambda window: count_cell(window.rows_expected)),
             ("rows used", lambda window: count_cell(window.rows_used)),
         ]
     if any(window.true_accuracy is not None for window in windows):
-        found += [
+        columns += [
             ("promised", lambda window: cell(percent(window.promised_accuracy), figures=True)),
             ("accuracy", lambda window: _optional(window.true_accuracy, percent, bad=window.short)),
         ]
     for name in ("exact", "estimate", "low", "high"):
         if any(getattr(window, name) is not None for window in windows):
-            found.append((f"{name} value" if name == "exact" else name, _number(name)))
+            columns.append((f"{name} value" if name == "exact" else name, _number(name)))
     if any(window.covered is not None for window in windows):
-        found.append(("covered", lambda window: _optional(window.covered, _yes, bad=window.covered is False)))
+        columns.append(("covered", lambda window: _optional(window.covered, _yes, bad=window.covered is False)))
     if any(window.biased is not None for window in windows):
-        found.append(("biased", lambda window: _optional(window.biased, _yes)))
-    return found
+        columns.append(("biased", lambda window: _optional(window.biased, _yes)))
+    return columns
 
 
 def _number(name: str) -> Callable[[WindowResult], str]:
@@ -142,12 +142,12 @@ def _yes(value: bool) -> str:
 def _examples(query: QueryValidation, most: int) -> str:
     if not query.examples:
         return ""
-    shown = query.examples[:most]
-    columns = _columns(query.keys, shown)
+    listed = query.examples[:most]
+    columns = _columns(query.keys, listed)
     names = columns[:COLUMNS]
-    figures = [False, False, *(_figures(name, shown) for name in names)]
+    figures = [False, False, *(_figures(name, listed) for name in names)]
     heads = ["difference", "side", *(safe(name) + (" <i>(key)</i>" if name in query.keys else "") for name in names)]
-    bodies = [_example(example, names, figures[2:]) for example in shown]
+    bodies = [_example(example, names, figures[2:]) for example in listed]
     content = table(
         f"Rows of {safe(query.query)}, as the stream wrote them and as they are exactly",
         heads,
@@ -160,7 +160,7 @@ def _examples(query: QueryValidation, most: int) -> str:
     return folded(
         counted(len(query.examples), "example"),
         f'<div class="examples">{content}</div>' + _more(len(query.examples), most, "examples"),
-        unfolded=len(shown) <= UNFOLDED_EXAMPLES,
+        unfolded=len(listed) <= UNFOLDED_EXAMPLES,
     )
 
 
@@ -204,7 +204,7 @@ def _figures(name: str, examples: Sequence[Example]) -> bool:
     return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
 
 
-def _more(number: int, shown: int, what: str) -> str:
-    if number <= shown:
+def _more(number: int, listed: int, what: str) -> str:
+    if number <= listed:
         return ""
-    return f'<p class="more">{shown:,} of {number:,} {what} are shown; validation.json has those that were kept.</p>'
+    return f'<p class="more">{listed:,} of {number:,} {what} are shown; validation.json has those that were kept.</p>'

@@ -1,4 +1,4 @@
-"""How a validation is said in words and times: one wording for the page and for the terminal. Pure."""
+"""The wording of a validation, and of its times: one for the page and the terminal. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def left_out(validation: Validation) -> list[str]:
     """Return what was not replayed because a log says that it was not kept, as a sentence; none without a log."""
     if validation.kept is None:
         return []
-    said = f"{counted(validation.left_out, 'offset')} {'was' if validation.left_out == 1 else 'were'} left out"
-    return [f"{said}, as {validation.kept} does not say that the stream has kept them."]
+    text = f"{counted(validation.left_out, 'offset')} {'was' if validation.left_out == 1 else 'were'} left out"
+    return [f"{text}, as {validation.kept} does not say that the stream has kept them."]
 
 
 def noted(query: QueryValidation) -> list[str]:
@@ -38,27 +38,27 @@ def noted(query: QueryValidation) -> list[str]:
 
 def corrected(query: QueryValidation) -> str:
     """Return what was published of a query that differs, as a sentence; nothing if that was not asked for."""
-    found = query.correction
-    if found is None:
+    correction = query.correction
+    if correction is None:
         return ""
-    if found.why is not None:
-        return f"Not corrected: {found.why.rstrip('.')}."
-    if not found.rows:
-        return f"There was nothing to correct in topic {found.topic}."
+    if correction.why is not None:
+        return f"Not corrected: {correction.why.rstrip('.')}."
+    if not correction.rows:
+        return f"There was nothing to correct in topic {correction.topic}."
     return (
-        f"{counted(found.rows, 'row')} {'was' if found.rows == 1 else 'were'} corrected by "
-        f"{counted(found.messages, 'message')} to topic {found.topic}."
+        f"{counted(correction.rows, 'row')} {'was' if correction.rows == 1 else 'were'} corrected by "
+        f"{counted(correction.messages, 'message')} to topic {correction.topic}."
     )
 
 
 def context(validation: Validation) -> str:
     """Return what was compared with what, as one sentence."""
     exact = sum(query.rows_exact for query in validation.queries if query.why is None)
-    left = [query for query in validation.queries if query.why is not None]
+    uncompared = [query for query in validation.queries if query.why is not None]
     counts = [source.rows for source in validation.sources if source.rows is not None]
     read = f", recomputed from {counted(sum(counts), 'source row')}" if counts else ""
-    queries = counted(len(validation.queries) - len(left), "query", "queries")
-    skipped = f" {counted(len(left), 'query was', 'queries were')} not compared." if left else ""
+    queries = counted(len(validation.queries) - len(uncompared), "query", "queries")
+    skipped = f" {counted(len(uncompared), 'query was', 'queries were')} not compared." if uncompared else ""
     more = "".join(f" {sentence}" for sentence in left_out(validation))
     return f"{counted(exact, 'exact row')} of {queries}{read}.{skipped}{more}"
 
@@ -90,9 +90,9 @@ def _windows_sentence(query: QueryValidation) -> str:
     total = len(query.windows) + query.windows_left_out
     if total == 1:
         return ""
-    said = f" {number} of {total:,} windows {'differs' if number == '1' else 'differ'}"
+    text = f" {number} of {total:,} windows {'differs' if number == '1' else 'differ'}"
     first = differing[0]
-    return f"{said}, first {window_text(first)}." if first.window_start is not None else f"{said}."
+    return f"{text}, first {window_text(first)}." if first.window_start is not None else f"{text}."
 
 
 def windows_that_differ(query: QueryValidation) -> str:

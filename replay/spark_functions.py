@@ -149,11 +149,11 @@ def _round(typed: TypedExpression, texts: list[str], share: Share) -> str:
     if not digits:
         return f"round({text})"
     # Arrow rounds the scaled number, whose last digit may be off, not the decimal digits of the number.
-    there, back = ("*", "/") if digits > 0 else ("/", "*")
+    scale_operator, back = ("*", "/") if digits > 0 else ("/", "*")
     unit = f"1E{abs(digits)}D"
 
     def rounded(x: str) -> str:
-        scaled = f"({x} {there} {unit})"
+        scaled = f"({x} {scale_operator} {unit})"
         return (
             f"CASE WHEN isnan({x}) OR abs({x}) = {_INFINITY} OR round({scaled}) = {scaled} THEN {x} "
             f"ELSE round({scaled}) {back} {unit} END"

@@ -116,9 +116,9 @@ class _Writer:
             return self._failures_of_case(typed)
         if _columns_of_strict(typed) is not None:
             return list(dict.fromkeys(self._failures_of_strict(typed, frozenset())))
-        found = [failure for argument in typed.args for failure in self.failures(argument)]
+        conditions = [failure for argument in typed.args for failure in self.failures(argument)]
         own = self._own_failure(typed)
-        return list(dict.fromkeys([*found, own] if own else found))
+        return list(dict.fromkeys([*conditions, own] if own else conditions))
 
     def share(self, text: str, body: Callable[[str], str]) -> str:
         """Return ``body`` of a text, which names it if it is long: texts must not grow with every level."""
@@ -208,21 +208,21 @@ class _Writer:
         """One test for all steps over the same columns, which are null with the last of them; ``above`` has had its."""
         columns = _columns_of_strict(typed) or {}
         if columns.keys() != above and _fails_over(typed, columns.keys()):
-            given = [f"{self.write(column)} IS NOT NULL" for column in columns.values()]
-            yield f"({' AND '.join([*given, f'{self.write(typed)} IS NULL'])})"
+            present = [f"{self.write(column)} IS NOT NULL" for column in columns.values()]
+            yield f"({' AND '.join([*present, f'{self.write(typed)} IS NULL'])})"
         for argument in typed.args:
             yield from self._failures_of_strict(argument, frozenset(columns))
 
     def _failures_of_case(self, typed: TypedExpression) -> list[str]:
         """A branch fails only for the rows that take it, and no condition but the first can fail after folding."""
         conditions, values = typed.args[:-1:2], [*typed.args[1:-1:2], typed.args[-1]]
-        found = [failure for condition in conditions for failure in self.failures(condition)]
+        failures = [failure for condition in conditions for failure in self.failures(condition)]
         branches = [self.failures(value) for value in values]
         if any(branches):
             tests = [self.write(condition) for condition in conditions]
             texts = [_any(branch) if branch else "FALSE" for branch in branches]
-            found.append(_case(zip(tests, texts[:-1], strict=True), texts[-1]))
-        return list(dict.fromkeys(found))
+            failures.append(_case(zip(tests, texts[:-1], strict=True), texts[-1]))
+        return list(dict.fromkeys(failures))
 
     def _own_failure(self, typed: TypedExpression) -> str | None:
         """Return when a step fails whose arguments do not."""
@@ -233,8 +233,8 @@ class _Writer:
             return f"({self.write(divisor)} = -1L AND {self.write(typed.args[0])} = {_LEAST})"
         if not _may_fail(typed):
             return None
-        given = [f"{self.write(argument)} IS NOT NULL" for argument in typed.args if argument.op != "literal"]
-        return f"({' AND '.join([*given, f'{self.write(typed)} IS NULL'])})"
+        present = [f"{self.write(argument)} IS NOT NULL" for argument in typed.args if argument.op != "literal"]
+        return f"({' AND '.join([*present, f'{self.write(typed)} IS NULL'])})"
 
 
 def _may_fail(typed: TypedExpression) -> bool:

@@ -206,7 +206,7 @@ def _to_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column
     loose = _loose(kind)
     cast = column if column.type == loose else column.cast(loose)
-    return cast if loose == kind else _told(cast, kind)
+    return cast if loose == kind else _as_kind(cast, kind)
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
@@ -222,18 +222,18 @@ def _part(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.F
     return pa.field(field.name, change(field.type))
 
 
-def _told(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _as_kind(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column of type ``_loose(kind)`` as one of ``kind``."""
     if column.type == kind or not pt.is_nested(kind):
         return column
     if column.offset:
         column = column.take(pa.array(range(len(column))))
     if pt.is_struct(kind):
-        children = [_told(column.field(index), kind.field(index).type) for index in range(kind.num_fields)]
+        children = [_as_kind(column.field(index), kind.field(index).type) for index in range(kind.num_fields)]
     elif pt.is_list(kind):
-        children = [_told(column.values, kind.value_type)]
+        children = [_as_kind(column.values, kind.value_type)]
     else:
-        parts = [column.keys, _told(column.items, kind.item_type)]
+        parts = [column.keys, _as_kind(column.items, kind.item_type)]
         children = [pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])]
     buffers = column.buffers()[: 1 if pt.is_struct(kind) else 2]
     return pa.Array.from_buffers(kind, len(column), buffers, children=children)

@@ -1,4 +1,4 @@
-"""What a stream has put out so far, as Spark sees it: the committed files of its file sinks, and its topics.
+"""The output of a stream so far, as Spark sees it: the committed files of its file sinks, and its topics.
 
 Of an updating output only the rows count that stand at the end. Called by `validation`.
 """

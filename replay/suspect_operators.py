@@ -1,4 +1,4 @@
-"""Which operators may have gone wrong, when some sinks differ from a replay and others do not. Pure.
+"""Operators suspected when some sinks differ from a replay and others do not. Pure.
 
 Called by ``penstock validate`` with its results.
 """
@@ -20,9 +20,9 @@ def suspect_operators(graph: JobGraph, sink: str, same: Collection[str]) -> list
     trusted: set[OperatorId] = set()
     for node in graph.operators.values():
         if isinstance(node.spec, SinkSpec) and node.name in same:
-            trusted |= _before(graph, node)
+            trusted |= _upstream(graph, node)
     wrong = next(node for node in graph.operators.values() if isinstance(node.spec, SinkSpec) and node.name == sink)
-    known = _before(graph, wrong) - trusted
+    known = _upstream(graph, wrong) - trusted
     return [node for node in graph.operators.values() if node.id in known]
 
 
@@ -30,28 +30,28 @@ def with_suspects(graph: JobGraph, queries: Sequence[QueryValidation]) -> list[Q
     """Return the results, with a note in each that differs: what leads to it and to nothing that is right."""
     same = [query.query for query in queries if query.status is ComparisonStatus.SAME]
     return [
-        replace(query, notes=(*query.notes, _told(graph, query.query, same)))
+        replace(query, notes=(*query.notes, _suspects_sentence(graph, query.query, same)))
         if query.status is ComparisonStatus.DIFFERS
         else query
         for query in queries
     ]
 
 
-def _told(graph: JobGraph, sink: str, same: Collection[str]) -> str:
-    found = [node for node in suspect_operators(graph, sink, same) if not isinstance(node.spec, SinkSpec)]
-    named = ", ".join(repr(node.name) for node in found)
-    if not found:
+def _suspects_sentence(graph: JobGraph, sink: str, same: Collection[str]) -> str:
+    suspects = [node for node in suspect_operators(graph, sink, same) if not isinstance(node.spec, SinkSpec)]
+    names = ", ".join(repr(node.name) for node in suspects)
+    if not suspects:
         return "every operator before it also leads to a sink that is the same, so look at the sink and what it wrote"
     others = " and to no sink that is the same" if same else ""
-    return f"look at {named}: they lead to it{others}"
+    return f"look at {names}: they lead to it{others}"
 
 
-def _before(graph: JobGraph, node: OperatorNode) -> set[OperatorId]:
-    found: set[OperatorId] = set()
+def _upstream(graph: JobGraph, node: OperatorNode) -> set[OperatorId]:
+    upstream: set[OperatorId] = set()
     pending = [node.id]
     while pending:
         operator = pending.pop()
-        if operator not in found:
-            found.add(operator)
+        if operator not in upstream:
+            upstream.add(operator)
             pending.extend(edge.operator for edge in graph[operator].inputs)
-    return found
+    return upstream

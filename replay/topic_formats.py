@@ -1,4 +1,4 @@
-"""What messages of a sink's format can say: which columns their values have, and what null becomes in them.
+"""Contents of messages by a sink's format: the columns of their values, and the form of null.
 
 Called by `topic_output` and `stream_output`.
 """

@@ -1,4 +1,4 @@
-"""What a stream has written to a topic of Kafka, message by message, with the places that say what came last.
+"""The output of a stream to a topic of Kafka, message by message, with partitions and offsets that order it.
 
 Called by `stream_output`, and for topics of corrections by `pending_corrections`.
 """
@@ -19,7 +19,7 @@ from penstock.replay.committed_output import PublishedTopic
 from penstock.replay.kafka_batches import ERROR
 from penstock.replay.kafka_reading import read_all
 from penstock.replay.kafka_slices import OffsetRange, RowPosition
-from penstock.replay.offsets import OffsetSelection, ask
+from penstock.replay.offsets import OffsetSelection, topic_state
 from penstock.replay.topic_formats import KEY, from_key, own_type, value_columns
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ WEIGHT = "weight"
 """The field that a sink adds to a changelog."""
 
 PARTITION, OFFSET = "$partition", "$offset"
-"""Where a message stands."""
+"""The position of a message."""
 
 
 def topic_rows(
@@ -109,7 +109,7 @@ def everything_in(source: KafkaSource) -> OffsetSelection:
         RetryableError: it does not answer.
     """
     parts = source.parts
-    state = ask(parts.settings, parts.topics)
+    state = topic_state(parts.settings, parts.topics)
     ranges = [
         OffsetRange(topic, partition, RowPosition(low), RowPosition(state.high[topic, partition]))
         for (topic, partition), low in sorted(state.low.items())

@@ -76,7 +76,7 @@ def command(
         spark = spark_settings(settings)
         bounds = ReplayBounds(checkpoint_dir, checkpoint, start, stop, archive, kept)
         request = load(file, arguments or [], bounds)
-        chosen = _chosen(request, sinks)
+        chosen = _chosen_sinks(request, sinks)
         corrector = None if correct is None else _corrector(correct, bounds, request, chosen)
         with spark_session(master, settings=spark, name=f"penstock-validate-{request.name}") as session:
             validation = _validate(request, session, chosen, corrector, kept)
@@ -121,14 +121,14 @@ def _validate(
     )
 
 
-def _chosen(request: ReplayRequest, names: Sequence[str] | None) -> set[str]:
+def _chosen_sinks(request: ReplayRequest, names: Sequence[str] | None) -> set[str]:
     from penstock.model.job_graph import SinkSpec
 
-    there = [node.name for node in request.job.graph.operators.values() if isinstance(node.spec, SinkSpec)]
-    unknown = [name for name in names or () if name not in there]
+    sinks = [node.name for node in request.job.graph.operators.values() if isinstance(node.spec, SinkSpec)]
+    unknown = [name for name in names or () if name not in sinks]
     if unknown:
-        raise OptionError(f"--sink {unknown[0]!r}: there are {', '.join(map(repr, there))}")
-    return set(names or there)
+        raise OptionError(f"--sink {unknown[0]!r}: there are {', '.join(map(repr, sinks))}")
+    return set(names or sinks)
 
 
 def _corrector(topic: str, bounds: ReplayBounds, request: ReplayRequest, chosen: set[str]) -> Corrector:

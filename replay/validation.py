@@ -55,7 +55,7 @@ def validate_sink(
     spec = sink.spec
     assert isinstance(spec, SinkSpec)
     keys = output_keys(graph, sink)
-    asked: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "query": sink.name,
         "mode": spec.mode,
         "keys": keys.columns,
@@ -63,26 +63,26 @@ def validate_sink(
     }
     why = not_promised(graph).get(sink.name)
     if why is not None:
-        return QueryValidation(**asked, why=why)
+        return QueryValidation(**identity, why=why)
     try:
         with comparison_sides(graph, sink, keys.columns, reading, session) as sides:
-            return _compared(graph, sink, asked, keys, sides, session, corrector)
+            return _compared(graph, sink, identity, keys, sides, session, corrector)
     except CountsOnlyError as error:
         counted = error.rows_stream or 0
-        return QueryValidation(**asked, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
+        return QueryValidation(**identity, rows_exact=error.rows_exact, rows_stream=counted, why=str(error))
     except (ReplayError, SchemaError) as error:
-        return QueryValidation(**asked, why=str(error))
+        return QueryValidation(**identity, why=str(error))
     except spark_errors() as error:
         failure = worker_failure(error)
         if isinstance(failure, ReplayError):
-            return QueryValidation(**asked, why=str(failure))
+            return QueryValidation(**identity, why=str(failure))
         raise
 
 
 def _compared(
     graph: JobGraph,
     sink: OperatorNode,
-    asked: dict[str, Any],
+    identity: dict[str, Any],
     keys: OutputKeys,
     sides: ComparisonSides,
     session: Any,
@@ -90,11 +90,13 @@ def _compared(
 ) -> QueryValidation:
     spec, edge = sink.spec, sink.inputs[0]
     assert isinstance(spec, SinkSpec)
-    result = _result(asked, keys, sides)
+    result = _result(identity, keys, sides)
     if result.missing and spec.mode == "upsert" and _repeats(sides.exact, spec.key):
-        return QueryValidation(**asked, why=f"several rows have the same {', '.join(spec.key)}: {_BY_ORDER}")
-    found = sides.open()
-    result = replace(result, open=sum(item.results for item in found), notes=sides.notes(found, result.extra))
+        return QueryValidation(**identity, why=f"several rows have the same {', '.join(spec.key)}: {_BY_ORDER}")
+    open_results = sides.open()
+    result = replace(
+        result, open=sum(item.results for item in open_results), notes=sides.notes(open_results, result.extra)
+    )
     if corrector is None:
         return result
     if sides.approximate:
@@ -113,32 +115,32 @@ def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:
     return not counts.where(f.col("count") > 1).isEmpty()
 
 
-def _result(asked: dict[str, Any], keys: OutputKeys, compared: ComparisonSides) -> QueryValidation:
+def _result(identity: dict[str, Any], keys: OutputKeys, compared: ComparisonSides) -> QueryValidation:
     from pyspark.sql import functions as f
 
     stream, exact = compared.stream, compared.exact
     window = _window(keys, exact, stream)
-    found = differences(stream, exact, keys.columns, compared.near).persist()
+    differing = differences(stream, exact, keys.columns, compared.near).persist()
     try:
         row = f.coalesce(f.col(EXACT), f.col(STREAM))
         sides = [
             _counted(exact, window, None, "rows_exact"),
             _counted(stream, window, None, "rows_stream"),
-            *(_counted(found.where(f.col(STATUS) == status), window, row, status) for status in _COUNTED[2:]),
+            *(_counted(differing.where(f.col(STATUS) == status), window, row, status) for status in _COUNTED[2:]),
         ]
         union = sides[0]
         for side in sides[1:]:
             union = union.unionByName(side)
         counts = union.groupBy(_START, _END).agg(*(f.sum(name).alias(name) for name in _COUNTED)).persist()
         totals = counts.agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in _COUNTED)).collect()[0].asDict()
-        windows, left_out = _windows(counts, asked["promised_accuracy"])
+        windows, left_out = _windows(counts, identity["promised_accuracy"])
         counts.unpersist()
-        examples = _examples(found, keys.columns)
+        examples = _examples(differing, keys.columns)
     finally:
-        found.unpersist()
+        differing.unpersist()
     counted: dict[str, Any] = {name: int(totals[name]) for name in _COUNTED}
     return QueryValidation(
-        **asked,
+        **identity,
         **counted,
         windows=windows,
         windows_left_out=left_out,
@@ -199,21 +201,21 @@ def _windows(counts: DataFrame, promised: float) -> tuple[Sequence[WindowResult]
     from pyspark.sql import functions as f
 
     differs = f.col(MISSING) + f.col(EXTRA) + f.col(DIFFERENT) > 0
-    taken = counts.orderBy(f.desc(differs), _START, _END).limit(MOST_WINDOWS).collect()
+    listed = counts.orderBy(f.desc(differs), _START, _END).limit(MOST_WINDOWS).collect()
     results = []
-    for row in taken:
+    for row in listed:
         counted: dict[str, Any] = {name: int(row[name]) for name in _COUNTED}
         window = {"window_start": row[_START], "window_end": row[_END]}
         results.append(WindowResult(**window, **counted, promised_accuracy=promised))
-    return bounded_windows(results, MOST_WINDOWS)[0], counts.count() - len(taken)
+    return bounded_windows(results, MOST_WINDOWS)[0], counts.count() - len(listed)
 
 
-def _examples(found: DataFrame, keys: Sequence[str]) -> list[Example]:
+def _examples(differing: DataFrame, keys: Sequence[str]) -> list[Example]:
     from pyspark.sql import functions as f
 
     options = {"ignoreNullFields": "false"}
     sides = [f.to_json(f.col(side), options).alias(side) for side in (STREAM, EXACT)]
-    rows = found.orderBy(STATUS, *(f.col(quoted_name(name)) for name in keys)).limit(MOST_EXAMPLES)
+    rows = differing.orderBy(STATUS, *(f.col(quoted_name(name)) for name in keys)).limit(MOST_EXAMPLES)
     examples = []
     for row in rows.select(STATUS, *sides).collect():
         stream, exact = (None if row[side] is None else json.loads(row[side]) for side in (STREAM, EXACT))

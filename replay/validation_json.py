@@ -93,13 +93,13 @@ def _window_data(window: WindowResult) -> dict[str, Any]:
     }
 
 
-def _accuracy_data(found: Accuracy) -> dict[str, Any]:
+def _accuracy_data(accuracy: Accuracy) -> dict[str, Any]:
     return {
-        "rows_expected": found.rows_expected,
-        "rows_used": found.rows_used,
-        "promised_accuracy": found.promised_accuracy,
-        "true_accuracy": found.true_accuracy,
-        "biased": found.biased,
+        "rows_expected": accuracy.rows_expected,
+        "rows_used": accuracy.rows_used,
+        "promised_accuracy": accuracy.promised_accuracy,
+        "true_accuracy": accuracy.true_accuracy,
+        "biased": accuracy.biased,
     }
 
 

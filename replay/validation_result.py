@@ -1,4 +1,4 @@
-"""What a validation found. Pure; `validate` makes one, `validation_json` keeps it, the reports show it."""
+"""The result of a validation. Pure; `validate` makes one, `validation_json` keeps it, the reports show it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 
 
 class ComparisonStatus(StrEnum):
-    """What a comparison came to."""
+    """The outcome of a comparison."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -220,9 +220,9 @@ class Validation:
     @property
     def status(self) -> ComparisonStatus:
         """``differs`` if a query differs, else ``same`` if one is; ``not compared`` if none was compared."""
-        found = {query.status for query in self.queries}
+        statuses = {query.status for query in self.queries}
         for status in (ComparisonStatus.DIFFERS, ComparisonStatus.SAME):
-            if status in found:
+            if status in statuses:
                 return status
         return ComparisonStatus.NOT_COMPARED
 

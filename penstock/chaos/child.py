@@ -41,11 +41,11 @@ class Child:
         if self.ended:
             return None
         try:
-            found = self._points.get(timeout=max(0.0, timeout_s))
+            point = self._points.get(timeout=max(0.0, timeout_s))
         except Empty:
             return None
-        self.ended = found is None
-        return found
+        self.ended = point is None
+        return point
 
     def kill(self) -> None:
         """Send SIGKILL; nothing happens if it has ended."""

@@ -1,4 +1,4 @@
-"""Where runs of a pipeline write, and what they wrote as multisets of rows to compare; called by `chaos`.
+"""Outputs of a pipeline's runs, read back as multisets of rows to compare; called by `chaos`.
 
 Of an updating stream only what stands at the end counts: how often a row is corrected depends on how rows were batched.
 """
@@ -37,7 +37,7 @@ class Difference:
 
 
 class Outputs:
-    """Where a run writes that has a directory to itself: files below it, whatever the pipeline's sinks are."""
+    """The outputs of a run with a directory to itself: files below it, whatever the pipeline's sinks are."""
 
     def options(self, folder: Path) -> Sequence[str]:
         """Return options of ``penstock run``."""
@@ -71,9 +71,9 @@ def read_rows(folder: Path, mode: str, key: tuple[str, ...]) -> Rows:
     return Counter(last.values())
 
 
-def difference(expected: Rows, found: Rows) -> Difference:
+def difference(expected: Rows, actual: Rows) -> Difference:
     """Hold the rows of a run against those expected."""
-    lost, duplicated = expected - found, found - expected
+    lost, duplicated = expected - actual, actual - expected
     if lost and duplicated:
         near_lost, near_duplicated = _rounded(lost), _rounded(duplicated)
         lost, duplicated = near_lost - near_duplicated, near_duplicated - near_lost

@@ -1,4 +1,4 @@
-"""What `chaos` is asked to do, and what came of it."""
+"""Options and report of a chaos experiment."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from penstock.runs.failpoint_settings import FailpointSetting
 
 @dataclass(frozen=True, slots=True)
 class ChaosOptions:
-    """What is done to a pipeline.
+    """Options of a chaos experiment on one pipeline.
 
     First its lives die at the points of the ``script``, in this order; then at each of ``points`` once, as they come;
     then by ``kills`` at seeded moments. Lives take turns in ``parallelism`` (empty: as the file says). One in which
@@ -29,10 +29,11 @@ class ChaosOptions:
 
 @dataclass(slots=True)
 class ChaosReport:
-    """What came of it. ``recoveries_s``: from a kill to the next checkpoint, unless another kill came before that.
+    """Report of a chaos experiment.
 
-    ``rows_in`` and ``rows`` count what finished runs read and what was compared, ``fallbacks`` restarts at another than
-    the newest checkpoint; ``failure`` says why it ended early.
+    ``recoveries_s``: from a kill to the next checkpoint, unless another kill came before that. ``rows_in``
+    and ``rows`` count what finished runs read and what was compared, ``fallbacks`` restarts at another than the newest
+    checkpoint; ``failure`` says why it ended early.
     """
 
     seed: int

@@ -27,7 +27,7 @@ NOT_PROMISED = (
 )
 
 _SHOWN = 60
-"""How many lines of a history are printed."""
+"""Number of lines of a history that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SimulateOptions:
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """What the seeds did; ``failed`` is the first whose output differs, after which none was run."""
+    """Results of the seeds; ``failed`` is the first whose output differs, after which none was run."""
 
     rows: int
     seeds: int

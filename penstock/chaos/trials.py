@@ -38,7 +38,7 @@ AFTER_CHECKPOINT = 0.85
 """The share of kills that wait for a new checkpoint first; the others come at any time after the restart."""
 
 PATIENT_RUNS = 5
-"""How many runs may end before they could be killed."""
+"""Number of runs that may end before they could be killed."""
 
 
 class Chaos:
@@ -106,10 +106,10 @@ class Chaos:
         folder.mkdir(parents=True)
         while (summary := self._live(folder)) is None:
             report.restarts += 1
-        found = self._outputs(folder, summary)
+        outputs = self._outputs(folder, summary)
         total = Difference()
-        for name in found:
-            total += difference(expected[name], found[name])
+        for name in outputs:
+            total += difference(expected[name], outputs[name])
         report.runs += 1
         report.rows_in += summary["rows_in"]
         report.rows += total.rows
@@ -239,14 +239,14 @@ class Chaos:
 
     def _begin(self, folder: Path, arguments: Sequence[str], settings: str) -> Child:
         options = self._options
-        given = ["run", str(self._file), "--json", "--generated-names", *self._where.options(folder), *arguments]
+        command = ["run", str(self._file), "--json", "--generated-names", *self._where.options(folder), *arguments]
         if options.parallelism:
-            given.append(f"--parallelism={options.parallelism[self._lives % len(options.parallelism)]}")
+            command.append(f"--parallelism={options.parallelism[self._lives % len(options.parallelism)]}")
         if options.batch_rows is not None:
-            given.append(f"--batch-rows={options.batch_rows}")
+            command.append(f"--batch-rows={options.batch_rows}")
         self._lives += 1
-        given += ["--", *options.arguments, *self._where.arguments(folder)]
-        return self._start(given, {VARIABLE: settings}, folder / "summary.json")
+        command += ["--", *options.arguments, *self._where.arguments(folder)]
+        return self._start(command, {VARIABLE: settings}, folder / "summary.json")
 
     def _finished(self, child: Child, folder: Path, patience_s: float | None = None) -> dict[str, Any]:
         """Wait for a job that is not killed, and return its summary.
@@ -263,8 +263,8 @@ class Chaos:
         code = child.wait()
         summary = _summary(folder / "summary.json")
         if code != 0 or summary is None:
-            said = "\n".join(child.said) or "it said nothing"
-            raise ChaosError(f"a life that was not killed ended with {code}:\n{said}")
+            output = "\n".join(child.said) or "it said nothing"
+            raise ChaosError(f"a life that was not killed ended with {code}:\n{output}")
         self._count_fallbacks(child)
         self._down_since = None
         return summary
@@ -292,8 +292,8 @@ class Chaos:
 
     def _check_something_left(self) -> None:
         if self._report.left_out.keys() >= self._sinks.keys():
-            told = "; ".join(f"{name}: {reason}" for name, reason in self._report.left_out.items())
-            raise UserError(f"nothing that the pipeline writes is promised to be the same in every run ({told})")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self._report.left_out.items())
+            raise UserError(f"nothing that the pipeline writes is promised to be the same in every run ({reasons})")
 
     def _draw_moments(self) -> list["_Moment"]:
         kills = self._options.kills
@@ -315,10 +315,10 @@ class _Moment:
 
 
 def _summary(stdout: Path) -> dict[str, Any] | None:
-    """Return what ``penstock run --json`` said last; the pipeline's own program may print before and after it."""
+    """Return the last JSON summary of ``penstock run --json``; the pipeline's own program may print around it."""
     for line in reversed(stdout.read_bytes().splitlines()):
         with suppress(ValueError):
-            said = json.loads(line)
-            if isinstance(said, dict) and {"job", "status", "operators"} <= said.keys():
-                return said
+            summary = json.loads(line)
+            if isinstance(summary, dict) and {"job", "status", "operators"} <= summary.keys():
+                return summary
     return None

@@ -62,10 +62,10 @@ def pairs(option: str, texts: Sequence[str] | None, example: str) -> dict[str, s
     Raises:
         OptionError: one is something else; the message names the option and shows the ``example``.
     """
-    found = {}
+    values = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise OptionError(f"{option} takes a name and a value, such as {example}, not {text!r}")
-        found[name] = value
-    return found
+        values[name] = value
+    return values

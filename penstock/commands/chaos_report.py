@@ -1,4 +1,4 @@
-"""What ``penstock chaos`` does with its options, and how it tells what came of it."""
+"""Runs the experiments of ``penstock chaos`` and prints their reports."""
 
 import json
 import sys

@@ -57,18 +57,18 @@ def decide(
         from penstock.engine.control.log_replay import redecide, the_policy
 
         changed = pairs("--set", changes, "period_s=10")
-        taken = list(redecide(log, policy or the_policy(log), changed))
-        differ = sum(item.same is False for item in taken)
-        _tell(taken, differ, as_json=as_json)
+        decisions = list(redecide(log, policy or the_policy(log), changed))
+        differ = sum(item.same is False for item in decisions)
+        _print_decisions(decisions, differ, as_json=as_json)
     if differ and not changed:
         raise typer.Exit(FAILED)
 
 
-def _tell(taken: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:
+def _print_decisions(decisions: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:
     from penstock.engine.control.log_replay import plain
 
     if as_json:
-        for item in taken:
+        for item in decisions:
             own = {"snapshot": item.snapshot.number, "time_s": item.snapshot.time_s, "same": item.same}
             print(json.dumps(own | {"decision": plain(item.decision)}))
         return
@@ -80,18 +80,18 @@ def _tell(taken: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:
         *(Column(title, figures=False) for title in ("decision", "reason")),
     ]
     rows = []
-    for (decision, reason), alike in groupby(taken, key=_shown):
+    for (decision, reason), alike in groupby(decisions, key=_decision_cells):
         first, *others = alike
         last = others[-1] if others else first
         numbers = [str(item.snapshot.number) for item in (first, last)]
         times = [f"{item.snapshot.time_s:,.1f}" for item in (first, last)]
         rows.append([*("-".join(dict.fromkeys(ends)) for ends in (numbers, times)), decision, reason])
     print_table(columns, rows, stream=sys.stdout)
-    recorded = sum(item.same is not None for item in taken)
+    recorded = sum(item.same is not None for item in decisions)
     compared = f"{recorded - differ} of {recorded} as recorded" if recorded else "none recorded"
-    print(f"{len(taken)} decisions; {compared}")
+    print(f"{len(decisions)} decisions; {compared}")
 
 
-def _shown(item: "Redecided") -> tuple[str, str]:
+def _decision_cells(item: "Redecided") -> tuple[str, str]:
     """Return what the table says of a decision; those that follow each other and say the same have one line."""
     return type(item.decision).__name__ + (" (recorded: another)" if item.same is False else ""), item.decision.reason

@@ -101,9 +101,9 @@ def _run_until_stopped(broker: "LocalBroker", topics: "Sequence[TopicRequest]") 
 
 
 @contextmanager
-def _directory(wanted: Path | None) -> Iterator[Path]:
-    if wanted is not None:
-        yield wanted
+def _directory(chosen: Path | None) -> Iterator[Path]:
+    if chosen is not None:
+        yield chosen
         return
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

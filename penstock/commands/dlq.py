@@ -84,13 +84,13 @@ def replay(
                 question = f"write the letters{matching} of {waiting.waiting:,} in {topic!r} to {place}?"
                 if not typer.confirm(question, err=True):
                     raise typer.Exit(1)
-            done = waiting.run()
+            result = waiting.run()
         if as_json:
-            typer.echo(json.dumps({"topic": topic, "to": into, "group": waiting.group, **asdict(done)}))
+            typer.echo(json.dumps({"topic": topic, "to": into, "group": waiting.group, **asdict(result)}))
             return
-        left = f", {done.left_out:,} did not match" if done.left_out else ""
-        homeless = f", {done.homeless:,} came from no topic: say where with --into" if done.homeless else ""
-        typer.echo(f"replayed {done.written:,} dead letters of {topic!r} to {place}{left}{homeless}")
+        skipped = f", {result.left_out:,} did not match" if result.left_out else ""
+        homeless = f", {result.homeless:,} came from no topic: say where with --into" if result.homeless else ""
+        typer.echo(f"replayed {result.written:,} dead letters of {topic!r} to {place}{skipped}{homeless}")
 
 
 def _settings(kafka: str, settings: list[str] | None) -> "ClientSettings":

@@ -35,7 +35,7 @@ def print_letters(letters: Sequence[StoredLetter], topic: str, *, as_json: bool 
 
 def letter_data(letter: StoredLetter) -> dict[str, Any]:
     """Return a letter as JSON-able data; bytes as text if they are UTF-8, and always as base64."""
-    told = letter.provenance
+    provenance = letter.provenance
     return {
         "partition": letter.partition,
         "offset": letter.offset,
@@ -46,40 +46,40 @@ def letter_data(letter: StoredLetter) -> dict[str, Any]:
         "value_base64": _base64(letter.value),
         "headers": [{"name": name, "value_base64": _base64(value)} for name, value in letter.headers],
         "error": {
-            "class": told.error_class,
-            "message": told.message,
-            "stage": told.stage,
-            "operator": told.operator,
-            "topic": told.topic or None,
-            "partition": told.partition,
-            "offset": told.offset,
-            "timestamp": _iso(told.timestamp_ms),
-            "job": told.job,
-            "epoch": told.epoch,
-            "attempt": told.attempt,
-            "traceback": told.traceback or None,
+            "class": provenance.error_class,
+            "message": provenance.message,
+            "stage": provenance.stage,
+            "operator": provenance.operator,
+            "topic": provenance.topic or None,
+            "partition": provenance.partition,
+            "offset": provenance.offset,
+            "timestamp": _iso(provenance.timestamp_ms),
+            "job": provenance.job,
+            "epoch": provenance.epoch,
+            "attempt": provenance.attempt,
+            "traceback": provenance.traceback or None,
         },
     }
 
 
 def _cells(letter: StoredLetter) -> list[str]:
-    told = letter.provenance
-    origin = f"{told.topic}/{told.partition}@{told.offset}" if told.topic else ""
-    message = told.message.removeprefix(f"{told.error_class}: ")
-    error = message if told.error_class in ("", "BadRecordError") else f"{told.error_class}: {message}"
+    provenance = letter.provenance
+    origin = f"{provenance.topic}/{provenance.partition}@{provenance.offset}" if provenance.topic else ""
+    message = provenance.message.removeprefix(f"{provenance.error_class}: ")
+    error = message if provenance.error_class in ("", "BadRecordError") else f"{provenance.error_class}: {message}"
     return [
         f"{letter.partition}@{letter.offset}",
         (_iso(letter.written_ms) or "")[:19].replace("T", " "),
         origin,
-        told.stage,
-        told.operator,
+        provenance.stage,
+        provenance.operator,
         _short(error),
-        _shown(letter.key),
-        _shown(letter.value),
+        _content_text(letter.key),
+        _content_text(letter.value),
     ]
 
 
-def _shown(content: bytes | None) -> str:
+def _content_text(content: bytes | None) -> str:
     if content is None:
         return "null"
     text = _text(content[: 4 * _WIDEST])

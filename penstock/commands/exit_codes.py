@@ -1,4 +1,4 @@
-"""How commands answer: their exit codes, and exceptions as a message. Imports nothing heavy.
+"""Exit codes of commands, and exceptions turned into messages. Imports nothing heavy.
 
 Exit codes: 0 all well, 1 it failed, 2 wrong usage, 3 the environment is not fit, 141 nobody reads the output any more.
 """

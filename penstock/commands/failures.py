@@ -1,4 +1,4 @@
-"""Says what went wrong in a user's file: a sentence, or else the user's own frames first."""
+"""Describes failures in a user's file: a sentence, or else the user's own frames first."""
 
 import sysconfig
 import traceback

@@ -19,7 +19,7 @@ ENTRY_POINTS = "penstock.commands"
 """The entry points of further commands: each names a function with Typer's parameters, or a `typer.Typer`."""
 
 OURS = "penstock."
-"""What the modules of our own commands begin with."""
+"""Package of our own commands' modules."""
 
 MARKUP: Final = "rich"
 

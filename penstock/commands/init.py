@@ -20,12 +20,12 @@ def init(
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.new_project import write_project
 
-        written = write_project(name)
+        paths = write_project(name)
         if as_json:
-            typer.echo(json.dumps({"project": str(name), "files": [str(path) for path in written]}))
+            typer.echo(json.dumps({"project": str(name), "files": [str(path) for path in paths]}))
             return
         typer.echo("wrote")
-        for path in written:
+        for path in paths:
             typer.echo(f"  {path}")
         typer.echo(f"now\n  cd {shlex.quote(str(name))}")
         for line in ("penstock run pipeline.py", "penstock explain pipeline.py", "pytest"):

@@ -18,7 +18,7 @@ SIGNATURES = "kernel_signatures.txt"
 
 @dataclass(frozen=True, slots=True)
 class CompilationSummary:
-    """What was done: ``forms`` of kernels that there are, ``compiled``: how many just now, and where they lie."""
+    """Result of a compilation: number of known ``forms``, number ``compiled`` just now, and their folder."""
 
     folder: str
     forms: int
@@ -35,15 +35,15 @@ def warm(progress: Callable[[int, int], None] | None = None) -> CompilationSumma
     if not is_kept():
         raise UserError(f"{kernel_folder()} cannot be written to: set NUMBA_CACHE_DIR to a folder that can")
     began, before = time.monotonic(), KernelCache.compiled
-    wanted = [(name, form) for name, forms in known_forms().items() for form in forms]
-    for number, (name, form) in enumerate(wanted, 1):
+    signatures = [(name, form) for name, forms in known_forms().items() for form in forms]
+    for number, (name, form) in enumerate(signatures, 1):
         module, _, _ = name.partition(":")
         importlib.import_module(module)
         KERNELS[name].compile(parse_signature(form))
         if progress is not None:
-            progress(number, len(wanted))
+            progress(number, len(signatures))
     return CompilationSummary(
-        str(kernel_folder()), len(wanted), KernelCache.compiled - before, time.monotonic() - began
+        str(kernel_folder()), len(signatures), KernelCache.compiled - before, time.monotonic() - began
     )
 
 
@@ -59,8 +59,8 @@ def write_forms(file: Path) -> int:
     for module, _ in kernel_sources():
         importlib.import_module("penstock." + module.removesuffix(".py").replace("/", "."))
     for name, kernel in KERNELS.items():
-        if kept := known_signatures(kernel._cache.signatures()):
-            forms.setdefault(name, set()).update(kept)
+        if texts := known_signatures(kernel._cache.signatures()):
+            forms.setdefault(name, set()).update(texts)
     parts = ["\n".join([name, *(f"  {form}" for form in sorted(forms[name]))]) for name in sorted(forms)]
     file.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return sum(map(len, forms.values()))

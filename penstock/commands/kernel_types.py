@@ -42,11 +42,11 @@ def parse_signature(text: str) -> tuple[Any, ...]:
 
 def known_signatures(signatures: Iterable[tuple[Any, ...]]) -> set[str]:
     """Return the texts of those signatures that have one."""
-    found = set()
+    texts = set()
     for signature in signatures:
         with suppress(UnknownTypeError):
-            found.add(signature_text(signature))
-    return found
+            texts.add(signature_text(signature))
+    return texts
 
 
 def _text(kind: Any) -> str:
@@ -55,8 +55,8 @@ def _text(kind: Any) -> str:
         if _ARRAY.fullmatch(text) and kind.aligned:
             return text
     elif isinstance(kind, types.NamedTuple | types.NamedUniTuple):
-        made = kind.instance_class
-        return f"{made.__module__}:{made.__qualname__}({'| '.join(map(_text, kind))})"
+        instance_class = kind.instance_class
+        return f"{instance_class.__module__}:{instance_class.__qualname__}({'| '.join(map(_text, kind))})"
     elif str(kind) in SCALARS:
         return str(kind)
     raise UnknownTypeError(f"{kind} has no text")
@@ -74,7 +74,7 @@ def _parse(text: str) -> Any:
     if not colon or not fields.endswith(")"):
         raise UnknownTypeError(f"{text!r} is no type")
     members = [_parse(field) for field in fields[:-1].split("| ")]
-    made, kinds = getattr(importlib.import_module(module), name), cast(Any, types)
+    constructor, kinds = getattr(importlib.import_module(module), name), cast(Any, types)
     if len(set(members)) == 1:
-        return kinds.NamedUniTuple(members[0], len(members), made)
-    return kinds.NamedTuple(members, made)
+        return kinds.NamedUniTuple(members[0], len(members), constructor)
+    return kinds.NamedTuple(members, constructor)

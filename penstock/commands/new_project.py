@@ -26,7 +26,7 @@ def write_project(folder: Path) -> list[Path]:
         raise UserError(f"the directory {folder} is not empty; give the name of a new one")
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-.") or _PLACEHOLDER
     project = resources.files("penstock").joinpath("project")
-    written = []
+    paths = []
     for file in _FILES:
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,8 +34,8 @@ def write_project(folder: Path) -> list[Path]:
         if file == "requirements.txt":
             text = requirements(text, origin())
         path.write_text(text.replace(_PLACEHOLDER, name), encoding="utf-8")
-        written.append(path)
-    return written
+        paths.append(path)
+    return paths
 
 
 def requirements(template: str, came_from: Origin | None) -> str:

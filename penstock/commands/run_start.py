@@ -1,4 +1,4 @@
-"""What ``penstock run`` puts in place of a job's own start: overrides, progress and a summary."""
+"""The launcher of ``penstock run``: overrides, progress and a summary in place of a job's own start."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ from penstock.runs.run_options import RunOptions, letter_target, restore_from
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
 
 REPORT_S = 0.2
-"""How often the progress of a background job is shown."""
+"""Interval at which the progress of a background job is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class RunOverrides:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a job did: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks."""
+    """Result of a job: ``status`` is ``done`` or ``stopped``; rows at sources and at sinks."""
 
     job: str
     status: str

@@ -90,6 +90,6 @@ def query(
         from penstock.commands.state_view import print_rows, write_rows
         from penstock.engine.checkpoint.reader import read_checkpoint
 
-        found = run_query(read_checkpoint(where), sql, internal=internal)
-        if not write_rows({"result": found}, arrow, parquet):
-            print_rows(found, limit, as_json=as_json)
+        result = run_query(read_checkpoint(where), sql, internal=internal)
+        if not write_rows({"result": result}, arrow, parquet):
+            print_rows(result, limit, as_json=as_json)

@@ -44,10 +44,10 @@ def run_query(checkpoint: Checkpoint, sql: str, *, internal: bool = False) -> pa
 def _register(connection: Any, checkpoint: Checkpoint, sql: str, internal: bool) -> list[str]:
     """Make the tables known of those operators that the query names, and return all their names."""
     names: list[str] = []
-    asked = sql.lower()
+    text = sql.lower()
     for operator in sorted(checkpoint.manifest.parallelism):
         schema = _quoted(operator)
-        if operator.lower() not in asked and schema.lower() not in asked:
+        if operator.lower() not in text and schema.lower() not in text:
             continue
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         for table, rows in checkpoint.tables_of(operator, internal=internal).items():

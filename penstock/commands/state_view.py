@@ -32,8 +32,8 @@ def print_listing(checkpoint: Checkpoint, now_us: int, *, as_json: bool) -> None
     names = ("instances", "rows", "bytes", "file")
     columns = [Column("operator", figures=False), Column("table", figures=False), *map(Column, names)]
     print_table(columns, list(_lines(operators)), stream=sys.stdout)
-    for title, kept in _beside(operators):
-        print(f"{title}: {_short(json.dumps(kept, default=_plain), 400)}")
+    for title, state in _beside(operators):
+        print(f"{title}: {_short(json.dumps(state, default=_plain), 400)}")
 
 
 def chosen_tables(checkpoint: Checkpoint, operator: str, table: str | None, *, internal: bool) -> dict[str, pa.Table]:
@@ -53,13 +53,13 @@ def chosen_tables(checkpoint: Checkpoint, operator: str, table: str | None, *, i
 
 def print_rows(rows: pa.Table, most: int, *, title: str | None = None, as_json: bool = False) -> None:
     """Print the first rows, and how many there are; as JSON: one line a row."""
-    shown = rows.slice(0, most).to_pylist()
+    listed = rows.slice(0, most).to_pylist()
     if as_json:
-        for row in shown:
+        for row in listed:
             print(json.dumps(row, default=_plain))
         return
     columns = [Column(field.name, figures=_is_figure(field.type)) for field in rows.schema]
-    cells = [[_short("" if value is None else str(value), CELL_WIDTH) for value in row.values()] for row in shown]
+    cells = [[_short("" if value is None else str(value), CELL_WIDTH) for value in row.values()] for row in listed]
     count = count_text(rows.num_rows)
     note = f"{count} row{'s' * (rows.num_rows != 1)}" if rows.num_rows <= most else f"the first {most} of {count} rows"
     print_table(columns, cells, title=title, note=note, stream=sys.stdout)
@@ -81,17 +81,17 @@ def write_rows(tables: Mapping[str, pa.Table], arrow: Path | None, parquet: Path
             writer.write_table(rows)
     if parquet is not None:
         pq.write_table(rows, parquet)
-    written = " and ".join(str(path) for path in (arrow, parquet) if path is not None)
-    print(f"wrote {count_text(rows.num_rows)} rows to {written}", file=sys.stderr)
+    targets = " and ".join(str(path) for path in (arrow, parquet) if path is not None)
+    print(f"wrote {count_text(rows.num_rows)} rows to {targets}", file=sys.stderr)
     return True
 
 
 def _headline(checkpoint: Checkpoint, now_us: int) -> str:
     manifest = checkpoint.manifest
-    taken = f"{datetime.fromtimestamp(manifest.created_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    time_text = f"{datetime.fromtimestamp(manifest.created_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
     savepoint = "" if checkpoint.savepoint is None else f"  savepoint {checkpoint.savepoint}"
     age = seconds_text(max(0, now_us - manifest.created_us) / 1e6)
-    return f"{manifest.job}  epoch {manifest.epoch}{savepoint}  taken {taken}, {age} ago"
+    return f"{manifest.job}  epoch {manifest.epoch}{savepoint}  taken {time_text}, {age} ago"
 
 
 def _listing(checkpoint: Checkpoint, operators: Iterable[KeptOperator], now_us: int) -> dict[str, Any]:
@@ -105,30 +105,37 @@ def _listing(checkpoint: Checkpoint, operators: Iterable[KeptOperator], now_us: 
         "key_groups": manifest.key_groups,
         "engine_version": manifest.engine_version,
         "warning": checkpoint.warning,
-        "operators": [asdict(kept) for kept in operators],
+        "operators": [asdict(operator) for operator in operators],
     }
 
 
 def _lines(operators: Iterable[KeptOperator]) -> Iterable[list[str]]:
-    for kept in operators:
-        first = [kept.operator, "", str(kept.instances), "", "", bytes_text(kept.file_bytes) if kept.file_bytes else ""]
-        for table in kept.tables:
+    for operator in operators:
+        first = [
+            operator.operator,
+            "",
+            str(operator.instances),
+            "",
+            "",
+            bytes_text(operator.file_bytes) if operator.file_bytes else "",
+        ]
+        for table in operator.tables:
             first[1], first[3], first[4] = table.name, count_text(table.rows), bytes_text(table.bytes)
             yield first
             first = ["", "", "", "", "", ""]
-        if not kept.tables:
+        if not operator.tables:
             yield first
 
 
 def _beside(operators: Iterable[KeptOperator]) -> Iterable[tuple[str, Any]]:
     """Yield what operators keep beside their tables."""
-    for kept in operators:
-        if kept.notes:
-            yield f"notes of {kept.operator}", kept.notes
-        if kept.positions:
-            yield f"positions of {kept.operator}", kept.positions
-        if kept.receipts:
-            yield f"receipts of {kept.operator}", kept.receipts
+    for operator in operators:
+        if operator.notes:
+            yield f"notes of {operator.operator}", operator.notes
+        if operator.positions:
+            yield f"positions of {operator.operator}", operator.positions
+        if operator.receipts:
+            yield f"receipts of {operator.operator}", operator.receipts
 
 
 def _short(text: str, width: int) -> str:
@@ -136,7 +143,7 @@ def _short(text: str, width: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no word for as text: bytes as hexadecimal digits; a whole decimal is a number."""
+    """Return values without a JSON type as text: bytes as hexadecimal digits; a whole decimal is a number."""
     if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
         return int(value)
     return value.hex() if isinstance(value, bytes) else str(value)

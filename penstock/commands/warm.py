@@ -29,10 +29,11 @@ def warm(
             forms = warming.write_forms(record)
             typer.echo(f"{forms} forms in {record}")
             return
-        done = warming.warm()
+        summary = warming.warm()
         if as_json:
-            typer.echo(json.dumps(asdict(done)))
+            typer.echo(json.dumps(asdict(summary)))
         else:
             typer.echo(
-                f"{done.forms} kernels in {done.folder}, {done.compiled} of them compiled now, in {done.seconds:.0f} s"
+                f"{summary.forms} kernels in {summary.folder}, {summary.compiled} of them compiled now, "
+                f"in {summary.seconds:.0f} s"
             )

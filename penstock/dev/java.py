@@ -14,7 +14,7 @@ LEAST_MAJOR = 17
 """The oldest Java that Apache Kafka 4 runs on."""
 
 PATIENCE_S = 20.0
-"""How long a Java may take to say its version."""
+"""Time limit for a Java to print its version."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _BUILD = re.compile(r"\(build ([^\s,)]+)")
@@ -35,12 +35,12 @@ def find_java() -> Java | None:
     return choose_java(candidates(os.environ, shutil.which("java"), bundled_java()), version_text)
 
 
-def choose_java(found: Iterable[tuple[str, Path]], version_of: Callable[[Path], str | None]) -> Java | None:
+def choose_java(candidates: Iterable[tuple[str, Path]], version_of: Callable[[Path], str | None]) -> Java | None:
     """Return the first of (origin, executable) that is new enough.
 
     ``version_of`` returns what an executable prints for ``-version``, None if it does not run.
     """
-    for origin, executable in found:
+    for origin, executable in candidates:
         version = parse_version(version_of(executable) or "")
         if version is not None and version[0] >= LEAST_MAJOR:
             return Java(executable, *version, origin)
@@ -68,14 +68,14 @@ def bundled_java() -> Path | None:
 
 
 def version_text(executable: Path) -> str | None:
-    """Return what a Java says of its version, None if it does not run."""
+    """Return the version that a Java prints, None if it does not run."""
     try:
-        ran = subprocess.run(
+        result = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return ran.stderr + ran.stdout if ran.returncode == 0 else None
+    return result.stderr + result.stdout if result.returncode == 0 else None
 
 
 def parse_version(text: str) -> tuple[int, str] | None:

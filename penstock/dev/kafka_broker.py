@@ -27,7 +27,7 @@ __all__ = ["KAFKA_VERSION", "BrokerError", "Listener", "LocalBroker"]
 
 START_S = 60.0
 STOP_S = 30.0
-"""How long a broker may take to start, and to stop before it is killed."""
+"""Time limits for a broker to start, and to stop before it is killed."""
 
 
 class LocalBroker:
@@ -83,17 +83,17 @@ class LocalBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def data(self) -> Path:
-        """Where topics are."""
+        """The folder of the topics."""
         return self.directory / "data"
 
     @property
     def log(self) -> Path:
-        """What the broker has complained of."""
+        """The broker's log of warnings and errors."""
         return self.directory / "broker.log"
 
     def address(self, listener: str) -> str:
@@ -124,8 +124,8 @@ class LocalBroker:
                 f"a broker, process {before.process}, uses {self.directory} already; stop that one first."
             )
         if self._ports is None:
-            wanted = {"PLAINTEXT": self._wanted_port, **{door.name: door.port for door in self._listeners}}
-            self._ports = choose_ports(wanted, before)
+            requested = {"PLAINTEXT": self._wanted_port, **{door.name: door.port for door in self._listeners}}
+            self._ports = choose_ports(requested, before)
         self._write_properties()
         runtime = KafkaRuntime(self.java, jars)
         if not (self.data / "meta.properties").exists():
@@ -189,8 +189,8 @@ class LocalBroker:
 
     def complaint(self) -> str:
         """Return what went wrong with the process that has ended: a line of its log, or its exit code."""
-        said = self.log.read_bytes()[self._log_began :].decode(errors="replace")
-        return _reason(said, self._process.poll() if self._process is not None else None)
+        log_text = self.log.read_bytes()[self._log_began :].decode(errors="replace")
+        return _reason(log_text, self._process.poll() if self._process is not None else None)
 
     def wait(self) -> None:
         """Return when the process has ended, by whomever."""
@@ -244,9 +244,13 @@ class LocalBroker:
             for name, password in door.scram_users.items()
         ]
         command = runtime.tool_command("format", "--standalone", "-t", _cluster_id(), "-c", str(self._settings), *users)
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=self.directory, check=False)
-        if ran.returncode != 0:
-            raise BrokerError(f"Kafka cannot use {self.directory}: {_reason(ran.stderr + ran.stdout, ran.returncode)}")
+        result = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", cwd=self.directory, check=False
+        )
+        if result.returncode != 0:
+            raise BrokerError(
+                f"Kafka cannot use {self.directory}: {_reason(result.stderr + result.stdout, result.returncode)}"
+            )
 
     def _wait_until_ready(self) -> None:
         from penstock.engine.connectors.kafka.admin import is_ready

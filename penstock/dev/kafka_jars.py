@@ -18,7 +18,7 @@ from penstock.model.installation import extra_install_command
 KAFKA_VERSION = "4.2.1"
 LOCK = Path(__file__).with_name("kafka_jars.lock")
 PATIENCE_S = 60
-"""How long Maven Central may be silent."""
+"""Time limit for an answer of Maven Central."""
 
 
 class BrokerError(UserError):
@@ -34,7 +34,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """What it is called in the folder of jars."""
+        """Its name in the folder of jars."""
         _, artifact, version = self.coordinate.split(":")
         return f"{artifact}-{version}.jar"
 
@@ -49,7 +49,7 @@ def user_cache_folder() -> Path:
 
 
 def jars_folder(cache: Path | None = None) -> Path:
-    """Return where the jars are, or will be: below ``cache``, that of this user by default."""
+    """Return the folder of the jars, which need not exist: below ``cache``, by default that of this user."""
     return (cache or user_cache_folder()) / f"kafka-{KAFKA_VERSION}"
 
 
@@ -101,16 +101,16 @@ def _fetch(jars: list[Jar], repository: Path, into: Path) -> None:
     for jar in jars:
         group, artifact, version = jar.coordinate.split(":")
         try:
-            found = context.project(group, artifact).at_version(version).artifact().resolve()
+            artifact_file = context.project(group, artifact).at_version(version).artifact().resolve()
         except (OSError, RuntimeError) as error:
             raise BrokerError(
                 f"{jar.file_name} of Apache Kafka cannot be fetched ({error}); see to the network, or name a mirror in "
                 "the section [repositories] of ~/.config/jgo.conf."
             ) from error
-        found = Path(found)
-        if hashlib.sha256(found.read_bytes()).hexdigest() != jar.sha256:
+        artifact_file = Path(artifact_file)
+        if hashlib.sha256(artifact_file.read_bytes()).hexdigest() != jar.sha256:
             raise BrokerError(
                 f"{jar.file_name} that came from Maven is not the one Penstock knows (its SHA-256 differs), and is not "
                 "used; try again, without a mirror."
             )
-        shutil.move(found, into / jar.file_name)
+        shutil.move(artifact_file, into / jar.file_name)

@@ -33,7 +33,7 @@ class BrokerPorts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, process=process, created=psutil.Process(process).create_time())
 
     def in_use(self) -> bool:
-        """Whether that process is still there; ids of processes are used again."""
+        """Whether that process still runs; ids of processes are used again."""
         try:
             process = psutil.Process(self.process)
             same = abs(process.create_time() - self.created) < 1.0
@@ -69,7 +69,7 @@ def is_free(port: int) -> bool:
 
 
 def choose_ports(
-    wanted: Mapping[str, int], before: BrokerPorts | None, is_free: Callable[[int], bool] = is_free
+    requested: Mapping[str, int], before: BrokerPorts | None, is_free: Callable[[int], bool] = is_free
 ) -> BrokerPorts:
     """Return a port for each protocol: the one wanted, or for 0 the one it had before if it is free, or any.
 
@@ -87,7 +87,7 @@ def choose_ports(
         return port
 
     old = before or BrokerPorts({}, 0)
-    listeners = {name: choose(port, old.listeners.get(name, 0)) for name, port in wanted.items()}
+    listeners = {name: choose(port, old.listeners.get(name, 0)) for name, port in requested.items()}
     return BrokerPorts(listeners, choose(0, old.controller))
 
 

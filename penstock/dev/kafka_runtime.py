@@ -33,9 +33,9 @@ class KafkaRuntime:
 
     @property
     def archive(self) -> Path:
-        """Where the archive of classes is; one belongs to one build of Java, and to jars in one place."""
-        known = hashlib.sha256(f"{self.java.build} {self.jars}".encode()).hexdigest()[:12]
-        return self.jars.with_name(f"{self.jars.name}-{known}.jsa")
+        """The path of the archive of classes; one belongs to one build of Java, and to jars in one place."""
+        digest = hashlib.sha256(f"{self.java.build} {self.jars}".encode()).hexdigest()[:12]
+        return self.jars.with_name(f"{self.jars.name}-{digest}.jsa")
 
     @property
     def has_archive(self) -> bool:

@@ -1,4 +1,4 @@
-"""The topics that ``penstock dev kafka --topic`` asks for, and how they come to be there."""
+"""The topics that ``penstock dev kafka --topic`` asks for, and their creation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MOST_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicRequest:
-    """A topic that is to be there."""
+    """A topic that must exist."""
 
     name: str
     partitions: int = 1
@@ -23,15 +23,15 @@ def parse_topics(texts: Sequence[str]) -> list[TopicRequest]:
     Raises:
         OptionError: one is no such text, or a name comes twice.
     """
-    wanted = [_parse(text) for text in texts]
-    names = [topic.name for topic in wanted]
+    requests = [_parse(text) for text in texts]
+    names = [topic.name for topic in requests]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"--topic {twice} comes twice; give it once")
-    return wanted
+    return requests
 
 
-def make_topics(bootstrap: str, wanted: Sequence[TopicRequest], tell: Callable[[str], None]) -> None:
+def make_topics(bootstrap: str, requests: Sequence[TopicRequest], tell: Callable[[str], None]) -> None:
     """Create the topics that are not there yet.
 
     Raises:
@@ -41,9 +41,9 @@ def make_topics(bootstrap: str, wanted: Sequence[TopicRequest], tell: Callable[[
     from penstock.engine.connectors.kafka.settings import KafkaSettings
 
     settings = KafkaSettings(bootstrap)
-    there = {view.name: view.partitions for view in look(settings, [topic.name for topic in wanted]).topics}
-    for topic in wanted:
-        partitions = there.get(topic.name, 0)
+    existing = {view.name: view.partitions for view in look(settings, [topic.name for topic in requests]).topics}
+    for topic in requests:
+        partitions = existing.get(topic.name, 0)
         if partitions == 0:
             create_topic(settings, topic.name, topic.partitions)
             tell(f"topic {topic.name} created, {_count(topic.partitions)}")

@@ -100,8 +100,8 @@ def import_problem(library: str) -> str | None:
 
 def check_library(requirement: Requirement, version: str | None, problem: str | None = None) -> Check:
     """Judge a library by its version and by what importing it said; optional ones never fail."""
-    name, wanted = requirement.library, f"{requirement.library}{requirement.text}"
-    install = f"pip install '{wanted}'"
+    name, requirement_text = requirement.library, f"{requirement.library}{requirement.text}"
+    install = f"pip install '{requirement_text}'"
     if version is None:
         if requirement.extra is None:
             return Check(name, FAIL, "not installed", install)
@@ -123,7 +123,7 @@ def check_library(requirement: Requirement, version: str | None, problem: str | 
             name,
             FAIL,
             f"{version} cannot be imported: {problem}",
-            f"pip install --force-reinstall '{wanted}'",
+            f"pip install --force-reinstall '{requirement_text}'",
         )
     return Check(name, OK, version)
 

@@ -1,4 +1,4 @@
-"""Which libraries Penstock needs: from its installed metadata, or from setup.cfg in a checkout."""
+"""Requirements of Penstock: from its installed metadata, or from setup.cfg in a checkout."""
 
 import configparser
 import re

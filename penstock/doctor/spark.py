@@ -77,8 +77,8 @@ def check_spark_library(requirement: Requirement, version: str | None, problem: 
     """Judge a library that Spark needs, where Spark is installed."""
     if version is None:
         return Check(requirement.library, WARN, "not installed, and Spark needs it", INSTALL)
-    found = check_library(requirement, version, problem)
-    return replace(found, status=WARN) if found.status == FAIL else found
+    check = check_library(requirement, version, problem)
+    return replace(check, status=WARN) if check.status == FAIL else check
 
 
 def check_spark_java(java: Java | None) -> Check:
@@ -92,8 +92,8 @@ def check_spark_java(java: Java | None) -> Check:
     return Check(name, OK, text)
 
 
-def check_workers(chosen: str | None, found: Interpreter | None) -> Check:
-    """Judge what runs Python code for Spark; ``chosen`` is PYSPARK_PYTHON, ``found`` what that is on this machine.
+def check_workers(chosen: str | None, interpreter: Interpreter | None) -> Check:
+    """Judge what runs Python code for Spark; ``chosen`` is PYSPARK_PYTHON, ``interpreter`` the one on this machine.
 
     On this machine that is this interpreter whatever it says, so it is about clusters.
     """
@@ -101,58 +101,58 @@ def check_workers(chosen: str | None, found: Interpreter | None) -> Check:
     if not chosen:
         return Check(name, OK, "this one, also on a cluster unless PYSPARK_PYTHON names another")
     text = f"this one; on a cluster PYSPARK_PYTHON={chosen}"
-    if found is None:
+    if interpreter is None:
         return Check(name, OK, f"{text}, which is not on this machine")
-    if found.version != own:
-        theirs, ours = (".".join(map(str, version)) for version in (found.version, own))
+    if interpreter.version != own:
+        theirs, ours = (".".join(map(str, version)) for version in (interpreter.version, own))
         return Check(name, WARN, f"{text}, a Python {theirs}", f"unset it, or let it name a Python {ours}, as this is")
-    if found.lacks:
-        lacks = ", ".join(found.lacks)
+    if interpreter.lacks:
+        lacks = ", ".join(interpreter.lacks)
         return Check(name, WARN, f"{text}, without {lacks}", f"unset it, or run that Python's {INSTALL}")
     return Check(name, OK, text)
 
 
-def check_home(home: str, there: str | None, pyspark: str) -> Check:
+def check_home(home: str, found_version: str | None, pyspark: str) -> Check:
     """Judge the Spark that SPARK_HOME names, which PySpark starts instead of its own."""
-    name, text = "SPARK_HOME", f"{home} is Spark {there}, PySpark is {pyspark}"
-    if there is None:
+    name, text = "SPARK_HOME", f"{home} is Spark {found_version}, PySpark is {pyspark}"
+    if found_version is None:
         return Check(name, WARN, f"there is no Spark in {home}", "unset SPARK_HOME: PySpark has one of its own")
-    if same_release(there, pyspark):
+    if same_release(found_version, pyspark):
         return Check(name, OK, text)
-    return Check(name, WARN, text, f"unset SPARK_HOME, or pip install 'pyspark=={there}'")
+    return Check(name, WARN, text, f"unset SPARK_HOME, or pip install 'pyspark=={found_version}'")
 
 
-def check_connect(remote: str, lacking: Sequence[str]) -> Check:
+def check_connect(remote: str, missing: Sequence[str]) -> Check:
     """Judge whether the libraries of Spark Connect are here, to which SPARK_REMOTE leads."""
-    if lacking:
-        return Check("Spark Connect", WARN, f"{remote}; {', '.join(lacking)} not installed", INSTALL_CONNECT)
+    if missing:
+        return Check("Spark Connect", WARN, f"{remote}; {', '.join(missing)} not installed", INSTALL_CONNECT)
     return Check("Spark Connect", OK, f"{remote} (SPARK_REMOTE)")
 
 
 def look_at_python(executable: str) -> Interpreter | None:
     """Start a Python once to see what it is; None if it does not run here."""
-    found = shutil.which(executable)
-    if found is None:
+    path = shutil.which(executable)
+    if path is None:
         return None
-    program = str(Path(found).absolute())
+    program = str(Path(path).absolute())
     command = [program, "-c", _LOOK, *WORKERS_NEED]
     try:
         # Modules of the folder in which somebody asks are not that Python's.
-        ran = subprocess.run(
+        result = subprocess.run(
             command, cwd=Path(program).parent, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if ran.returncode != 0:
+    if result.returncode != 0:
         return None
-    major, minor, *lacks = ran.stdout.split()
+    major, minor, *lacks = result.stdout.split()
     return Interpreter((int(major), int(minor)), tuple(lacks))
 
 
 def spark_version(home: Path) -> str | None:
     """Return the version of the Spark in a folder, None if there is none."""
-    found = (_CORE.search(jar.name) for jar in (home / "jars").glob("spark-core_*.jar"))
-    return next((match[1] for match in found if match), None)
+    matches = (_CORE.search(jar.name) for jar in (home / "jars").glob("spark-core_*.jar"))
+    return next((match[1] for match in matches if match), None)
 
 
 def same_release(one: str, other: str) -> bool:

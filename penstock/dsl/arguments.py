@@ -1,4 +1,4 @@
-"""What users give to the methods of streams, checked: every refusal says what was given, what to write and where.
+"""Arguments of the methods of streams, checked: every refusal names the value, what to write instead, and where.
 
 `penstock.dsl.stream` and `penstock.dsl.sinks` call it before they build an operator.
 """
@@ -87,9 +87,9 @@ def windowing(window: object, verb: str = "window") -> Windowing:
     if isinstance(window, Window):
         return Windowing(window)
     size = _text(window) if isinstance(window, str) else '"10s"'
-    wanted = "a window" if verb == "window" else "a window in window=..."
+    expected = "a window" if verb == "window" else "a window in window=..."
     write = f"tumbling({size})" if verb == "window" else f"window=tumbling({size})"
-    raise refusal(f"{verb}() takes {wanted}, not {shown(window)}; write {write}")
+    raise refusal(f"{verb}() takes {expected}, not {shown(window)}; write {write}")
 
 
 def named(verb: str, columns: Sequence[object]) -> list[tuple[str, Expr]]:
@@ -148,15 +148,15 @@ def aggregates(calls: Mapping[str, AggregateCall]) -> tuple[tuple[str, Aggregate
     return tuple(calls.items())
 
 
-def _no_aggregate(name: str, given: object) -> PlanError:
-    meant = ""
-    if given in (sum, min, max):
-        own = str(getattr(given, "__name__", ""))
-        meant = f"; Python's own {own} is none, write {own}_(...) of penstock"
-    elif isinstance(given, str) and len(given) == 1:
+def _no_aggregate(name: str, value: object) -> PlanError:
+    hint = ""
+    if value in (sum, min, max):
+        own = str(getattr(value, "__name__", ""))
+        hint = f"; Python's own {own} is none, write {own}_(...) of penstock"
+    elif isinstance(value, str) and len(value) == 1:
         # A letter of the name is what max("price") returns.
-        meant = "; Python's own max or min is none, write max_(...) or min_(...) of penstock"
-    return refusal(f"agg({name}=...) needs an aggregate such as count() or sum_('price'), not {shown(given)}{meant}")
+        hint = "; Python's own max or min is none, write max_(...) or min_(...) of penstock"
+    return refusal(f"agg({name}=...) needs an aggregate such as count() or sum_('price'), not {shown(value)}{hint}")
 
 
 def return_annotation(function: Callable[..., Any]) -> Any | None:

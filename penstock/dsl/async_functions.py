@@ -1,4 +1,4 @@
-"""What `Stream.map_async` is given, checked."""
+"""Arguments of `Stream.map_async`, checked."""
 
 import inspect
 

@@ -115,7 +115,7 @@ class Job:
 
 
 class Launcher(Protocol):
-    """What a command puts in place of `Job.run`."""
+    """A command's replacement of `Job.run`."""
 
     def launch(self, job: Job, options: RunOptions) -> JobMetrics:
         """Take the job over instead of `run`; may raise `Captured` to end the user's file there."""
@@ -175,7 +175,7 @@ class Handle:
 
     @property
     def metrics_url(self) -> str | None:
-        """Where the metrics are served while the job runs; None without ``metrics_port``."""
+        """The URL of the metrics while the job runs; None without ``metrics_port``."""
         return self._endpoint.url
 
     def savepoint(self, name: str, timeout_s: float | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What a join's result is called: keys, the columns of both sides, and the window."""
+"""Column names of a join's result: keys, the columns of both sides, and the window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Pair = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 
 @dataclass(frozen=True, slots=True)
 class KeyMatch:
-    """What the user says of the keys of a join: the same of both sides, ``on``, or one list for each."""
+    """Keys of a join as the user names them: the same of both sides, ``on``, or one list for each."""
 
     on: Columns = None
     left_on: Columns = None
@@ -146,7 +146,7 @@ def _output(
     # A row that only the right side has shows its key nowhere but in the right side's columns.
     both = how in ("inner", "left")
     names = zip(map(column_name, keys[0]), map(column_name, keys[1]), strict=True)
-    shared = {ours for ours, theirs in names if ours == theirs and both}
+    shared = {left_name for left_name, right_name in names if left_name == right_name and both}
     taken = set(left.names)
     output = [(name, 0, name) for name in left.names]
     for name in right.names:

@@ -1,4 +1,4 @@
-"""What `Stream.write_kafka` makes of its arguments: a Kafka sink that fits the stream."""
+"""Builds the Kafka sink of `Stream.write_kafka` from its arguments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ GUARANTEES = get_args(Guarantee)
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Which columns become a message's key, headers and timestamp (True: event time, False: the time of writing)."""
+    """Columns that become a message's key, headers and timestamp (True: event time, False: the time of writing)."""
 
     key: tuple[str, ...] = ()
     headers: str | None = None

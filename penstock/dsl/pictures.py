@@ -1,4 +1,4 @@
-"""How a stream shows itself: a picture in notebooks, one line at the prompt, a tree on request."""
+"""Pictures of streams: a plan drawn in notebooks, one line at the prompt, a tree on request."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -22,7 +22,7 @@ _EYE = OperatorId("$picture")
 
 
 class Picture:
-    """What a `Stream` inherits to show what leads to it. Looking never starts work."""
+    """Methods of a `Stream` that show the plan leading to it. Showing never starts work."""
 
     job: Job
     _operator: OperatorId

@@ -32,11 +32,11 @@ class Preview:
     """Some rows of a stream. It shows itself as a table; any library that reads Arrow takes it as it is."""
 
     def __init__(
-        self, table: pa.Table, whole: bool, updating: bool, bad_records: Sequence[BadRecordsLine] = ()
+        self, table: pa.Table, complete: bool, updating: bool, bad_records: Sequence[BadRecordsLine] = ()
     ) -> None:
-        """Hold the rows; ``whole`` says that the stream had no more, ``bad_records`` what could not be processed."""
+        """Hold the rows; ``complete`` says that the stream had no more, ``bad_records`` what could not be processed."""
         self._table = table
-        self._whole = whole
+        self._whole = complete
         self._updating = updating
         self._bad_records = tuple(bad_records)
 
@@ -84,9 +84,9 @@ class Preview:
 
     def _note(self) -> str:
         count = len(self)
-        shown = f"{count} row{'' if count == 1 else 's'}"
+        rows_text = f"{count} row{'' if count == 1 else 's'}"
         what = "all there are" if self._whole else "more may follow"
-        return f"{shown}, {what}{'; updating, as it stands now' if self._updating else ''}"
+        return f"{rows_text}, {what}{'; updating, as it stands now' if self._updating else ''}"
 
 
 def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: float) -> Preview:
@@ -107,8 +107,8 @@ def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: f
             embedded.run()
         finally:
             timer.cancel()
-    whole = not sink.stopped and sink.count <= rows
-    return Preview(sink.table().slice(0, rows), whole, updating, embedded.metrics().bad_records)
+    complete = not sink.stopped and sink.count <= rows
+    return Preview(sink.table().slice(0, rows), complete, updating, embedded.metrics().bad_records)
 
 
 class _FirstRows(MemorySink):

@@ -1,4 +1,4 @@
-"""What `KeyedStream.process` is given, checked; and the types that its functions may name in their annotations."""
+"""Arguments of `KeyedStream.process`, checked; and the types that its functions may name in their annotations."""
 
 import inspect
 from collections.abc import Mapping
@@ -55,18 +55,18 @@ def process_spec(
     """
     if order not in ("event", "arrival"):
         raise OptionError(f"process(order=...) is 'event' or 'arrival', not {order!r}")
-    made = _made(function)
-    plain = made.process
-    declared = {**_declared(type(made)), **_given(made, state)}
-    annotation = None if isinstance(made, BatchProcess) else return_annotation(plain)
+    instance = _process_instance(function)
+    plain = instance.process
+    declared = {**_declared_state(type(instance)), **_explicit_state(instance, state)}
+    annotation = None if isinstance(instance, BatchProcess) else return_annotation(plain)
     fields = (
         input if schema is None and annotation is None else to_arrow_schema(annotation if schema is None else schema)
     )
-    vectorised = isinstance(made, BatchProcess)
-    return ProcessSpec(keys, made, fields, declared, vectorised, order, check_on_error(on_error, "process"))
+    vectorised = isinstance(instance, BatchProcess)
+    return ProcessSpec(keys, instance, fields, declared, vectorised, order, check_on_error(on_error, "process"))
 
 
-def _made(function: Any) -> Process | BatchProcess:
+def _process_instance(function: Any) -> Process | BatchProcess:
     if isinstance(function, type) and issubclass(function, Process | BatchProcess):
         try:
             function = function()
@@ -104,20 +104,20 @@ def _takes_two(function: Any) -> bool:
     return True
 
 
-def _declared(kind: type) -> dict[str, State]:
+def _declared_state(kind: type) -> dict[str, State]:
     """Return the state that a class and its bases declare, in order of declaration."""
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
     for base in reversed(kind.__mro__):
-        found |= {name: value for name, value in vars(base).items() if isinstance(value, State)}
-    return found
+        states |= {name: value for name, value in vars(base).items() if isinstance(value, State)}
+    return states
 
 
-def _given(made: Any, state: Mapping[str, Any] | None) -> dict[str, State]:
+def _explicit_state(instance: Any, state: Mapping[str, Any] | None) -> dict[str, State]:
     for name, item in (state or {}).items():
         if not isinstance(item, State):
             raise refusal(
                 f"process(state=...) declares {name!r} with ps.value_state(int) or the like, not {shown(item)}"
             )
-        if not name.isidentifier() or (hasattr(made, name) and not isinstance(getattr(made, name), State)):
+        if not name.isidentifier() or (hasattr(instance, name) and not isinstance(getattr(instance, name), State)):
             raise refusal(f"process(state=...) cannot call a state {name!r}; use another name")
     return dict(state or {})

@@ -1,4 +1,4 @@
-"""Where streams begin: the ``read_...`` functions, each in a default job or in one of your own (``job=``)."""
+"""Readers that begin streams: the ``read_...`` functions, each in a default job or in one of your own (``job=``)."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

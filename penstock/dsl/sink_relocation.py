@@ -20,7 +20,7 @@ def relocate(job: Job, folder: Path) -> None:
         if isinstance(node.spec, SourceSpec):
             job.graph.add(replace(node, spec=replace(node.spec, dead_letters=None)))
         if isinstance(node.spec, SinkSpec):
-            sink = _moved(node.spec.sink, output_folder(folder, node.name))
+            sink = _relocated_sink(node.spec.sink, output_folder(folder, node.name))
             job.graph.add(replace(node, spec=replace(node.spec, sink=sink)))
 
 
@@ -29,5 +29,5 @@ def output_folder(folder: Path, sink: str) -> Path:
     return folder / "sinks" / quote(sink, safe="")
 
 
-def _moved(sink: Sink, folder: Path) -> Sink:
+def _relocated_sink(sink: Sink, folder: Path) -> Sink:
     return type(sink)(folder) if isinstance(sink, FileSink) else ParquetSink(folder)

@@ -1,4 +1,4 @@
-"""Where streams end: the ``write_...`` methods and what they return."""
+"""Writers that end streams: the ``write_...`` methods and what they return."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ class SinkHandle:
 
 
 class Result(SinkHandle):
-    """What `collect` gathered, once the job has run; any library that reads Arrow takes it as it is."""
+    """The rows that `collect` gathered, once the job has run; any library that reads Arrow takes it as it is."""
 
     def __init__(self, job: Job, operator: OperatorId, sink: MemorySink) -> None:
         """Refer to a memory sink."""

@@ -1,4 +1,4 @@
-"""Who may ask for a job's metrics: with a token whoever sends it, without one this machine alone."""
+"""Access to a job's metrics: with a token for whoever sends it, without one for this machine alone."""
 
 import hmac
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _SCHEME = "bearer"
 
 @dataclass(frozen=True, slots=True)
 class MetricsRequest:
-    """What a request says of who asks; ``hosts`` are all its ``Host`` headers."""
+    """The headers of a request that identify its sender; ``hosts`` are all its ``Host`` headers."""
 
     hosts: Sequence[str] = ()
     origin: str | None = None
@@ -30,19 +30,19 @@ class Access:
     port: int
     token: str | None = field(default=None, repr=False)
 
-    def refusal(self, asking: MetricsRequest) -> HTTPStatus | None:
-        """Return how a request for metrics is refused; None: it may ask."""
+    def refusal(self, request: MetricsRequest) -> HTTPStatus | None:
+        """Return the status that refuses a request for metrics; None: it is allowed."""
         if self.token is None:
-            return self.health_refusal(asking)
-        scheme, _, sent = (asking.authorization or "").partition(" ")
+            return self.health_refusal(request)
+        scheme, _, sent = (request.authorization or "").partition(" ")
         # Compared in constant time: how long it takes says nothing of how much was right.
         right = hmac.compare_digest(sent.strip().encode("utf-8", "replace"), self.token.encode())
         return None if right and scheme.lower() == _SCHEME else HTTPStatus.UNAUTHORIZED
 
-    def health_refusal(self, asking: MetricsRequest) -> HTTPStatus | None:
-        """Return how a request for a word on health is refused, which needs no token; None: it may ask."""
+    def health_refusal(self, request: MetricsRequest) -> HTTPStatus | None:
+        """Return the status that refuses a request for health, which needs no token; None: it is allowed."""
         if self.token is not None:
             return None
         own = {f"{name}:{self.port}" for name in LOOPBACK}
-        at_home = len(asking.hosts) == 1 and asking.hosts[0].lower() in own and asking.origin is None
+        at_home = len(request.hosts) == 1 and request.hosts[0].lower() in own and request.origin is None
         return None if at_home else HTTPStatus.FORBIDDEN

@@ -1,4 +1,4 @@
-"""Where a job's metrics can be read while it runs; light, for what serves them is imported when it is asked for."""
+"""The endpoint of a running job's metrics; light, for the server is imported only when one is opened."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -13,7 +13,7 @@ class Endpoint:
     """No endpoint: nothing is served. `metrics_server.MetricsEndpoint` is one."""
 
     url: str | None = None
-    """Where the metrics are, None: nowhere."""
+    """The URL of the metrics; None: they are not served."""
 
     def show(self, read: Callable[[], JobMetrics]) -> None:
         """Serve the metrics that ``read`` returns; it is called from other threads."""

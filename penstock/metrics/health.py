@@ -1,4 +1,4 @@
-"""Whether a job is alive, and whether it is ready, from its metrics: what ``/health`` and ``/ready`` answer.
+"""Health and readiness of a job, judged from its metrics: the answers of ``/health`` and ``/ready``.
 
 The words are the same whatever the job does: who may not see its metrics learns nothing else of it.
 """
@@ -13,7 +13,7 @@ STALLED_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class HealthVerdict:
-    """An answer: whether it is well, and a word on it."""
+    """An answer: whether the job is well, and why."""
 
     well: bool
     text: str

@@ -284,8 +284,8 @@ class JobCollector(Collector):
                     known = samples.get(labels)
                     samples[labels] = float(value) if known is None else family.combine(known, float(value))
             if samples:
-                made = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-                metric = made(family.name, family.text, labels=("job", *family.labels))
+                metric_class = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+                metric = metric_class(family.name, family.text, labels=("job", *family.labels))
                 for labels, number in samples.items():
                     metric.add_metric([metrics.name, *labels], number)
                 yield metric

@@ -23,37 +23,37 @@ def parse_metrics(text: str) -> JobMetrics:
         UserError: it is not the text of a Penstock job.
     """
     labels = {family.name: family.labels for family in FAMILIES}
-    found: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in labels}
+    samples: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in labels}
     job = ""
     try:
         for metric in text_string_to_metric_families(text):
-            for sample in metric.samples if metric.name in found else ():
+            for sample in metric.samples if metric.name in samples else ():
                 job = sample.labels["job"]
-                found[metric.name][tuple(sample.labels[label] for label in labels[metric.name])] = sample.value
+                samples[metric.name][tuple(sample.labels[label] for label in labels[metric.name])] = sample.value
     except (ValueError, KeyError) as error:
         raise UserError(f"what was read is not the metrics of a Penstock job: {error}") from None
-    elapsed = found["penstock_job_elapsed_seconds"].get(())
+    elapsed = samples["penstock_job_elapsed_seconds"].get(())
     if elapsed is None:
         raise UserError("what was read is not the metrics of a Penstock job: penstock_job_elapsed_seconds is missing.")
-    sources = _sources(found)
-    states = _states(found)
+    sources = _sources(samples)
+    states = _states(samples)
     return JobMetrics(
         name=job,
         elapsed_ns=round(elapsed * 1e9),
         source_rows=sum(source.rows for source in sources),
-        ledger=Ledger(_lines(found), ()),
-        instances=_instances(found),
+        ledger=Ledger(_lines(samples), ()),
+        instances=_instances(samples),
         state_bytes=sum(state.bytes for state in states),
         sources=sources,
         states=states,
-        checkpoints=_checkpoints(found),
-        loop_age_ns=_scaled(found["penstock_loop_age_seconds"].get(()), 1e9),
+        checkpoints=_checkpoints(samples),
+        loop_age_ns=_scaled(samples["penstock_loop_age_seconds"].get(()), 1e9),
     )
 
 
-def _sources(found: Mapping[str, Samples]) -> tuple[SourceMetrics, ...]:
-    times, lags = found["penstock_source_watermark_seconds"], found["penstock_source_lag_seconds"]
-    waiting = found["penstock_partition_lag_messages"]
+def _sources(samples: Mapping[str, Samples]) -> tuple[SourceMetrics, ...]:
+    times, lags = samples["penstock_source_watermark_seconds"], samples["penstock_source_lag_seconds"]
+    waiting = samples["penstock_partition_lag_messages"]
     return tuple(
         SourceMetrics(
             key[0],
@@ -62,25 +62,25 @@ def _sources(found: Mapping[str, Samples]) -> tuple[SourceMetrics, ...]:
             _scaled(lags.get(key), 1e6),
             tuple(PartitionLag(at[1], int(count)) for at, count in waiting.items() if at[0] == key[0]),
         )
-        for key, rows in found["penstock_source_rows"].items()
+        for key, rows in samples["penstock_source_rows"].items()
     )
 
 
-def _states(found: Mapping[str, Samples]) -> tuple[StateMetrics, ...]:
+def _states(samples: Mapping[str, Samples]) -> tuple[StateMetrics, ...]:
     states = []
-    for key, size in found["penstock_operator_state_bytes"].items():
-        count = found["penstock_operator_state_accesses"].get(key)
+    for key, size in samples["penstock_operator_state_bytes"].items():
+        count = samples["penstock_operator_state_accesses"].get(key)
         accesses = None
         if count is not None:
-            hits = found["penstock_operator_state_hits"].get(key, 0.0)
-            waited_s = found["penstock_operator_state_wait_seconds"].get(key, 0.0)
+            hits = samples["penstock_operator_state_hits"].get(key, 0.0)
+            waited_s = samples["penstock_operator_state_wait_seconds"].get(key, 0.0)
             accesses = Accesses(int(count), int(hits), round(waited_s * 1e9))
         states.append(StateMetrics(key[0], int(size), accesses))
     return tuple(states)
 
 
-def _lines(found: Mapping[str, Samples]) -> tuple[OperatorLine, ...]:
-    rows_out, fates = found["penstock_operator_rows_out"], found["penstock_operator_rows"]
+def _lines(samples: Mapping[str, Samples]) -> tuple[OperatorLine, ...]:
+    rows_out, fates = samples["penstock_operator_rows_out"], samples["penstock_operator_rows"]
     return tuple(
         OperatorLine(
             operator=key[0],
@@ -88,13 +88,13 @@ def _lines(found: Mapping[str, Samples]) -> tuple[OperatorLine, ...]:
             rows_out=int(rows_out.get(key, 0)),
             **{fate: int(fates.get((*key, fate), 0)) for fate in FATES},
         )
-        for key, rows_in in found["penstock_operator_rows_in"].items()
+        for key, rows_in in samples["penstock_operator_rows_in"].items()
     )
 
 
-def _instances(found: Mapping[str, Samples]) -> tuple[InstanceMetrics, ...]:
-    spent = found["penstock_instance_time_seconds"]
-    times = found["penstock_instance_watermark_seconds"]
+def _instances(samples: Mapping[str, Samples]) -> tuple[InstanceMetrics, ...]:
+    spent = samples["penstock_instance_time_seconds"]
+    times = samples["penstock_instance_watermark_seconds"]
     return tuple(
         InstanceMetrics(
             task=key[0],
@@ -103,30 +103,30 @@ def _instances(found: Mapping[str, Samples]) -> tuple[InstanceMetrics, ...]:
             watermark_us=_scaled(times.get(key), 1e6),
             waiting_bytes=int(waiting),
         )
-        for key, waiting in found["penstock_instance_waiting_bytes"].items()
+        for key, waiting in samples["penstock_instance_waiting_bytes"].items()
     )
 
 
-def _checkpoints(found: Mapping[str, Samples]) -> CheckpointMetrics | None:
-    begun = found["penstock_checkpoints_begun"].get(())
+def _checkpoints(samples: Mapping[str, Samples]) -> CheckpointMetrics | None:
+    begun = samples["penstock_checkpoints_begun"].get(())
     if begun is None:
         return None
     return CheckpointMetrics(
         begun=int(begun),
-        committed=int(found["penstock_checkpoints_committed"].get((), 0)),
-        aborted=int(found["penstock_checkpoints_aborted"].get((), 0)),
-        restarts=int(found["penstock_job_restarts"].get((), 0)),
-        last_epoch=_scaled(found["penstock_checkpoint_last_epoch"].get(()), 1),
-        last_duration_ns=_scaled(found["penstock_checkpoint_last_duration_seconds"].get(()), 1e9),
-        last_uploaded_bytes=_scaled(found["penstock_checkpoint_last_uploaded_bytes"].get(()), 1),
-        last_reused_bytes=_scaled(found["penstock_checkpoint_last_reused_bytes"].get(()), 1),
-        last_abort=next((key[0] for key in found["penstock_checkpoint_last_abort_info"]), None),
+        committed=int(samples["penstock_checkpoints_committed"].get((), 0)),
+        aborted=int(samples["penstock_checkpoints_aborted"].get((), 0)),
+        restarts=int(samples["penstock_job_restarts"].get((), 0)),
+        last_epoch=_scaled(samples["penstock_checkpoint_last_epoch"].get(()), 1),
+        last_duration_ns=_scaled(samples["penstock_checkpoint_last_duration_seconds"].get(()), 1e9),
+        last_uploaded_bytes=_scaled(samples["penstock_checkpoint_last_uploaded_bytes"].get(()), 1),
+        last_reused_bytes=_scaled(samples["penstock_checkpoint_last_reused_bytes"].get(()), 1),
+        last_abort=next((key[0] for key in samples["penstock_checkpoint_last_abort_info"]), None),
         regions=tuple(
-            RegionRestarts(key[0], int(restarts)) for key, restarts in found["penstock_region_restarts"].items()
+            RegionRestarts(key[0], int(restarts)) for key, restarts in samples["penstock_region_restarts"].items()
         ),
-        failed_retentions=int(found["penstock_checkpoint_failed_retentions"].get((), 0)),
-        last_failed_retention=next((key[0] for key in found["penstock_checkpoint_last_failed_retention_info"]), None),
-        failing=bool(found["penstock_checkpoint_failing"].get((), 0)),
+        failed_retentions=int(samples["penstock_checkpoint_failed_retentions"].get((), 0)),
+        last_failed_retention=next((key[0] for key in samples["penstock_checkpoint_last_failed_retention_info"]), None),
+        failing=bool(samples["penstock_checkpoint_failing"].get((), 0)),
     )
 
 

@@ -23,7 +23,7 @@ from penstock.model.errors import OptionError
 PATH = "/metrics"
 _WORDS = {"/health": health, "/ready": readiness}
 PATIENCE_S = 10.0
-"""How long a client may be silent."""
+"""Time limit for a silent client."""
 
 Read = Callable[[], JobMetrics]
 
@@ -46,9 +46,9 @@ class MetricsEndpoint(Endpoint):
                 f"metrics cannot be served on port {port} of {host}: {reason}; choose another metrics_port, or 0 for "
                 "any that is free."
             ) from None
-        taken = int(self._server.server_address[1])
-        self._server.access = Access(taken, token)
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{taken}{PATH}"
+        bound_port = int(self._server.server_address[1])
+        self._server.access = Access(bound_port, token)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}{PATH}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="penstock-metrics", daemon=True
         )

@@ -1,4 +1,4 @@
-"""What ``penstock top`` shows: a running job, read from its metrics endpoint, as tables that keep changing."""
+"""The view of ``penstock top``: a running job, read from its metrics endpoint, as tables that keep changing."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ from penstock.runs.progress import watermark_text
 from penstock.tables import bytes_text, console, count_text, rate_text, seconds_text
 
 PATIENCE_S = 5.0
-"""How long the endpoint may take to answer."""
+"""Time limit for an answer of the endpoint."""
 
 MOST_BYTES = 16 << 20
 """The longest answer that is read."""
@@ -30,7 +30,7 @@ MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class MetricsAddress:
-    """Where a job's metrics are, and the token that is sent for them."""
+    """The address of a job's metrics, and the token that they require."""
 
     port: int
     host: str = "127.0.0.1"
@@ -42,21 +42,21 @@ class MetricsAddress:
 
 
 class EndpointGoneError(UserError):
-    """Nothing answers any more, or ever did."""
+    """The endpoint no longer answers, or never did."""
 
 
-def watch(place: MetricsAddress, interval_s: float, *, once: bool, as_json: bool) -> None:
+def watch(address: MetricsAddress, interval_s: float, *, once: bool, as_json: bool) -> None:
     """Show the job whose metrics are at a place, until it ends; ``once``: what it did in one interval.
 
     Raises:
         UserError: nothing answers there, or something else than a job.
     """
-    before = fetch(place)
+    before = fetch(address)
     if as_json or once:
         while True:
             time.sleep(interval_s)
             try:
-                now = fetch(place)
+                now = fetch(address)
             except EndpointGoneError:
                 if once:
                     raise
@@ -72,7 +72,7 @@ def watch(place: MetricsAddress, interval_s: float, *, once: bool, as_json: bool
         while True:
             time.sleep(interval_s)
             try:
-                now = fetch(place)
+                now = fetch(address)
             except EndpointGoneError:
                 break
             live.update(view(now, Rates(before, now)), refresh=True)
@@ -80,29 +80,29 @@ def watch(place: MetricsAddress, interval_s: float, *, once: bool, as_json: bool
     print(f"{before.name} has ended")
 
 
-def fetch(place: MetricsAddress) -> JobMetrics:
+def fetch(address: MetricsAddress) -> JobMetrics:
     """Return the metrics of the job at a place.
 
     Raises:
         GoneError: nothing answers there.
         UserError: something else than a job does.
     """
-    connection = http.client.HTTPConnection(place.host, place.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
     try:
-        sent = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
-        connection.request("GET", "/metrics", headers=sent)
+        headers = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
+        connection.request("GET", "/metrics", headers=headers)
         response = connection.getresponse()
         body = response.read(MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise EndpointGoneError(
-            f"nothing answers at {place} ({error}): run the job with metrics_port={place.port}, or "
-            f"penstock run --metrics-port {place.port}."
+            f"nothing answers at {address} ({error}): run the job with metrics_port={address.port}, or "
+            f"penstock run --metrics-port {address.port}."
         ) from None
     finally:
         connection.close()
     if response.status != http.client.OK:
-        told = body[:200].decode(errors="replace").strip()
-        raise UserError(f"{place} answers {response.status} {response.reason}: {told}")
+        answer = body[:200].decode(errors="replace").strip()
+        raise UserError(f"{address} answers {response.status} {response.reason}: {answer}")
     return parse_metrics(body.decode(errors="replace"))
 
 
@@ -122,8 +122,8 @@ def view_data(metrics: JobMetrics, rates: Rates) -> dict[str, Any]:
         "seconds": rates.seconds,
         "source_rows_per_s": rates.source_rows,
         "sources": rates.sources(),
-        "operators": {name: asdict(found) for name, found in rates.operators().items()},
-        "states": {name: asdict(found) for name, found in rates.states().items()},
+        "operators": {name: asdict(rate) for name, rate in rates.operators().items()},
+        "states": {name: asdict(rate) for name, rate in rates.states().items()},
         "instances": [
             {"task": item.task, "instance": item.instance, **asdict(rates.shares(item))} for item in metrics.instances
         ],
@@ -146,21 +146,23 @@ def _headline(metrics: JobMetrics, rates: Rates) -> str:
 
 
 def _checkpoint_line(metrics: JobMetrics) -> str:
-    known = metrics.checkpoints
-    assert known is not None
-    parts = [f"checkpoints {known.committed} committed, {known.aborted} given up"]
-    if known.last_epoch is not None:
-        parts.append(f"epoch {known.last_epoch}")
-    if known.last_duration_ns is not None:
-        parts.append(f"took {seconds_text(known.last_duration_ns / 1e9)}")
-    if known.last_uploaded_bytes is not None and known.last_reused_bytes is not None:
-        parts.append(f"{bytes_text(known.last_uploaded_bytes)} new, {bytes_text(known.last_reused_bytes)} kept")
-    if known.restarts:
-        parts.append(f"{known.restarts} restarts")
-    if known.last_abort is not None:
-        parts.append(f"given up: {known.last_abort}")
-    if known.last_failed_retention is not None:
-        parts.append(f"old ones stay: {known.last_failed_retention}")
+    checkpoints = metrics.checkpoints
+    assert checkpoints is not None
+    parts = [f"checkpoints {checkpoints.committed} committed, {checkpoints.aborted} given up"]
+    if checkpoints.last_epoch is not None:
+        parts.append(f"epoch {checkpoints.last_epoch}")
+    if checkpoints.last_duration_ns is not None:
+        parts.append(f"took {seconds_text(checkpoints.last_duration_ns / 1e9)}")
+    if checkpoints.last_uploaded_bytes is not None and checkpoints.last_reused_bytes is not None:
+        parts.append(
+            f"{bytes_text(checkpoints.last_uploaded_bytes)} new, {bytes_text(checkpoints.last_reused_bytes)} kept"
+        )
+    if checkpoints.restarts:
+        parts.append(f"{checkpoints.restarts} restarts")
+    if checkpoints.last_abort is not None:
+        parts.append(f"given up: {checkpoints.last_abort}")
+    if checkpoints.last_failed_retention is not None:
+        parts.append(f"old ones stay: {checkpoints.last_failed_retention}")
     return "  ".join(parts)
 
 
@@ -182,12 +184,12 @@ def _sources(metrics: JobMetrics, rates: Rates) -> Table:
 
 
 def _operators(metrics: JobMetrics, rates: Rates) -> Table:
-    per_second, asked = rates.operators(), rates.states()
+    per_second, state_rates = rates.operators(), rates.states()
     states = {state.operator: state.bytes for state in metrics.states}
     rows = []
     for line in metrics.ledger.operators:
         name = line.operator
-        state = asked.get(name)
+        state = state_rates.get(name)
         hit_rate = None if state is None else state.hit_rate
         wait_ns = None if state is None else state.wait_ns
         rows.append(

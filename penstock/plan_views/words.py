@@ -1,4 +1,4 @@
-"""Says in words what operators and edges of a plan do, for the tree, Mermaid, SVG and JSON."""
+"""Words for operators and edges of a plan, for the tree, Mermaid, SVG and JSON."""
 
 from collections.abc import Iterator
 from typing import Any

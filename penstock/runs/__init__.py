@@ -1,1 +1,1 @@
-"""How a job is run: options, interrupts, progress."""
+"""Runs of a job: options, interrupts, progress."""

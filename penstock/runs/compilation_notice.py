@@ -17,9 +17,9 @@ def tell_of_compiling() -> None:
         KernelCache.compiles = _tell
 
 
-def compiling_text(folder: object, kept: bool) -> str:
-    """Return what is said: that it takes a while, and whether later runs are spared it."""
-    if kept:
+def compiling_text(folder: object, cached: bool) -> str:
+    """Return the notice: compiling takes a while, and whether later runs are spared it."""
+    if cached:
         return f"compiling kernels, which later runs find in {folder} (penstock warm compiles all of them)"
     return (
         f"compiling kernels, as every run must: {folder} cannot be written to; set NUMBA_CACHE_DIR to a folder that can"

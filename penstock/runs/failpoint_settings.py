@@ -22,7 +22,7 @@ SAID = "penstock: failpoint "
 
 @dataclass(frozen=True, slots=True)
 class FailpointSetting:
-    """What happens at the ``nth`` passing (from 1) of a point.
+    """The action at the ``nth`` passing (from 1) of a point.
 
     ``kill`` ends the process by SIGKILL, having said so; ``raise`` raises a `RetryableError`; ``say`` writes a line to
     stderr, at every later passing too. ``stop`` says so and stops the process by SIGSTOP until somebody continues it.

@@ -15,7 +15,7 @@ from typing import Protocol
 from penstock.engine.jobs.recovery import StartInterrupted
 
 GRACE_S = 3.0
-"""How long the main thread has for an orderly end after a second Ctrl-C."""
+"""Time limit for the main thread's orderly end after a second Ctrl-C."""
 
 INTERRUPTED = 130
 """The exit code of a process that Ctrl-C has ended: 128 and the number of the signal."""
@@ -28,14 +28,14 @@ class Stoppable(Protocol):
 
     @property
     def has_run(self) -> bool:
-        """Whether it ever came to run: before that a stop has nothing to keep."""
+        """Whether it has ever run: before that a stop has nothing to keep."""
 
     def stop(self, *, drain: bool = False) -> None:
         """Ask it to stop; called by a signal handler."""
 
 
 class Interrupts:
-    """What signals do meanwhile: until a job is guarded, or has run, the first one raises `StartInterrupted`."""
+    """Effect of signals meanwhile: until a job is guarded, or has run, the first one raises `StartInterrupted`."""
 
     def __init__(self) -> None:
         """Guard nothing yet."""
@@ -74,7 +74,7 @@ def interrupts() -> Iterator[Interrupts]:
 
 
 class _Watch:
-    """Hears of signals although the main thread hangs."""
+    """Receives signals even while the main thread hangs."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -93,12 +93,12 @@ class _Watch:
         os.close(self._reader)
 
     def _run(self) -> None:
-        told = False
+        announced = False
         while number := os.read(self._reader, 1):
             if self._before != -1:
                 with suppress(OSError):
                     os.write(self._before, number)
-            if told and number[0] == signal.SIGINT and not self._over.wait(GRACE_S):
+            if announced and number[0] == signal.SIGINT and not self._over.wait(GRACE_S):
                 os.write(2, _ENDED)
                 os._exit(INTERRUPTED)
-            told |= number[0] in (signal.SIGINT, signal.SIGTERM)
+            announced |= number[0] in (signal.SIGINT, signal.SIGTERM)

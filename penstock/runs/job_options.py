@@ -13,7 +13,7 @@ from penstock.model.durations import Duration
 
 
 class JobOptions(TypedDict, total=False):
-    """What `run` and `start` take as keywords, beside ``name``."""
+    """Keywords of `run` and `start`, beside ``name``."""
 
     parallelism: int
     """Instances of each operator that does not say otherwise; default 1."""

@@ -1,4 +1,4 @@
-"""How a job is run: what the keyword options of `run` and `start` mean, sorted into frozen options."""
+"""Options of a run: the keywords of `run` and `start`, sorted into frozen options."""
 
 import difflib
 import sys
@@ -23,12 +23,12 @@ from penstock.runs.metrics_token import check_reference
 from penstock.state.files.durable_files import check_name
 
 LOOPBACK = ("127.0.0.1", "localhost")
-"""What this machine is called from within."""
+"""Names of this machine from within."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a job is run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
+    """Options of a run. ``directory`` holds what it leaves behind (dead letters); default ``.penstock/NAME``.
 
     ``savepoint_on_stop`` names the savepoint that a stopped job leaves. ``metrics_port``: where its metrics are served
     (None: nowhere, 0: any port that is free); ``metrics_token`` refers to the token that who asks must send.
@@ -73,7 +73,7 @@ class RunOptions:
 
     @property
     def job_directory(self) -> Path:
-        """Where the job's own files go."""
+        """The folder of the job's own files."""
         return self.directory or Path(".penstock") / self.name
 
 
@@ -140,7 +140,7 @@ def restore_from(
     accept_changed: str | Collection[str] = (),
     accept_duplicates: bool = False,
 ) -> RestoreFrom:
-    """Return where a job begins: ``latest``, ``none``, or a savepoint by its name.
+    """Return the start of a job: ``latest``, ``none``, or a savepoint by its name.
 
     Raises:
         OptionError: ``drop_state`` or ``accept_changed`` are no names of operators.
@@ -152,10 +152,10 @@ def restore_from(
 
 
 def _operators(option: str, names: str | Collection[str]) -> frozenset[str]:
-    found = [names] if isinstance(names, str) else names
-    if not isinstance(found, Collection) or not all(isinstance(name, str) for name in found):
+    operators = [names] if isinstance(names, str) else names
+    if not isinstance(operators, Collection) or not all(isinstance(name, str) for name in operators):
         raise OptionError(f"{option} is the name of an operator or a list of names, not {names!r}")
-    return frozenset(found)
+    return frozenset(operators)
 
 
 def check_named(graph: JobGraph) -> None:

@@ -69,16 +69,16 @@ class AsOfJoinForm(SparkForm[AsOfJoinSpec]):
             parts[0].unionByName(parts[1]).selectExpr("*", f"last({quoted(_RIGHT)}, true) {clause} AS {quoted(_FOUND)}")
         )
         rows = before_watermark(context.progress, node, rows.filter(f"{quoted(_SIDE)} = 1"), _TIME)
-        found = quoted(_FOUND)
+        found_column = quoted(_FOUND)
         if spec.tolerance_us is not None:
             tolerance_us = min(spec.tolerance_us, 1 << 60)
-            recent = f"{found}.{sides[1].column(AT)} >= {quoted(_TIME)} - {tolerance_us}L"
-            rows = rows.selectExpr("*", f"CASE WHEN {recent} THEN {found} END AS `$recent`")
-            found = "`$recent`"
+            recent = f"{found_column}.{sides[1].column(AT)} >= {quoted(_TIME)} - {tolerance_us}L"
+            rows = rows.selectExpr("*", f"CASE WHEN {recent} THEN {found_column} END AS `$recent`")
+            found_column = "`$recent`"
         if spec.how == "inner":
-            rows = rows.filter(f"{found} IS NOT NULL")
+            rows = rows.filter(f"{found_column} IS NOT NULL")
         unpacked = [f"{quoted(_LEFT)}.{name} AS {name}" for name in columns[0]]
-        unpacked += [f"{found}.{name} AS {name}" for name in columns[1]]
+        unpacked += [f"{found_column}.{name} AS {name}" for name in columns[1]]
         return {MAIN: put_out(rows.selectExpr(*unpacked), sides, spec.output, node.outputs[MAIN].fields)}
 
 

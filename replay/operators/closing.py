@@ -1,4 +1,4 @@
-"""Which windows of a replay were over in the stream when its checkpoint was taken, and which rows were counted.
+"""Windows of a replay that were over in the stream at its checkpoint, and rows that were counted.
 
 Called by aggregates. A stream to its end has closed all of them, and nothing is looked at.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS = "$rows"
-"""How many rows a window has."""
+"""Number of rows of a window."""
 
 _END, _LAST = "$window_end", "$last"
 

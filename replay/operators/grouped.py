@@ -1,4 +1,4 @@
-"""What Spark SQL cannot say, such as the calls of a user's code: our operators run over the rows of Spark's partitions.
+"""Our own operators over the rows of Spark's partitions, for what Spark SQL cannot express, such as user code.
 
 Rows are dealt out by key and come in event-time order, so that the same operator with the same state and timers as in
 the stream sees what it sees there; the watermark follows the rows (docs/design/data-path.md 3).
@@ -44,7 +44,7 @@ Windowed = TypeVar("Windowed", AggregateSpec, ReduceSpec)
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What results wait for: the watermark, less a lateness.
+    """The condition of a result: the watermark, less a lateness.
 
     With ``follows`` only its rows wait: what an operator shows follows those that it has counted.
     """
@@ -103,10 +103,10 @@ def run_by_key(run: ByKey, node: OperatorNode, frame: Frame, context: ReplayCont
         dealt = progress.due(node, dealt, f"{quoted(AT)} < {micros_literal(passed_us)}")
         passed_us = None
     schema = StreamSchema(frame.schema.fields, frame.schema.time)
-    given = dealt.select(*map(quoted, schema.fields.names))
+    columns = dealt.select(*map(quoted, schema.fields.names))
     fields = node.outputs[MAIN].fields
-    shown = spark_schema(fields).add(_DUE, BooleanType())
-    rows = given.mapInArrow(_runner(run, schema, node, passed_us), shown)
+    output_schema = spark_schema(fields).add(_DUE, BooleanType())
+    rows = columns.mapInArrow(_runner(run, schema, node, passed_us), output_schema)
     if progress is not None and passed_us is not None:
         rows = progress.due(node, rows, quoted(_DUE))
     return rows.select(*(f.col(quoted(name)) for name in fields.names))
@@ -118,16 +118,16 @@ def _runner(
     spec, fields, name, where = by_key.spec, node.outputs[MAIN].fields, node.name, node.where
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        given = (from_spark_batch(batch, schema.fields) for batch in batches if batch.num_rows)
-        first = next(given, None)
+        arrow_batches = (from_spark_batch(batch, schema.fields) for batch in batches if batch.num_rows)
+        first = next(arrow_batches, None)
         if first is None:
             return
         operator = make_operator(spec, [schema], name)
         operator.open(operator_context(name, getattr(spec, "on_error", "dead_letter"), ManualClock()))
         try:
-            for rows, due in _run(operator, schema, first, given, passed_us):
-                said = pa.repeat(pa.scalar(due), rows.num_rows)
-                yield to_spark_batch(rows.select(fields.names).append_column(_DUE, said))
+            for rows, due in _run(operator, schema, first, arrow_batches, passed_us):
+                due_column = pa.repeat(pa.scalar(due), rows.num_rows)
+                yield to_spark_batch(rows.select(fields.names).append_column(_DUE, due_column))
             if by_key.sets_timers and operator.timer_ns() is not None:
                 raise ReplayError(
                     f"operator {name!r} cannot be replayed: it sets timers in processing time, which a batch does not "

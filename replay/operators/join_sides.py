@@ -60,10 +60,10 @@ class JoinSide:
         return rows.selectExpr(*(f"{sql} AS {self.column(name)}" for name, sql in columns))
 
     def _first(self, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
-        whole = f"struct({', '.join(['1', *map(quoted, columns), *(quoted(name) for name, _ in self.beside)])})"
+        struct = f"struct({', '.join(['1', *map(quoted, columns), *(quoted(name) for name, _ in self.beside)])})"
         clause = over(keys, tie_order(self.frame.schema.fields))
         rows = rows.selectExpr(
-            "*", f"row_number() {clause} AS {quoted(_PLACE)}", f"first_value({whole}) {clause} AS {quoted(_FIRST)}"
+            "*", f"row_number() {clause} AS {quoted(_PLACE)}", f"first_value({struct}) {clause} AS {quoted(_FIRST)}"
         )
         known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in keys)
         # Which of them came first, and is the one that the stream has kept, is not known in a batch.
@@ -71,7 +71,7 @@ class JoinSide:
             f"operator {self.operator!r} cannot be replayed: keys that are to come once come again with other values "
             f"on its {'right' if self.number else 'left'} side, where the stream keeps the row that arrives first"
         )
-        repeated = f"CASE WHEN {quoted(_FIRST)} <=> {whole} THEN FALSE ELSE {why} END"
+        repeated = f"CASE WHEN {quoted(_FIRST)} <=> {struct} THEN FALSE ELSE {why} END"
         return rows.filter(f"CASE WHEN {quoted(_PLACE)} = 1 THEN TRUE WHEN {known} THEN {repeated} ELSE FALSE END")
 
     def column(self, name: str) -> str:

@@ -54,10 +54,22 @@ class JoinForm(SparkForm[JoinSpec]):
             beside[spec.one_side] = ((_WHERE, spec.where),)
         sides = (
             JoinSide(
-                node.name, 0, left, spec.left_keys, kinds, beside.get(0, ()), _shown(spec, 0) if 0 in once else None
+                node.name,
+                0,
+                left,
+                spec.left_keys,
+                kinds,
+                beside.get(0, ()),
+                _output_columns(spec, 0) if 0 in once else None,
             ),
             JoinSide(
-                node.name, 1, right, spec.right_keys, kinds, beside.get(1, ()), _shown(spec, 1) if 1 in once else None
+                node.name,
+                1,
+                right,
+                spec.right_keys,
+                kinds,
+                beside.get(1, ()),
+                _output_columns(spec, 1) if 1 in once else None,
             ),
         )
         conditions = [sides[side].column(_WHERE) for side in beside]
@@ -82,6 +94,6 @@ class JoinForm(SparkForm[JoinSpec]):
 JOIN = JoinForm()
 
 
-def _shown(spec: JoinSpec, side: int) -> tuple[str, ...]:
+def _output_columns(spec: JoinSpec, side: int) -> tuple[str, ...]:
     """Return the columns of a side that are put out."""
     return tuple(dict.fromkeys(column for _, number, column in spec.output if number == side))

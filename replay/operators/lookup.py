@@ -39,8 +39,8 @@ class LookupForm(SparkForm[LookupSpec]):
             JoinSide(node.name, 0, left, spec.left_keys, kinds),
             JoinSide(node.name, 1, loaded, tuple(col(column) for column in spec.right_keys), kinds),
         )
-        found = joined(sides[0].rows(), sides[1].rows(), sides, (), spec.how)
-        return {MAIN: put_out(found, sides, spec.output, node.outputs[MAIN].fields)}
+        matched = joined(sides[0].rows(), sides[1].rows(), sides, (), spec.how)
+        return {MAIN: put_out(matched, sides, spec.output, node.outputs[MAIN].fields)}
 
 
 LOOKUP = LookupForm()

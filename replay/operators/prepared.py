@@ -1,4 +1,4 @@
-"""What keyed operators of a replay compute of their rows before they group, join or order them, as Spark SQL text.
+"""Columns that keyed operators of a replay compute before they group, join or order rows, as Spark SQL text.
 
 Columns that operators add inside begin with ``$``, as no column of a user does.
 """

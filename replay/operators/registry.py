@@ -42,12 +42,12 @@ def form_of(spec: OperatorSpec) -> SparkForm[Any]:
     Raises:
         BugError: it has no line in `FORMS`.
     """
-    found = forms().get(type(spec))
-    if found is None:
+    form = forms().get(type(spec))
+    if form is None:
         raise BugError(
             f"nothing says how {type(spec).__name__} is replayed; add its form to FORMS, or a NoForm that says why not"
         )
-    return found
+    return form
 
 
 @cache

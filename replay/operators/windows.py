@@ -107,8 +107,8 @@ def _assigner(windows: AssignedWindows) -> Callable[[Iterable[pa.RecordBatch]], 
             times_us = np.asarray(batch.column(AT)).astype(np.int64)
             assigned = windows.assign(times_us, START_OF_TIME_US)
             assert assigned.rows is not None and assigned.starts_us is not None
-            taken = batch.take(pa.array(assigned.rows))
-            taken = taken.append_column(START, pa.array(assigned.starts_us))
-            yield taken.append_column(END, pa.array(assigned.ends_us))
+            assigned_rows = batch.take(pa.array(assigned.rows))
+            assigned_rows = assigned_rows.append_column(START, pa.array(assigned.starts_us))
+            yield assigned_rows.append_column(END, pa.array(assigned.ends_us))
 
     return assign

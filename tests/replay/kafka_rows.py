@@ -14,7 +14,7 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.topics import Topics
 from penstock.model.job_graph import SourceSpec
-from penstock.replay.offsets import OffsetSelection, ask, choose
+from penstock.replay.offsets import OffsetSelection, choose, topic_state
 from penstock.replay.spark_types import from_spark_batch
 
 Rows = list[dict[str, Any]]
@@ -64,7 +64,7 @@ def await_ends(kafka: str, topic: str, ends: Sequence[int]) -> None:
     """
     until, high = time.monotonic() + 30, dict[tuple[str, int], int]()
     while time.monotonic() < until:
-        high = dict(ask(KafkaSettings(kafka), Topics((topic,), ())).high)
+        high = dict(topic_state(KafkaSettings(kafka), Topics((topic,), ())).high)
         if [high[topic, partition] for partition in range(len(ends))] == list(ends):
             return
         time.sleep(0.05)
@@ -74,7 +74,10 @@ def await_ends(kafka: str, topic: str, ends: Sequence[int]) -> None:
 def committed(source: KafkaSource) -> dict[str, int]:
     """Return up to where everything is committed, as `choose` takes it."""
     parts = source.parts
-    return {f"{topic}/{partition}": high for (topic, partition), high in ask(parts.settings, parts.topics).high.items()}
+    return {
+        f"{topic}/{partition}": high
+        for (topic, partition), high in topic_state(parts.settings, parts.topics).high.items()
+    }
 
 
 def everything(source: KafkaSource) -> OffsetSelection:
