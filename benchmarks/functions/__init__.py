@@ -1,1 +1,1 @@
-"""How fast user functions run: row by row, batch by batch, with state."""
+"""Speed of user functions: row by row, batch by batch, with state."""

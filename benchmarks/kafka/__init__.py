@@ -1,1 +1,1 @@
-"""How fast messages are read from Kafka."""
+"""Speed of reading messages from Kafka."""

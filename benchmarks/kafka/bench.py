@@ -70,10 +70,10 @@ def _topic(address: str | None, events: int) -> Iterator[EventTopic]:
 
 def _measure(what: str, topic: EventTopic) -> ConsumerMeasurement:
     command = [sys.executable, "-m", "penstock.benchmarks.kafka.measurement", what, topic.address]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise SystemExit(f"measuring {what} failed:\n{ran.stderr[-2000:]}")
-    return ConsumerMeasurement(**json.loads(ran.stdout.splitlines()[-1]))
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise SystemExit(f"measuring {what} failed:\n{result.stderr[-2000:]}")
+    return ConsumerMeasurement(**json.loads(result.stdout.splitlines()[-1]))
 
 
 def _cpu_rate(runs: Sequence[ConsumerMeasurement]) -> float:

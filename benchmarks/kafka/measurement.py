@@ -18,7 +18,7 @@ from penstock.engine.connectors.nexmark.generator import SCHEMAS, NexmarkConfig
 from penstock.engine.connectors.text.json_decode import JsonDecoder
 
 CONSUMER, DECODER, GENERAL = "consumer", "decoder", "pyarrow"
-"""What is measured beside queries: a consumer that only counts, our decoder, and pyarrow's on the same fields."""
+"""Measurements beside queries: a consumer that only counts, our decoder, and pyarrow's on the same fields."""
 
 Q0_FIELDS = ("auction", "bidder", "price", "dateTime", "extra")
 _DECODED_MESSAGES = 400_000
@@ -29,7 +29,7 @@ _WAIT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMeasurement:
-    """What one process counted: seconds of its CPU time, and by the clock."""
+    """Counts of one process: seconds of its CPU time, and by the clock."""
 
     messages: int
     cpu_s: float

@@ -1,1 +1,1 @@
-"""How soon rows come out of a running job, and what a job costs that has little or nothing to do."""
+"""Latency of rows in a running job, and costs of a job that has little or nothing to do."""

@@ -19,13 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print a line per job."""
     parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.latency.idle", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     for parallelism, most in MOST_IDLE.items():
-        instances, share = measure(0, parallelism, given.seconds)
+        instances, share = measure(0, parallelism, arguments.seconds)
         met = "met" if share < most else "MISSED"
         print(f"idle, {instances} instances: {share:.4f} of a core  < {most}: {met}")
     for rows_per_s in (1_000, 20_000):
-        instances, share = measure(rows_per_s, 1, given.seconds)
+        instances, share = measure(rows_per_s, 1, arguments.seconds)
         print(f"{rows_per_s:,} rows/s, {instances} instances: {share:.3f} of a core")
     return 0
 

@@ -31,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--parallelism", type=int, default=1)
-    given = parser.parse_args(argv)
-    print(f"{given.rows_per_s:,} rows/s, {given.keys:,} keys, parallelism {given.parallelism}")
+    arguments = parser.parse_args(argv)
+    print(f"{arguments.rows_per_s:,} rows/s, {arguments.keys:,} keys, parallelism {arguments.parallelism}")
     print(f"{'':8}{'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'core':>6}")
     for name, build in (("filter", _filter), ("count", _count)):
-        ages_ms, share = measure(build, given.rows_per_s, given.keys, given.seconds, given.parallelism)
+        ages_ms, share = measure(build, arguments.rows_per_s, arguments.keys, arguments.seconds, arguments.parallelism)
         p50, p99 = np.quantile(ages_ms, 0.5), np.quantile(ages_ms, 0.99)
         what, most_ms = MOST_MS[name]
         met = "met" if (p50 if what == "p50" else p99) <= most_ms else "MISSED"

@@ -149,17 +149,17 @@ class _Runner:
         return self._process(engine, command)
 
     def _process(self, engine: str, command: Sequence[str]) -> dict[str, Any] | None:
-        ran = subprocess.run(
+        completed = subprocess.run(
             command,
             capture_output=True,
             text=True,
             check=False,
             preexec_fn=lambda: os.sched_setaffinity(0, {self.core}),
         )
-        if ran.returncode:
-            print(f"{engine} {self.query} failed:\n{ran.stderr[-2000:]}", file=sys.stderr)
+        if completed.returncode:
+            print(f"{engine} {self.query} failed:\n{completed.stderr[-2000:]}", file=sys.stderr)
             return None
-        result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+        result: dict[str, Any] = json.loads(completed.stdout.strip().splitlines()[-1])
         return result
 
 

@@ -154,13 +154,13 @@ def _run_all(requests: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any
         for request in requests:
             started.extend(_start(item) for item in islice(coming, ahead - len(started)))
             process = started[0]
-            output, said = process.communicate("go\n")
+            output, errors = process.communicate("go\n")
             started.popleft()
             lines = output.strip().splitlines()
             if process.returncode == 0 and lines:
                 yield json.loads(lines[-1]), ""
             else:
-                yield None, f"{request['query']} failed:\n{said.strip()}"
+                yield None, f"{request['query']} failed:\n{errors.strip()}"
     finally:
         for process in started:
             process.kill()

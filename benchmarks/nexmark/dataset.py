@@ -77,9 +77,9 @@ def ensure_dataset(directory: str | Path, config: NexmarkConfig | int) -> Path:
 
     A number means that many events with the defaults.
     """
-    wanted = NexmarkConfig(config) if isinstance(config, int) else config
+    config_or_default = NexmarkConfig(config) if isinstance(config, int) else config
     folder = Path(directory)
     mark = folder / _MARK
-    if not mark.exists() or json.loads(mark.read_text()) != asdict(wanted):
-        write_dataset(folder, wanted)
+    if not mark.exists() or json.loads(mark.read_text()) != asdict(config_or_default):
+        write_dataset(folder, config_or_default)
     return folder

@@ -36,11 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for query in arguments.queries.split(","):
         module = "penstock.benchmarks.nexmark.memory"
         command = [sys.executable, "-m", module, "--events", str(arguments.events), "--one", query]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            print(f"{query} failed:\n{ran.stderr}", file=sys.stderr)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if completed.returncode:
+            print(f"{query} failed:\n{completed.stderr}", file=sys.stderr)
             return 1
-        result = json.loads(ran.stdout.splitlines()[-1])
+        result = json.loads(completed.stdout.splitlines()[-1])
         curve = " ".join(f"{value:.0f}" for value in result["rss_mb"])
         print(f"{query}: {result['seconds']:.0f} s, resident MB: {curve}", flush=True)
     return 0

@@ -37,8 +37,8 @@ def column_of(kind: str, field: str) -> str:
 
 
 def _fields() -> Mapping[str, tuple[str, str, pa.DataType]]:
-    named = ((kind, field) for kind in KINDS for field in SCHEMAS[kind] if field.name != TIME)
-    return {column_of(kind, field.name): (kind, field.name, field.type) for kind, field in named}
+    fields = ((kind, field) for kind in KINDS for field in SCHEMAS[kind] if field.name != TIME)
+    return {column_of(kind, field.name): (kind, field.name, field.type) for kind, field in fields}
 
 
 _FIELDS = _fields()
@@ -93,15 +93,15 @@ class NexmarkValues(ValueDecoder):
 
     def _wire(self, time: pa.DataType) -> pa.Schema:
         """Return the fields of the messages that are read, with times of a type."""
-        wanted: dict[str, list[pa.Field]] = {kind: [] for kind in KINDS}
+        fields_by_kind: dict[str, list[pa.Field]] = {kind: [] for kind in KINDS}
         for name in self._schema.names:
             if name == TIME:
                 for kind in KINDS:
-                    wanted[kind].append(pa.field(TIME, time))
+                    fields_by_kind[kind].append(pa.field(TIME, time))
             elif name != EVENT_TYPE:
                 kind, field, type_ = _FIELDS[name]
-                wanted[kind].append(pa.field(field, time if pa.types.is_timestamp(type_) else type_))
-        objects = [pa.field(kind, pa.struct(fields)) for kind, fields in wanted.items() if fields]
+                fields_by_kind[kind].append(pa.field(field, time if pa.types.is_timestamp(type_) else type_))
+        objects = [pa.field(kind, pa.struct(fields)) for kind, fields in fields_by_kind.items() if fields]
         return pa.schema([pa.field(EVENT_TYPE, pa.int64()), *objects])
 
     def _checked(self, decoded: Decoded) -> Decoded:
@@ -109,9 +109,9 @@ class NexmarkValues(ValueDecoder):
         types = decoded.rows.column(0)
         known = np.asarray(pc.is_in(types, pa.array(range(len(KINDS)))))
         if not known.all():
-            told = ", ".join(f"{number} {kind}" for number, kind in enumerate(KINDS))
+            kinds_text = ", ".join(f"{number} {kind}" for number, kind in enumerate(KINDS))
             wrong = [
-                (int(decoded.row_of[row]), f"event_type is {types[row].as_py()}, which is none of {told}")
+                (int(decoded.row_of[row]), f"event_type is {types[row].as_py()}, which is none of {kinds_text}")
                 for row in np.flatnonzero(~known)
             ]
             errors = sorted([*decoded.errors, *wrong])
@@ -149,8 +149,8 @@ def event_messages(config: NexmarkConfig, first: int, end: int, times: str = TIM
         columns = [_timed(column, times) if pa.types.is_timestamp(column.type) else column for column in rows.columns]
         events = pa.StructArray.from_arrays(columns, names=rows.schema.names)
         objects = [json_texts(events) if other == kind else "null" for other in KINDS]
-        named = [piece for other, text in zip(KINDS, objects, strict=True) for piece in (f',"{other}":', text)]
-        texts.append(pc.binary_join_element_wise(f'{{"{EVENT_TYPE}":{number}', *named, "}", ""))
+        pieces = [piece for other, text in zip(KINDS, objects, strict=True) for piece in (f',"{other}":', text)]
+        texts.append(pc.binary_join_element_wise(f'{{"{EVENT_TYPE}":{number}', *pieces, "}", ""))
     # Of each kind the texts are in order, so sorting places by kind tells where each of them belongs.
     places = np.empty(len(kinds), np.int64)
     places[np.argsort(kinds, kind="stable")] = np.arange(len(kinds))

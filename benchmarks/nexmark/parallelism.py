@@ -66,14 +66,14 @@ def _measured(query: str, arguments: argparse.Namespace) -> list[list[float]]:
     command = [sys.executable, "-m", "penstock.benchmarks.nexmark.parallelism", "--one", query]
     command += ["--events", str(arguments.events), "--runs", str(arguments.runs)]
     core = max(os.sched_getaffinity(0))
-    ran = subprocess.run(
+    result = subprocess.run(
         [*command, "--directory", str(arguments.directory)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
-    seconds: list[list[float]] = json.loads(ran.stdout.strip().splitlines()[-1])
+    seconds: list[list[float]] = json.loads(result.stdout.strip().splitlines()[-1])
     return seconds
 
 

@@ -154,7 +154,7 @@ def _write(
         if undelivered:
             break
         tell(end)
-    left = producer.flush(ANSWER_S)
-    if left or undelivered:
-        why = undelivered[0] if undelivered else f"{left:,} messages were not acknowledged within {ANSWER_S:.0f} s"
+    unsent = producer.flush(ANSWER_S)
+    if unsent or undelivered:
+        why = undelivered[0] if undelivered else f"{unsent:,} messages were not acknowledged within {ANSWER_S:.0f} s"
         raise FatalError(f"filling {topic.address} failed ({why}); delete the topic and try again")

@@ -65,7 +65,7 @@ def command(
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
         evaluation: Evaluation = import_module(f"penstock.benchmarks.papers.{name.value}").EVALUATION
-        with _progress(shown=not as_json) as progress:
+        with _progress(is_shown=not as_json) as progress:
             result = evaluation.run(seed, draws, progress)
         if out is not None:
             _write(result, out)
@@ -79,9 +79,9 @@ def command(
 
 
 @contextmanager
-def _progress(*, shown: bool) -> Iterator[Progress]:
+def _progress(*, is_shown: bool) -> Iterator[Progress]:
     """Show a progress bar on stderr, if people look at it."""
-    if not shown or not sys.stderr.isatty():
+    if not is_shown or not sys.stderr.isatty():
         yield lambda what, done, whole: None
         return
     from rich.console import Console
@@ -99,12 +99,12 @@ def _progress(*, shown: bool) -> Iterator[Progress]:
         yield told
 
 
-def _show(found: Evaluation, result: Result, out: Path | None) -> None:
+def _show(evaluation: Evaluation, result: Result, out: Path | None) -> None:
     from penstock.tables import Column, print_table
 
     titles = ("row", "paper", "goal", "ours", "p10-p90", "baseline", "control", "met")
     figures = ("ours", "p10-p90", "baseline", "control")
-    print(found.title)
+    print(evaluation.title)
     print_table(
         [Column(title, figures=title in figures) for title in titles],
         [_cells(row) for row in result.rows],
@@ -125,8 +125,8 @@ def _cells(row: Row) -> list[str]:
     return [row.row, row.paper, row.goal, ours, between, _median(row.baseline), _median(row.control), met]
 
 
-def _median(found: Spread | None) -> str:
-    return "" if found is None else figure_text(found.median)
+def _median(spread: Spread | None) -> str:
+    return "" if spread is None else figure_text(spread.median)
 
 
 def figure_text(value: float) -> str:

@@ -1,4 +1,4 @@
-"""How long each policy takes for one decision, decoding of the snapshot included (Stream-Economics, Figure 7).
+"""Time of one decision by each policy, decoding of the snapshot included (Stream-Economics, Figure 7).
 
 ``python -m penstock.benchmarks.papers.decision_speed [NAME ...]`` measures those of `POLICIES`, on one core.
 """

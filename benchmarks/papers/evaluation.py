@@ -1,4 +1,4 @@
-"""What an evaluation of a paper gives: rows to be held against the paper's figures, and charts.
+"""Results of a paper's evaluation: rows to be held against the paper's figures, and charts.
 
 Each folder beside this one has an `EVALUATION`; `command` runs it (docs/design/simulated-cluster.md 11).
 """

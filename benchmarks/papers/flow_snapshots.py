@@ -12,11 +12,11 @@ from penstock.benchmarks.papers.large_snapshots import SnapshotSize, large_snaps
 from penstock.model.snapshot import BucketColumns, ClusterSnapshot
 
 GROW, MOVE, ROUTE = 0, 1, 2
-"""What an application needs, by its number: instances, other owners of buckets, or other routes."""
+"""Needs of an application, by its number: instances, other owners of buckets, or other routes."""
 
 _KINDS = 3
 _DRAIN_S, _ACTION_S = 20.0, 5.0
-"""What waits shall be gone in so long, with what comes during an action: as `FlinkEr` has it by default."""
+"""Time in which waiting rows must be gone, with what comes during an action: as `FlinkEr` has it by default."""
 
 
 def flow_snapshot(size: SnapshotSize, seed: int = 0) -> ClusterSnapshot:

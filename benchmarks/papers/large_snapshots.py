@@ -32,7 +32,7 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSize:
-    """How much there is of everything; applications take turns in reading the sources."""
+    """Sizes of everything in a snapshot; applications take turns in reading the sources."""
 
     name: str
     instances: int

@@ -32,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     fresh = {name: _lines(path) for name, path in found.items() if path.exists()}
     if not fresh:
         parser.error(f"{directory} has no folder of an evaluation: {', '.join(NAMES)}")
-    kept = RESULTS / "papers.jsonl"
-    before = _by_evaluation(_lines(kept)) if kept.exists() else {}
+    record = RESULTS / "papers.jsonl"
+    before = _by_evaluation(_lines(record)) if record.exists() else {}
     rows = merged(before, fresh, arguments.part)
-    kept.write_text(
+    record.write_text(
         "".join(json.dumps({"evaluation": name} | dict(row)) + "\n" for name, own in rows.items() for row in own),
         encoding="utf-8",
     )
@@ -73,9 +73,15 @@ def page(rows: Mapping[str, Rows]) -> str:
         "them. Nothing here was measured on the engine.",
     ]
     for name, own in rows.items():
-        asked = [row["met"] for row in own if row["met"] is not None]
+        verdicts = [row["met"] for row in own if row["met"] is not None]
         soft = [row for row in own if row.get("softened")]
-        lines += ["", f"## {name}", "", f"{sum(asked)} of {len(asked)} goals are met; {len(soft)} are softened.", ""]
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"{sum(verdicts)} of {len(verdicts)} goals are met; {len(soft)} are softened.",
+            "",
+        ]
         lines += [_line(_TITLES), _line(["---"] * len(_TITLES)), *(_line(_cells(row)) for row in own)]
         lines += _said("Missed", "note", [row for row in own if row["met"] is False])
         lines += _said("Softened: less is asked than the paper has", "softened", soft)
@@ -100,10 +106,10 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _by_evaluation(rows: Iterable[dict[str, Any]]) -> dict[str, Rows]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    rows_by_evaluation: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row.pop("evaluation"), []).append(row)
-    return dict(found)
+        rows_by_evaluation.setdefault(row.pop("evaluation"), []).append(row)
+    return dict(rows_by_evaluation)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -183,8 +183,8 @@ def q21(events: Events) -> pl.LazyFrame:
         .then(pl.lit("3"))
         .otherwise(col("url").str.extract("(&|^)channel_id=([^&]*)", 2))
     )
-    found = events.bid.select("auction", "bidder", "price", "channel", channel_id=channel_id)
-    return found.filter(col("channel_id").is_not_null())
+    matching = events.bid.select("auction", "bidder", "price", "channel", channel_id=channel_id)
+    return matching.filter(col("channel_id").is_not_null())
 
 
 def q22(events: Events) -> pl.LazyFrame:

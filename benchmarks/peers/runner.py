@@ -126,13 +126,15 @@ def _main() -> int:
     parser.add_argument("--core", type=int, help="the core to keep to (Linux)")
     parser.add_argument("--warm-up", help="a small data set to answer the query over first")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        result = measure(given.engine, given.query, given.directory, given.runs, given.core, given.warm_up)
+        result = measure(
+            arguments.engine, arguments.query, arguments.directory, arguments.runs, arguments.core, arguments.warm_up
+        )
     except OptionError as error:
         print(error, file=sys.stderr)
         return 2
-    if given.json:
+    if arguments.json:
         print(json.dumps(asdict(result)))
     else:
         print(f"{result.engine} {result.query}: {result.rows:,} rows in {result.seconds:.3f} s")

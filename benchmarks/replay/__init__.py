@@ -1,1 +1,1 @@
-"""Whether replays on Spark answer as streams do, and how fast they read Kafka."""
+"""Replays on Spark: agreement with the stream's answers, and speed of reading Kafka."""

@@ -46,9 +46,9 @@ def write_bids(bootstrap: str, topic: str, folder: Path, bids: int) -> dict[str,
     finally:
         for file in files:
             file.close()
-    left = producer.flush(_ANSWER_S)
-    if left or undelivered:
-        raise FatalError(f"{left or len(undelivered):,} bids did not reach the topic: try again")
+    unsent = producer.flush(_ANSWER_S)
+    if unsent or undelivered:
+        raise FatalError(f"{unsent or len(undelivered):,} bids did not reach the topic: try again")
     return {f"{topic}/{partition}": count for partition, count in enumerate(counts)}
 
 

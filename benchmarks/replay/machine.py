@@ -1,4 +1,4 @@
-"""What a measurement ran on, in a sentence, with how busy that was with other things. Called by the benchmarks here."""
+"""The machine of a measurement in a sentence, with its other load. Called by the benchmarks here."""
 
 import os
 import platform

@@ -27,7 +27,7 @@ from penstock.replay.validation_result import ComparisonStatus
 
 EVENTS = 5_000_000
 SPAN_S = 300
-"""How many seconds of event time the events take: enough for windows, sessions and auctions to end."""
+"""Seconds of event time of the events: enough for windows, sessions and auctions to end."""
 
 START_US = 1_704_153_540_000_000
 """A minute before midnight, as some queries have groups a day."""
@@ -58,34 +58,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     with TemporaryDirectory(prefix="penstock-replay-") as folder, _topic(arguments, Path(folder)) as topic:
         pipeline = NexmarkJob(topic, Path(folder), arguments.queries)
         with spark_session(arguments.master, settings=settings, name="penstock-nexmark") as session:
-            found = replay_queries(pipeline, session, tell=_tell)
-    text = render(found)
+            replayed = replay_queries(pipeline, session, tell=_tell)
+    text = render(replayed)
     print(text)
     if arguments.write:
         write_section(TITLE, text)
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "validation.json").write_text(to_json(found.validation) + "\n", encoding="utf-8")
-        write_report(found.validation, arguments.out / "validation.html")
-    return 0 if all(query.status is ComparisonStatus.SAME for query in found.validation.queries) else 1
+        (arguments.out / "validation.json").write_text(to_json(replayed.validation) + "\n", encoding="utf-8")
+        write_report(replayed.validation, arguments.out / "validation.html")
+    return 0 if all(query.status is ComparisonStatus.SAME for query in replayed.validation.queries) else 1
 
 
-def render(found: Replayed) -> str:
+def render(replayed: Replayed) -> str:
     """Write what was found as Markdown."""
     lines = [
-        f"{found.events:,} events as JSON in a topic of Apache Kafka. One job of all queries, parallelism 2, wrote "
-        f"Parquet with {found.checkpoints} checkpoints in {found.stream_s:.0f} s. Spark {found.validation.spark} "
-        f"replayed the topic up to the offsets of the last one ({found.read_s:.0f} s to read and decode it) and "
-        "compared rows as multisets; seconds of a query are those of its recomputation and the comparison.",
+        f"{replayed.events:,} events as JSON in a topic of Apache Kafka. One job of all queries, parallelism 2, wrote "
+        f"Parquet with {replayed.checkpoints} checkpoints in {replayed.stream_s:.0f} s. "
+        f"Spark {replayed.validation.spark} replayed the topic up to the offsets of the last one "
+        f"({replayed.read_s:.0f} s to read and decode it) and compared rows as multisets; "
+        "seconds of a query are those of its recomputation and the comparison.",
         "",
         machine(),
         "",
         "| query | rows | missing | extra | different | verdict | s |",
         "|---|---|---|---|---|---|---|",
     ]
-    for query in found.validation.queries:
+    for query in replayed.validation.queries:
         counts = [f"{count:,}" for count in (query.rows_exact, query.missing, query.extra, query.different)]
-        cells = [query.query, *counts, query.why or query.status, f"{found.query_s[query.query]:.1f}"]
+        cells = [query.query, *counts, query.why or query.status, f"{replayed.query_s[query.query]:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "q12 is left out: its windows are of processing time, and which rows they held nobody knows later."]
     return "\n".join(lines) + "\n"

@@ -33,7 +33,7 @@ class NexmarkJob:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
+        """The folder of the checkpoints."""
         return self.folder / "checkpoints"
 
     def build(self) -> Job:

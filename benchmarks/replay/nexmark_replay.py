@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a run found, and how long its parts took; ``query_s`` by query, on Spark."""
+    """Results of a run, and times of its parts; ``query_s`` by query, on Spark."""
 
     validation: Validation
     events: int
@@ -68,10 +68,10 @@ def replay_queries(
 
     def compare(sink: OperatorNode) -> tuple[QueryValidation, float]:
         began = time.perf_counter()
-        found = _alike(job.graph, sink, reading, session) or validate_sink(job.graph, sink, reading, session)
+        validation = _alike(job.graph, sink, reading, session) or validate_sink(job.graph, sink, reading, session)
         seconds = time.perf_counter() - began
-        tell(f"{found.query}: {found.status}, {found.rows_exact:,} rows in {seconds:.1f} s")
-        return found, seconds
+        tell(f"{validation.query}: {validation.status}, {validation.rows_exact:,} rows in {seconds:.1f} s")
+        return validation, seconds
 
     try:
         with ThreadPoolExecutor(at_once) as pool:

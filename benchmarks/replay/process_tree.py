@@ -1,4 +1,4 @@
-"""What a process and all that it has started take: memory while they run, and time of CPU. Called by `rate`."""
+"""Resources of a process and all that it has started: memory while they run, and time of CPU. Called by `rate`."""
 
 import threading
 from pathlib import Path

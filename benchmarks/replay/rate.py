@@ -1,4 +1,4 @@
-"""How fast a replay reads Kafka, beside Spark and DuckDB on the same messages as lines of files, all on two cores.
+"""Rate at which a replay reads Kafka, beside Spark and DuckDB on the same messages as lines of files, all on two cores.
 
 ``python -m penstock.benchmarks.replay.rate`` fills a topic of a broker of its own and files with Nexmark bids as JSON,
 lets the engines take turns, each in a process of its own, and writes ``benchmarks/results/replay.md``.
@@ -30,7 +30,7 @@ _TOPIC = "bids"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one engine took: seconds until it was there, its runs, and its greatest memory in MB."""
+    """Measurement of one engine: seconds until it was ready, its runs, and its greatest memory in MB."""
 
     engine: str
     session_s: float
@@ -99,7 +99,7 @@ def agree(measured: Sequence[Measured], bids: int) -> bool:
         query: {tuple(run.answer) for one in measured for run in one.runs if run.query == query} for query in QUERIES
     }
     answers[GROUPED].update(answers[WIDE])
-    return all(len(found) == 1 and next(iter(found))[1] == bids for found in answers.values())
+    return all(len(distinct) == 1 and next(iter(distinct))[1] == bids for distinct in answers.values())
 
 
 def render(measured: Sequence[Measured], bids: int, size: int) -> str:
@@ -130,14 +130,14 @@ def render(measured: Sequence[Measured], bids: int, size: int) -> str:
 def _measure(request: Request) -> Measured:
     command = [sys.executable, "-m", "penstock.benchmarks.replay.rate_measurement", json.dumps(asdict(request))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, PeakMemory(process.pid) as peak:
-        told, _ = process.communicate()
+        output, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"measuring {request.engine} failed; its own words stand above")
-    found = json.loads(told.splitlines()[-1])
-    runs = [Run(**run) for run in found["runs"]]
+    measurement = json.loads(output.splitlines()[-1])
+    runs = [Run(**run) for run in measurement["runs"]]
     for run in runs:
         _tell(f"{request.engine}, {run.query}: {run.seconds:.2f} s, CPU {run.cpu_s:.1f} s + {run.broker_cpu_s:.1f} s")
-    return Measured(request.engine, found["session_s"], runs, peak.total_mb, peak.java_mb, peak.python_mb)
+    return Measured(request.engine, measurement["session_s"], runs, peak.total_mb, peak.java_mb, peak.python_mb)
 
 
 def _tell(line: str) -> None:

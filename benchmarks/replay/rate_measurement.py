@@ -42,7 +42,7 @@ Answer = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who reads what: ``stops`` are the ends of the topic's partitions, ``files`` a pattern of its bytes as lines."""
+    """Request of one engine: ``stops`` are ends of the topic's partitions, ``files`` a pattern of its lines."""
 
     engine: str
     bootstrap: str
@@ -96,8 +96,8 @@ def answer(read: Callable[[str], DataFrame], query: str) -> Answer:
     rows = read(query)
     if query == COUNT:
         return 1, rows.count(), 0
-    found = rows.agg(f.count("*"), f.sum("n"), f.sum("total")).collect()[0]
-    return int(found[0]), int(found[1]), int(found[2])
+    row = rows.agg(f.count("*"), f.sum("n"), f.sum("total")).collect()[0]
+    return int(row[0]), int(row[1]), int(row[2])
 
 
 def topic_reading(request: Request, session: SparkSession) -> Callable[[str], DataFrame]:
@@ -147,19 +147,19 @@ def duckdb_asking(request: Request) -> Callable[[str], Answer]:
         columns = ", ".join(f"'{name}': '{kinds[str(FIELDS.field(name).type)]}'" for name in names)
         rows = f"read_json('{request.files}', format = 'newline_delimited', columns = {{{columns}}})"
         if query == COUNT:
-            ((found,),) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
-            return 1, int(found), 0
+            ((count,),) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
+            return 1, int(count), 0
         grouped = f"SELECT channel, count(*) AS n, sum(price) AS total FROM {rows} GROUP BY channel"
-        (told,) = connection.execute(f"SELECT count(*), sum(n), sum(total) FROM ({grouped})").fetchall()
-        return int(told[0]), int(told[1]), int(told[2])
+        (answer,) = connection.execute(f"SELECT count(*), sum(n), sum(total) FROM ({grouped})").fetchall()
+        return int(answer[0]), int(answer[1]), int(answer[2])
 
     return ask
 
 
 def main(argv: Sequence[str]) -> int:
     """Measure what ``argv[0]`` asks for."""
-    given: dict[str, Any] = json.loads(argv[0])
-    session_s, runs = measure(Request(**given))
+    request: dict[str, Any] = json.loads(argv[0])
+    session_s, runs = measure(Request(**request))
     print(json.dumps({"session_s": session_s, "runs": [asdict(run) for run in runs]}))
     return 0
 

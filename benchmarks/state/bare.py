@@ -1,4 +1,4 @@
-"""What rocksdict does by itself, one operation at a time: the figure that paging and batching are measured against."""
+"""Speed of rocksdict by itself, one operation at a time: the figure that paging and batching are measured against."""
 
 import time
 from pathlib import Path

@@ -39,20 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keys", type=int, default=1_000_000, help="of each microworkload")
     parser.add_argument("--only", choices=[*LARGE, "micro"], help="measure this alone, and write nothing")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args(argv)
-    if given.one:
-        print(json.dumps(_one(json.loads(given.one))))
+    arguments = parser.parse_args(argv)
+    if arguments.one:
+        print(json.dumps(_one(json.loads(arguments.one))))
         return 0
     text = [
         "# State larger than memory\n\nOne core, a process for each line; M rows/s, all rows counted. State is about "
         f"ten times its budget; memory may be {MEMORY_OVER_BUDGET_MB} MB above it.\n"
     ]
-    if given.only != "micro":
-        text += _large([given.only] if given.only else list(LARGE))
-    if given.only in (None, "micro"):
-        text += _micro(given.keys, given.operations)
+    if arguments.only != "micro":
+        text += _large([arguments.only] if arguments.only else list(LARGE))
+    if arguments.only in (None, "micro"):
+        text += _micro(arguments.keys, arguments.operations)
     print("\n".join(text))
-    if not given.only:
+    if not arguments.only:
         (RESULTS / "state.md").write_text("\n".join(text) + "\n")
     return 0
 
@@ -77,8 +77,8 @@ def _micro(keys: int, operations: int) -> list[str]:
     ]
     for kind in ("read", "write", "update"):
         for budget_mb in MICRO_MB:
-            asked = {"kind": kind, "budget_mb": budget_mb, "keys": keys, "operations": operations}
-            ours, bare = measured(MODULE, asked), measured(MODULE, {**asked, "bare": True})
+            request = {"kind": kind, "budget_mb": budget_mb, "keys": keys, "operations": operations}
+            ours, bare = measured(MODULE, request), measured(MODULE, {**request, "bare": True})
             rates = f"{ours['rate']:.2f} | {bare['rate']:.2f} | {ours['rate'] / bare['rate']:.1f}"
             _add(lines, f"| {kind} | {budget_mb} | {rates} | {ours['peak_mb']:.0f} |")
     return lines

@@ -35,23 +35,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--interval", default="10s")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args(argv)
-    if given.one:
-        print(json.dumps(_one(json.loads(given.one))))
+    arguments = parser.parse_args(argv)
+    if arguments.one:
+        print(json.dumps(_one(json.loads(arguments.one))))
         return 0
     lines = [
-        f"# Checkpoints every {given.interval}\n\n{given.events:,} generated events, M events/s on one core, medians "
-        f"of {given.runs} runs in turns; at least {LEAST:.0%} is asked.\n",
+        f"# Checkpoints every {arguments.interval}\n\n{arguments.events:,} generated events, M events/s on one core, "
+        f"medians of {arguments.runs} runs in turns; at least {LEAST:.0%} is asked.\n",
         "| query | without | with | kept | checkpoints |",
         "|---|---|---|---|---|",
     ]
     for query in QUERIES:
         rates: dict[bool, list[float]] = {False: [], True: []}
         taken = 0
-        for _ in range(given.runs):
+        for _ in range(arguments.runs):
             for checkpoints, values in rates.items():
-                interval = given.interval if checkpoints else None
-                result = measured(MODULE, {"query": query, "events": given.events, "interval": interval})
+                interval = arguments.interval if checkpoints else None
+                result = measured(MODULE, {"query": query, "events": arguments.events, "interval": interval})
                 values.append(result["rate"])
                 taken = max(taken, result["checkpoints"])
         without, with_them = (statistics.median(values) for values in rates.values())

@@ -36,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checkpoints", type=int, default=5)
     parser.add_argument("--interval", default="2s")
     parser.add_argument("--budget-mb", type=int, help="memory for state; unbounded without")
-    given = parser.parse_args(argv)
-    seen: list[dict[str, float]] = []
-    with TemporaryDirectory(prefix="penstock-") as folder, watching(seen):
+    arguments = parser.parse_args(argv)
+    samples: list[dict[str, float]] = []
+    with TemporaryDirectory(prefix="penstock-") as folder, watching(samples):
         job = Job()
         source = ps.read_iterable(
-            lambda: _rows(given.keys, given.checkpoints, seen), schema=pa.schema({"k": pa.int64()}), job=job
+            lambda: _rows(arguments.keys, arguments.checkpoints, samples), schema=pa.schema({"k": pa.int64()}), job=job
         )
         counted = source.name("keys").key_by("k").agg(n=ps.count(), last=ps.max_("k")).name("counts")
         counted.write_black_hole(mode="changelog").name("out")
@@ -49,27 +49,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             "held",
             directory=Path(folder) / "job",
             checkpoint_dir=Path(folder) / "checkpoints",
-            checkpoint_interval=given.interval,
-            state_bytes=None if given.budget_mb is None else given.budget_mb * MB,
+            checkpoint_interval=arguments.interval,
+            state_bytes=None if arguments.budget_mb is None else arguments.budget_mb * MB,
         )
     print(f"{'state MB':>9} {'held ms':>9} {'thawed ms':>10} {'stored ms':>10}")
     # Behind the last ones there were no rows.
-    seen = seen[: given.checkpoints]
-    for item in seen:
+    samples = samples[: arguments.checkpoints]
+    for item in samples:
         print(f"{item['bytes'] / MB:9.0f} {item['held_ms']:9.0f} {item['thawed_ms']:10.0f} {item['stored_ms']:10.0f}")
-    print(f"held at most {max(item['held_ms'] for item in seen):.0f} ms")
+    print(f"held at most {max(item['held_ms'] for item in samples):.0f} ms")
     return 0
 
 
-def _rows(keys: int, checkpoints: int, seen: list[Any]) -> Iterator[pa.RecordBatch]:
-    while len(seen) < checkpoints:
+def _rows(keys: int, checkpoints: int, samples: list[Any]) -> Iterator[pa.RecordBatch]:
+    while len(samples) < checkpoints:
         for start in range(0, keys, BATCH_ROWS):
             yield pa.record_batch({"k": np.arange(start, min(keys, start + BATCH_ROWS))})
         time.sleep(0.05)
 
 
 @contextmanager
-def watching(seen: list[dict[str, float]]) -> Iterator[None]:
+def watching(samples: list[dict[str, float]]) -> Iterator[None]:
     """Note every cut that is stored meanwhile in this process."""
     freeze, encode, feed, write = BucketStores.freeze, FrozenBuckets._encode, Backlog.feed, PagesCut.write
     began_ns = thawed_ns = fed_ns = 0
@@ -94,7 +94,7 @@ def watching(seen: list[dict[str, float]]) -> Iterator[None]:
         held_bytes = cut._stores.held_bytes()
         names = write(cut, directory)
         now_ns = time.monotonic_ns()
-        seen.append(
+        samples.append(
             {
                 "bytes": held_bytes,
                 "held_ms": ((now_ns if fed_ns == began_ns else fed_ns) - began_ns) / 1e6,

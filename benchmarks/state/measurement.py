@@ -14,12 +14,12 @@ def measured(module: str, request: dict[str, Any], cores: int = 1) -> dict[str, 
         subprocess.CalledProcessError: it failed.
     """
     last = sorted(os.sched_getaffinity(0))[-cores:]
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", module, "--one", json.dumps(request)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, last),
     )
-    result: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+    result: dict[str, Any] = json.loads(completed.stdout.strip().splitlines()[-1])
     return result

@@ -25,7 +25,7 @@ from penstock.state.keys.batch_keys import KeyCodec
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 MB = 1 << 20
 MOST_MS = 100.0
-"""How long 99 of 100 checkpoints may stop the loop."""
+"""Time limit for which 99 of 100 checkpoints may stop the loop."""
 VALUE_BYTES = 1_000
 FILL_ROWS, BATCH_ROWS = 16_384, 4_096
 
@@ -41,24 +41,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, default=2, help="what it shares with the uploads and with RocksDB")
     parser.add_argument("--no-write", action="store_true", help="leave the table in benchmarks/results as it is")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args(argv)
-    if given.one:
-        print(json.dumps(_one(json.loads(given.one))))
+    arguments = parser.parse_args(argv)
+    if arguments.one:
+        print(json.dumps(_one(json.loads(arguments.one))))
         return 0
-    asked = {name: getattr(given, name) for name in ("state_mb", "budget_mb", "hot", "checkpoints", "interval")}
-    result = measured("penstock.benchmarks.state.stall", asked, given.cores)
-    text = _table(asked | {"cores": given.cores}, [Seen(**item) for item in result["seen"]], result)
+    request = {name: getattr(arguments, name) for name in ("state_mb", "budget_mb", "hot", "checkpoints", "interval")}
+    result = measured("penstock.benchmarks.state.stall", request, arguments.cores)
+    text = _table(request | {"cores": arguments.cores}, [Seen(**item) for item in result["seen"]], result)
     print(text)
-    if not given.no_write:
+    if not arguments.no_write:
         (RESULTS / "stall.md").write_text(text)
     return 0
 
 
-def _table(asked: dict[str, Any], seen: list[Seen], result: dict[str, Any]) -> str:
-    later = seen[1:]
+def _table(request: dict[str, Any], stalls: list[Seen], result: dict[str, Any]) -> str:
+    later = stalls[1:]
     lines = [
-        f"# How long checkpoints stop the loop\n\n{asked['state_mb']:,} MB of state, a budget of "
-        f"{asked['budget_mb']} MB, {asked['cores']} cores, {len(later)} checkpoints after the first. "
+        f"# How long checkpoints stop the loop\n\n{request['state_mb']:,} MB of state, a budget of "
+        f"{request['budget_mb']} MB, {request['cores']} cores, {len(later)} checkpoints after the first. "
         "`blocked`: the longest time in "
         "one go that the loop spent on a barrier; `gap`: the longest in which no batch was read, worked off or "
         "written while the checkpoint was under way; `held`: how long input had to wait for a checkpoint to be "
@@ -83,7 +83,7 @@ def _table(asked: dict[str, Any], seen: list[Seen], result: dict[str, Any]) -> s
         "| epoch | blocked ms | gap ms | held ms | dirtied MB | uploaded MB | s |",
         "|---|---|---|---|---|---|---|",
     ]
-    for item in seen:
+    for item in stalls:
         times = " | ".join(f"{ns / 1e6:.1f}" for ns in (item.blocked_ns, item.gap_ns, item.held_ns))
         sizes = f"{item.dirtied_bytes / MB:.0f} | {item.uploaded_bytes / MB:.0f}"
         lines.append(f"| {item.epoch} | {times} | {sizes} | {(item.ended_ns - item.began_ns) / 1e9:.1f} |")
@@ -104,9 +104,9 @@ def _one(request: dict[str, Any]) -> dict[str, Any]:
             checkpoint_interval=request["interval"],
         )
     # The last one is taken when the input has ended, and nothing goes on beside it.
-    seen = [asdict(item) for item in watch.seen if item.ended_ns][: request["checkpoints"]]
+    stalls = [asdict(item) for item in watch.seen if item.ended_ns][: request["checkpoints"]]
     idle_turn_ms = watch.idle_turn_ns / 1e6
-    return {"seen": seen, "idle_turn_ms": idle_turn_ms, "rows": rows["in"], "right": rows["in"] == rows["out"]}
+    return {"seen": stalls, "idle_turn_ms": idle_turn_ms, "rows": rows["in"], "right": rows["in"] == rows["out"]}
 
 
 def _build(job: Job, request: dict[str, Any], watch: Watch, rows: dict[str, int]) -> None:
@@ -151,10 +151,10 @@ def _rows(request: dict[str, Any], watch: Watch, rows: dict[str, int]) -> Callab
         print(f"filled {count:,} keys, {len(hot):,} of them change", file=sys.stderr, flush=True)
         # What was checked while the state was filled does not count.
         watch.seen.clear()
-        shown = 0
+        reported = 0
         while len(watch.seen) < request["checkpoints"]:
-            if len(watch.seen) > shown:
-                shown = len(watch.seen)
+            if len(watch.seen) > reported:
+                reported = len(watch.seen)
                 print(watch.seen[-1], file=sys.stderr, flush=True)
             watch.row()
             rows["in"] += BATCH_ROWS

@@ -46,7 +46,7 @@ class Seen:
 
 @dataclass
 class Watch:
-    """What was seen so far; times come from one thread, the worker loop's, but for what is written."""
+    """Observations so far; times come from one thread, the worker loop's, but for what is written."""
 
     seen: list[Seen] = field(default_factory=list)
     idle_turn_ns: int = 0
@@ -125,9 +125,9 @@ def watching(watch: Watch) -> Iterator[None]:
     on, work_off = CheckpointSession._on, Backlog._work_off
 
     def encoded(bucket: Bucket, notes: Any) -> Any:
-        made = encode(bucket, notes)
+        encoded_bucket = encode(bucket, notes)
         watch.stored(bucket.span.low, bucket.paged_bytes)
-        return made
+        return encoded_bucket
 
     def froze(stores: BucketStores) -> Any:
         cut = freeze(stores)

@@ -24,7 +24,7 @@ BATCH_ROWS = 131_072
 
 @dataclass
 class Counted:
-    """What came out: rows, and the sum of a column over them. ``began_s``: when what is measured began, if later.
+    """The result of a workload: rows, and the sum of a column. ``began_s``: when what is measured began, if later.
 
     ``filled`` counts the keys that were written before; once all of them are, ``ready`` is set.
     """
@@ -105,8 +105,8 @@ def micro(kind: str, keys: int, rows: int) -> Workload:
         source = ps.read_iterable(
             _filled(keys, rows, before, counted), schema=pa.schema({"k": pa.int64(), "fill": pa.bool_()}), job=job
         ).name("operations")
-        told = {"keys": "int64", "filled": "int64"}
-        done = source.key_by("k").process(processes[kind], told, order="arrival").name("state")
+        state = {"keys": "int64", "filled": "int64"}
+        done = source.key_by("k").process(processes[kind], state, order="arrival").name("state")
         done.for_each_batch(sink).name("out")
 
     # A key of a batch is reached once, however many of its rows ask for it.

@@ -7,5 +7,5 @@ from penstock.dsl.stream import Stream
 
 def query(events: Events) -> Stream:
     """Look ``auction mod 10000`` up in a table that is read as a whole."""
-    found = events.bid.lookup(events.side_input, left_on=col("auction") % 10_000, right_on="key")
-    return found.select("auction", "bidder", "price", "dateTime", "value")
+    joined = events.bid.lookup(events.side_input, left_on=col("auction") % 10_000, right_on="key")
+    return joined.select("auction", "bidder", "price", "dateTime", "value")

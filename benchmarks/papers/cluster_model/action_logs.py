@@ -1,4 +1,4 @@
-"""What policies saw and decided on a simulated cluster, as an action log (Sage, 4.3).
+"""Snapshots and decisions of policies on a simulated cluster, as an action log (Sage, 4.3).
 
 ``penstock decide`` reads it again, with nothing left of the cluster.
 """

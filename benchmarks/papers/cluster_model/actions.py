@@ -22,7 +22,7 @@ from penstock.model.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class ActionOutcome:
-    """What became of a decision: ``result`` is done, begun, nothing, refused or capped; why, if it says so.
+    """The outcome of a decision: ``result`` is done, begun, nothing, refused or capped; why, if it says so.
 
     ``duration_s``, ``pause_s``, ``bytes`` and ``accesses`` are those of the action that it began.
     """
@@ -37,7 +37,7 @@ class ActionOutcome:
 
 @dataclass(slots=True)
 class LayoutChange:
-    """What will be different: the layout of ``tasks``, routes, memory, what applications are given.
+    """A change under way: the layout of ``tasks``, routes, memory, what applications are given.
 
     ``moved``: slots of instances that begin somewhere else; ``capped``: what could not be had.
     """

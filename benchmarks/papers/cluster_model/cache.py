@@ -47,8 +47,8 @@ def hit_curve(trace: NDArray[np.int64], points: int = 256) -> HitCurve:
     keys = len(np.unique(trace))
     sizes = np.linspace(0.0, keys, points + 1)
     # What never came before is hit by no cache; in a trace that is long enough that is next to nothing.
-    found = np.sort(distances[distances >= 0])
-    return HitCurve(np.searchsorted(found, sizes, side="left") / len(distances))
+    reused = np.sort(distances[distances >= 0])
+    return HitCurve(np.searchsorted(reused, sizes, side="left") / len(distances))
 
 
 def zipf_trace(keys: int, accesses: int, exponent: float, seed: int = 0) -> NDArray[np.int64]:
@@ -76,7 +76,7 @@ def _earlier_and_not_above(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each place how many earlier ones hold a value that is not above its own, by merging halves."""
     count = len(values)
     place = np.arange(count)
-    found = np.zeros(count, np.int64)
+    counts = np.zeros(count, np.int64)
     # Sorted by value once; stable sorting by block keeps that order, so that each level is a count.
     by_value = np.lexsort((place, values))
     half = 1
@@ -87,6 +87,6 @@ def _earlier_and_not_above(values: NDArray[np.int64]) -> NDArray[np.int64]:
         lefts = np.cumsum(is_left)
         # A whole block before this one has `half` places on its left.
         lefts -= (order // (2 * half)) * half
-        found[order[~is_left]] += lefts[~is_left]
+        counts[order[~is_left]] += lefts[~is_left]
         half *= 2
-    return found
+    return counts

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.benchmarks.papers.cluster_model.actions import InFlight
 
 SLOW_S = 1.0
-"""How often costs, state, heap and services are looked at again, if steps are not longer."""
+"""Interval at which costs, state, heap and services are computed again, if steps are not longer."""
 STEADY_RATE = 0.2
 STEADY_FILL = 0.05
 """Rates and inputs that change by less than these parts from one step to the next let steps grow."""
@@ -202,31 +202,31 @@ class Cluster:
         calm = np.abs(rate - before[0]).sum() <= STEADY_RATE * (rate.sum() + 1e-9)
         return bool(calm) and np.abs(fill - before[1]).max(initial=0.0) <= STEADY_FILL
 
-    def _count(self, moved: StepFlows, queued: Floats, dt: float) -> None:
+    def _count(self, flows: StepFlows, queued: Floats, dt: float) -> None:
         totals, top = self.totals, self.top
         slot = top.slot
-        totals.records_in[slot] += moved.kept
-        totals.busy_s[slot] += moved.busy
-        totals.remote_s[slot] += moved.remote
-        totals.core_wait_s[slot] += moved.core_wait
-        totals.input_wait_s[slot] += moved.input_wait
-        totals.output_wait_s[slot] += moved.output_wait
-        totals.cpu_s[slot] += moved.cpu
-        totals.stall_s[slot] += moved.stall
+        totals.records_in[slot] += flows.kept
+        totals.busy_s[slot] += flows.busy
+        totals.remote_s[slot] += flows.remote
+        totals.core_wait_s[slot] += flows.core_wait
+        totals.input_wait_s[slot] += flows.input_wait
+        totals.output_wait_s[slot] += flows.output_wait
+        totals.cpu_s[slot] += flows.cpu
+        totals.stall_s[slot] += flows.stall
         waiting = tally(top.input_instance, self.stores.queue, top.count)
         totals.queue_rows_s[slot] += (queued + waiting) / 2 * dt
         if len(top.input_slot):
-            produced = tally(top.output_edge, moved.produced, len(self.spec.edges))
+            produced = tally(top.output_edge, flows.produced, len(self.spec.edges))
             totals.offered[top.input_slot] += produced[top.input_edge] * top.input_share
-            self.consumed[top.input_slot] += moved.consumed
-            totals.records_out[top.output_slot] += moved.produced
-            totals.dropped[top.output_slot] += moved.dropped
+            self.consumed[top.input_slot] += flows.consumed
+            totals.records_out[top.output_slot] += flows.produced
+            totals.dropped[top.output_slot] += flows.dropped
             carried = self.links.carried(self._sent * dt, self.row_bytes)
             totals.network_data_bytes += carried
-        own = tally(np.maximum(top.machine, 0), moved.cpu, len(self.spec.machines))
-        totals.machine_cpu_s += own + moved.foreign
+        own = tally(np.maximum(top.machine, 0), flows.cpu, len(self.spec.machines))
+        totals.machine_cpu_s += own + flows.foreign
         totals.network_checkpoint_bytes += self.checkpoint_rate * dt
-        totals.application_cpu_s += tally(top.application, moved.cpu, len(self.cores))
-        totals.throttled_s += tally(top.application, moved.throttled, len(self.cores))
+        totals.application_cpu_s += tally(top.application, flows.cpu, len(self.cores))
+        totals.throttled_s += tally(top.application, flows.throttled, len(self.cores))
         totals.end_offset[:] = self.log.end_offset
         totals.fetched[:] = self.log.fetched

@@ -1,4 +1,4 @@
-"""What a row costs each instance now: its task's work, state, garbage, warm-up, batches and remote calls.
+"""Costs of a row at each instance now: its task's work, state, garbage, warm-up, batches and remote calls.
 
 As docs/design/simulated-cluster.md 3, 4, 7 and 8 have it; the simulated cluster asks at every slow tick.
 """
@@ -55,7 +55,7 @@ def figures_of(spec: ClusterSpec) -> TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class CostInputs:
-    """What costs depend on, by instance: rows a second lately, age, what its application's garbage costs a row.
+    """Inputs of costs, by instance: rows a second lately, age, what its application's garbage costs a row.
 
     ``keep`` is what sources keep of what they fetch; ``access`` by task number what state costs.
     """

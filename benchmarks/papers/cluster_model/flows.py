@@ -1,4 +1,4 @@
-"""What a step of the fluid begins with and what it did, as columns. Made by the simulated cluster, read by `step`."""
+"""Inputs and results of a step of the fluid, as columns. Made by the simulated cluster, read by `step`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from penstock.model.columns import Bools, Floats
 
 @dataclass(slots=True)
 class RowStores:
-    """Where rows are: in inputs, on links, in windows, and as results that have had no room.
+    """Rows by their place: in inputs, on links, in windows, and as results that have had no room.
 
     ``lag`` of sources' instances. ``in_rate`` (rows a second that came into each input) and ``room_rate`` (units a
     second that each instance's outputs had room for) are those of the steps before.
@@ -28,7 +28,7 @@ class RowStores:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a unit takes of an instance; a unit is a row taken in, of sources a row fetched.
+    """Costs of a unit at an instance; a unit is a row taken in, of sources a row fetched.
 
     ``cpu_s`` of a core; ``busy_s`` with waits for storage, ``thread_s`` with those for remote services, too.
     ``most_per_s`` whatever the core does, because of answers that are awaited (``is_remote``) or because memtables are
@@ -46,7 +46,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """What edges and inputs are like: by edge ``selectivity`` and ``keep``, by input ``capacity`` and ``delay_s``.
+    """Properties of edges and inputs: by edge ``selectivity`` and ``keep``, by input ``capacity`` and ``delay_s``.
 
     ``source_keep`` by instance; ``link_rows`` by edge, what links let through in this step (None: all);
     ``is_windowed`` by instance (None: none is), and ``fires`` whether its window is over.
@@ -74,7 +74,7 @@ class Cores:
 
 @dataclass(slots=True)
 class StepFlows:
-    """What a step did: rows and seconds.
+    """Flows of a step: rows and seconds.
 
     By instance: ``taken`` units, ``kept`` of them, ``emitted`` by windows, ``cpu``, ``busy`` (of it ``stall``) and the
     waits; ``foreign`` by machine; by input ``arrived`` and ``consumed``; by output ``produced`` and ``dropped``; by

@@ -1,4 +1,4 @@
-"""Where instances begin and who owns which buckets: the first layout, and owners after a change of parallelism."""
+"""Layouts of instances and buckets: the first one, and the owners of buckets after a change of parallelism."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ def first_layout(spec: ClusterSpec, seed: int) -> Layout:
     names = {machine.name: index for index, machine in enumerate(spec.machines)}
     for task, item in enumerate(spec.tasks):
         for number in range(item.parallelism):
-            named = names[item.machines[number % len(item.machines)]] if item.machines else None
-            layout.machines[task].append(roomiest(spec, layout, 0.0) if named is None else named)
+            machine_name = names[item.machines[number % len(item.machines)]] if item.machines else None
+            layout.machines[task].append(roomiest(spec, layout, 0.0) if machine_name is None else machine_name)
         if item.is_keyed:
             layout.owners[task] = assign(item.key_groups, item.parallelism).astype(np.int64)
             layout.bucket_shares[task] = bucket_shares(item.key_groups, item.zipf, seed + task)

@@ -1,4 +1,4 @@
-"""What links between machines let through, and the bytes that they carried by purpose."""
+"""Capacity of links between machines, and the bytes that they carried by purpose."""
 
 import numpy as np
 
@@ -26,17 +26,17 @@ class Links:
         self._edge, self._flow = np.nonzero(np.hstack((self._outward, self._inward)))
         self._share = np.hstack((self._outward, self._inward))[self._edge, self._flow]
 
-    def room(self, wanted: Floats, row_bytes: Floats, checkpoint: Floats, dt: float) -> Floats | None:
+    def room(self, demand: Floats, row_bytes: Floats, checkpoint: Floats, dt: float) -> Floats | None:
         """Return how many rows each edge may send in ``dt`` seconds; None: links limit nothing.
 
-        ``wanted`` are rows a second; heartbeats and ``checkpoint`` bytes a second go first. Edges share a link max-min.
+        ``demand`` is rows a second; heartbeats and ``checkpoint`` bytes a second go first. Edges share links max-min.
         """
         if not np.isfinite(self.capacity).any() or not len(self._edge):
             return None
         left = np.maximum(0.0, self.capacity - self.heartbeat - checkpoint)
-        claims = (wanted * row_bytes)[self._edge] * self._share
+        claims = (demand * row_bytes)[self._edge] * self._share
         got = allowances(claims, self._flow, np.concatenate((left, left)))
-        rows = np.full(len(wanted), np.inf)
+        rows = np.full(len(demand), np.inf)
         np.minimum.at(rows, self._edge, got / np.maximum(self._share * row_bytes[self._edge], 1e-300))
         return rows * dt
 

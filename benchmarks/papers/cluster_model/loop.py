@@ -41,7 +41,7 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """What a policy saw and decided at ``time_s``, and what became of it."""
+    """A policy's snapshot and decision at ``time_s``, and its outcome."""
 
     time_s: float
     policy: str

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 ORIGINS = ("paper", "measured", "assumed", "configured")
-"""Where a figure is from. What is configured no paper gives: rows try it in each configuration, and it is not drawn."""
+"""Origins of a figure. No paper gives what is configured: rows try it in each configuration, and it is not drawn."""
 
 Made = TypeVar("Made")
 
@@ -41,8 +41,8 @@ class Parameters:
         Raises:
             KeyError: there is neither.
         """
-        found = None if name is None else self.entries.get(f"{section}.{name}.{field}")
-        return (found or self.entries[f"{section}.{field}"]).value
+        parameter = None if name is None else self.entries.get(f"{section}.{name}.{field}")
+        return (parameter or self.entries[f"{section}.{field}"]).value
 
     def make(self, kind: type[Made], section: str, name: str | None = None, /, **given: Any) -> Made:
         """Return a dataclass whose fields that are not ``given``, and have no default, are those of a section."""

@@ -20,7 +20,7 @@ from penstock.model.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class MetricReport:
-    """What was counted up to ``time_s``, and what held then: gauges by slot, application, bucket and partition."""
+    """Counters up to ``time_s``, and gauges by slot, application, bucket and partition."""
 
     time_s: float
     totals: Totals
@@ -130,10 +130,10 @@ class Observer:
             return None
         self._before = report
         self._number += 1
-        seen = ReportWindow(
+        window = ReportWindow(
             self._number, report.time_s, report.time_s - before.time_s, report, report.totals.since(before.totals)
         )
-        return snapshot_of(self._cluster, seen)
+        return snapshot_of(self._cluster, window)
 
 
 def latencies(cluster: Cluster, before: MetricReport | None, totals: Totals) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""What an action pauses, restarts and restores, and how long. Called by `actions`."""
+"""Pauses, restarts and restores of an action, and their times. Called by `actions`."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

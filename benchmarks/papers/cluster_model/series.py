@@ -51,21 +51,22 @@ class Series:
 
         ac(t) = kept / appended for sources, else min over t' upstream of ac(t') (1 - dropped(t', t) / out(t', t))
         """
-        wanted = self.tasks.index(task)
-        found: dict[int, Floats] = {}
+        sink_task = self.tasks.index(task)
+        accuracies: dict[int, Floats] = {}
         produced, dropped = self.table("produced"), self.table("dropped")
-        for number in range(wanted + 1):
+        for number in range(sink_task + 1):
             if cluster.graph.is_source[number]:
                 appended = np.maximum(self.table("appended")[:, number], 1e-12)
-                found[number] = np.minimum(1.0, self.table("processed")[:, number] / appended)
+                accuracies[number] = np.minimum(1.0, self.table("processed")[:, number] / appended)
                 continue
             edges = np.flatnonzero(cluster.graph.consumer == number)
             keeps = [
-                found[int(cluster.graph.producer[edge])] * (1 - dropped[:, edge] / np.maximum(produced[:, edge], 1e-12))
+                accuracies[int(cluster.graph.producer[edge])]
+                * (1 - dropped[:, edge] / np.maximum(produced[:, edge], 1e-12))
                 for edge in edges
             ]
-            found[number] = np.min(keeps, axis=0)
-        return found[wanted]
+            accuracies[number] = np.min(keeps, axis=0)
+        return accuracies[sink_task]
 
     def add(self, cluster: "Cluster", report: "MetricReport") -> None:
         """Take what a report says."""

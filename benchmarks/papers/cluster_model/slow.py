@@ -1,4 +1,4 @@
-"""What changes slowly in a simulated cluster: state, services, heap, checkpoints, and with them what rows cost.
+"""Slow changes of a simulated cluster: state, services, heap, checkpoints, and with them what rows cost.
 
 The cluster (docs/design/simulated-cluster.md 4, 7, 8) calls it about once a second, and whenever its layout changes.
 """

@@ -43,38 +43,38 @@ class ReportWindow:
     counted: Totals
 
 
-def snapshot_of(cluster: Cluster, seen: ReportWindow) -> ClusterSnapshot:
+def snapshot_of(cluster: Cluster, window: ReportWindow) -> ClusterSnapshot:
     """Return what is known of the machines that have joined and the applications that have started by then."""
-    applications = sum(item.starts_s <= seen.time_s + 1e-9 for item in cluster.spec.applications)
-    machines = sum(item.joins_s <= seen.time_s + 1e-9 for item in cluster.spec.machines)
+    applications = sum(item.starts_s <= window.time_s + 1e-9 for item in cluster.spec.applications)
+    machines = sum(item.joins_s <= window.time_s + 1e-9 for item in cluster.spec.machines)
     tasks = int((cluster.graph.application < applications).sum())
     edges = int((cluster.graph.consumer < tasks).sum())
-    rows = np.flatnonzero(seen.report.top.task < tasks)
-    place = np.full(seen.report.top.count, -1)
+    rows = np.flatnonzero(window.report.top.task < tasks)
+    place = np.full(window.report.top.count, -1)
     place[rows] = np.arange(len(rows))
     blur = _Blur(cluster)
     missing = blur.missing(len(rows))
     return ClusterSnapshot(
-        seen.number,
-        seen.time_s,
-        seen.window_s,
-        applications=_applications(cluster, seen, applications, blur),
-        tasks=_tasks(cluster, seen, tasks),
+        window.number,
+        window.time_s,
+        window.window_s,
+        applications=_applications(cluster, window, applications, blur),
+        tasks=_tasks(cluster, window, tasks),
         edges=_edges(cluster, edges),
         queries=_queries(cluster, tasks),
-        machines=_machines(cluster, seen, machines, blur),
-        instances=_instances(cluster, seen, rows, blur, missing),
-        outputs=_outputs(cluster, seen, edges, place, blur, missing),
-        inputs=_inputs(seen, edges, place, blur, missing),
-        partitions=_partitions(cluster, seen, tasks, place, blur),
-        buckets=_buckets(cluster, seen, tasks, place, blur),
-        services=_services(cluster, seen, applications, blur),
-        reuse=reuse_of(cluster, seen.counted, tasks),
+        machines=_machines(cluster, window, machines, blur),
+        instances=_instances(cluster, window, rows, blur, missing),
+        outputs=_outputs(cluster, window, edges, place, blur, missing),
+        inputs=_inputs(window, edges, place, blur, missing),
+        partitions=_partitions(cluster, window, tasks, place, blur),
+        buckets=_buckets(cluster, window, tasks, place, blur),
+        services=_services(cluster, window, applications, blur),
+        reuse=reuse_of(cluster, window.counted, tasks),
     )
 
 
 class _Blur:
-    """What reporters do to figures: a normal factor, and some reports missing."""
+    """Reporters' noise on figures: a normal factor, and some reports missing."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._random = cluster.reporting
@@ -92,8 +92,8 @@ class _Blur:
         return (self._random.random(count) < self._missing).astype(np.float64)
 
 
-def _applications(cluster: Cluster, seen: ReportWindow, count: int, blur: _Blur) -> ApplicationColumns:
-    counted, report = seen.counted, seen.report
+def _applications(cluster: Cluster, window: ReportWindow, count: int, blur: _Blur) -> ApplicationColumns:
+    counted, report = window.counted, window.report
     missing = blur.missing(count)
     first = slice(0, count)
     threads = np.bincount(report.top.application, minlength=len(cluster.spec.applications)).astype(np.float64)
@@ -120,13 +120,13 @@ def _applications(cluster: Cluster, seen: ReportWindow, count: int, blur: _Blur)
     )
 
 
-def _tasks(cluster: Cluster, seen: ReportWindow, count: int) -> TaskColumns:
+def _tasks(cluster: Cluster, window: ReportWindow, count: int) -> TaskColumns:
     specs = cluster.spec.tasks[:count]
     target = np.full(count, np.nan)
     for source in cluster.spec.sources:
         task = next(index for index, item in enumerate(cluster.spec.tasks) if item.name == source.task)
         if source.target_rate and task < count:
-            target[task] = source.rate(seen.time_s)
+            target[task] = source.rate(window.time_s)
     producers = cluster.graph.producer
     return TaskColumns(
         tuple(task.name for task in specs),
@@ -136,7 +136,7 @@ def _tasks(cluster: Cluster, seen: ReportWindow, count: int) -> TaskColumns:
         is_stateful=bools([task.state is not None for task in specs]),
         is_keyed=bools([task.is_keyed for task in specs]),
         key_groups=ints([task.key_groups for task in specs]),
-        memory_level=ints(seen.report.level[:count].astype(np.int32)),
+        memory_level=ints(window.report.level[:count].astype(np.int32)),
         target_rate=None if np.isnan(target).all() else target,
     )
 
@@ -161,29 +161,31 @@ def _queries(cluster: Cluster, tasks: int) -> QueryColumns:
     )
 
 
-def _machines(cluster: Cluster, seen: ReportWindow, count: int, blur: _Blur) -> MachineColumns:
-    counted, specs = seen.counted, cluster.spec.machines[:count]
+def _machines(cluster: Cluster, window: ReportWindow, count: int, blur: _Blur) -> MachineColumns:
+    counted, specs = window.counted, cluster.spec.machines[:count]
     missing, first = blur.missing(count), slice(0, count)
     limit = np.array([item.link_bytes_per_s for item in specs])
     return MachineColumns(
         tuple(item.name for item in specs),
         floats([item.cores for item in specs]),
-        cpu_percent=blur(100 * counted.machine_cpu_s[first] / seen.window_s, missing),
-        resident_bytes=blur(seen.report.machine_resident[first], missing),
+        cpu_percent=blur(100 * counted.machine_cpu_s[first] / window.window_s, missing),
+        resident_bytes=blur(window.report.machine_resident[first], missing),
         memory_limit_bytes=floats([item.memory_bytes for item in specs]),
         out_of_memory_kills=counted.machine_kills[first],
         disk_bytes=blur(counted.machine_disk_bytes[first], missing),
         network_limit_bytes=np.where(np.isfinite(limit), limit, np.nan),
         network_data_bytes=blur(counted.network_data_bytes[first], missing),
-        network_heartbeat_bytes=blur(cluster.links.heartbeat[first] * seen.window_s, missing),
+        network_heartbeat_bytes=blur(cluster.links.heartbeat[first] * window.window_s, missing),
         network_checkpoint_bytes=blur(counted.network_checkpoint_bytes[first], missing),
         network_other_bytes=blur(counted.network_other_bytes[first], missing),
-        heartbeat_age_s=np.full(count, cluster.time_s - seen.time_s),
+        heartbeat_age_s=np.full(count, cluster.time_s - window.time_s),
     )
 
 
-def _instances(cluster: Cluster, seen: ReportWindow, chosen: Indices, blur: _Blur, missing: Floats) -> InstanceColumns:
-    top, counted, report = seen.report.top, seen.counted, seen.report
+def _instances(
+    cluster: Cluster, window: ReportWindow, chosen: Indices, blur: _Blur, missing: Floats
+) -> InstanceColumns:
+    top, counted, report = window.report.top, window.counted, window.report
     slot = top.slot[chosen]
     stateful = np.array([item.state is not None for item in cluster.spec.tasks])[top.task[chosen]]
 
@@ -193,7 +195,7 @@ def _instances(cluster: Cluster, seen: ReportWindow, chosen: Indices, blur: _Blu
     def state(values: Floats, factor: float = 1.0) -> Floats:
         return np.where(stateful, of(values, factor), np.nan)
 
-    ms = 1e3 / seen.window_s
+    ms = 1e3 / window.window_s
     return InstanceColumns(
         task=ints(top.task[chosen]),
         number=ints(top.number[chosen]),
@@ -206,7 +208,7 @@ def _instances(cluster: Cluster, seen: ReportWindow, chosen: Indices, blur: _Blu
         input_wait_ns=of(counted.input_wait_s, NS),
         output_wait_ns=of(counted.output_wait_s, NS),
         cpu_ns=of(counted.cpu_s, NS),
-        queue_rows=of(counted.queue_rows_s, 1 / seen.window_s),
+        queue_rows=of(counted.queue_rows_s, 1 / window.window_s),
         latency_ms=of(report.latency_ms),
         age_s=np.where(top.machine[chosen] >= 0, report.age_s[slot], np.nan),
         settled_s=report.settled_s[slot],
@@ -223,31 +225,33 @@ def _instances(cluster: Cluster, seen: ReportWindow, chosen: Indices, blur: _Blu
 
 
 def _outputs(
-    cluster: Cluster, seen: ReportWindow, edges: int, place: Indices, blur: _Blur, missing: Floats
+    cluster: Cluster, window: ReportWindow, edges: int, place: Indices, blur: _Blur, missing: Floats
 ) -> OutputColumns:
-    top = seen.report.top
+    top = window.report.top
     rows = np.flatnonzero(top.output_edge < edges)
     instance = place[top.output_instance[rows]]
     slot, gone = top.output_slot[rows], missing[instance]
-    out = blur(seen.counted.records_out[slot], gone)
-    dropped = blur(seen.counted.dropped[slot], gone)
+    out = blur(window.counted.records_out[slot], gone)
+    dropped = blur(window.counted.dropped[slot], gone)
     return OutputColumns(ints(top.output_edge[rows]), ints(instance), out, dropped)
 
 
-def _inputs(seen: ReportWindow, edges: int, place: Indices, blur: _Blur, missing: Floats) -> InputColumns:
-    top = seen.report.top
+def _inputs(window: ReportWindow, edges: int, place: Indices, blur: _Blur, missing: Floats) -> InputColumns:
+    top = window.report.top
     rows = np.flatnonzero(top.input_edge < edges)
     instance = place[top.input_instance[rows]]
     return InputColumns(
-        ints(top.input_edge[rows]), ints(instance), blur(seen.counted.offered[top.input_slot[rows]], missing[instance])
+        ints(top.input_edge[rows]),
+        ints(instance),
+        blur(window.counted.offered[top.input_slot[rows]], missing[instance]),
     )
 
 
-def _partitions(cluster: Cluster, seen: ReportWindow, tasks: int, place: Indices, blur: _Blur) -> PartitionColumns:
+def _partitions(cluster: Cluster, window: ReportWindow, tasks: int, place: Indices, blur: _Blur) -> PartitionColumns:
     rows = np.flatnonzero(cluster.log.task < tasks)
     missing = blur.missing(len(rows))
-    counted, report = seen.counted, seen.report
-    reports = max(1, round(seen.window_s / cluster.spec.reports.every_s))
+    counted, report = window.counted, window.report
+    reports = max(1, round(window.window_s / cluster.spec.reports.every_s))
     return PartitionColumns(
         ints(place[report.reader[rows]]),
         appended=np.where(missing > 0, np.nan, counted.end_offset[rows]),
@@ -258,8 +262,8 @@ def _partitions(cluster: Cluster, seen: ReportWindow, tasks: int, place: Indices
     )
 
 
-def _buckets(cluster: Cluster, seen: ReportWindow, tasks: int, place: Indices, blur: _Blur) -> BucketColumns:
-    report = seen.report
+def _buckets(cluster: Cluster, window: ReportWindow, tasks: int, place: Indices, blur: _Blur) -> BucketColumns:
+    report = window.report
     keyed = [task for task in range(tasks) if cluster.spec.tasks[task].is_keyed]
     if not keyed:
         return BucketColumns.none()
@@ -268,16 +272,16 @@ def _buckets(cluster: Cluster, seen: ReportWindow, tasks: int, place: Indices, b
     bucket = np.concatenate([np.arange(item) for item in count])
     at = cluster.buckets[task] + bucket
     instance = place[report.top.first[task] + report.bucket_instance[at]]
-    records = blur(seen.counted.bucket_records[at])
+    records = blur(window.counted.bucket_records[at])
     return BucketColumns(ints(task), ints(bucket), ints(instance), records, report.bucket_bytes[at])
 
 
-def _services(cluster: Cluster, seen: ReportWindow, applications: int, blur: _Blur) -> ServiceColumns:
+def _services(cluster: Cluster, window: ReportWindow, applications: int, blur: _Blur) -> ServiceColumns:
     names = {item.name: index for index, item in enumerate(cluster.spec.applications[:applications])}
     rows = [index for index, item in enumerate(cluster.spec.services) if item.application in names]
     if not rows:
         return ServiceColumns.none()
-    counted = seen.counted
+    counted = window.counted
     calls = counted.calls[rows]
     latency = np.where(calls > 0, 1e3 * counted.call_latency_s[rows] / np.maximum(calls, 1e-12), np.nan)
     missing = blur.missing(len(rows))

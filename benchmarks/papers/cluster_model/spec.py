@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of: frozen, every figure with its unit. Scenarios make it of `Parameters`.
+"""The specification of a simulated cluster: frozen, every figure with its unit. Scenarios make it of `Parameters`.
 
 Tasks, machines, applications, services and queries refer to one another by name. Times are of one core at full speed.
 """
@@ -186,7 +186,7 @@ class QuerySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSpec:
-    """How the platform changes what runs.
+    """Changes of running instances by the platform.
 
     An action takes ``fixed_s``, and for the instance that has most to restore ``access_s`` for each of its storage
     accesses and its bytes at ``restore_bytes_per_s``. It pauses all of the ``application``, the ``task``, or (``live``)
@@ -212,7 +212,7 @@ class ActionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSpec:
-    """How metrics reach whoever reads them.
+    """Delivery of metrics to their readers.
 
     Every ``every_s`` instances report what they counted, read ``late_s`` later; a figure is off by a normal factor of
     ``noise_share``; a report is missing with ``missing_probability``. Kafka clients keep maxima for two windows of

@@ -41,8 +41,8 @@ def step(
         stores.held *= ~pipes.fires
         fire = stores.pending * costs.fire_s
     by_thread = np.minimum(1 / np.maximum(costs.thread_s, 1e-12), costs.most_per_s) * dt
-    wanted = np.minimum(np.minimum(stores.lag + waiting, stores.room_rate * dt), by_thread)
-    claims = np.minimum(wanted * costs.cpu_s + fire, dt) * running
+    demand = np.minimum(np.minimum(stores.lag + waiting, stores.room_rate * dt), by_thread)
+    claims = np.minimum(demand * costs.cpu_s + fire, dt) * running
     allowed, load = _allowed(top, claims, cores, dt, moved)
     by_cpu = np.maximum(0.0, allowed - fire) / np.maximum(costs.cpu_s, 1e-12)
     able = np.minimum(np.where(costs.cpu_s > 0, by_cpu, np.inf), by_thread) * running
@@ -60,26 +60,26 @@ def step(
 
 
 class _Limits(NamedTuple):
-    """Which instances the core lets do less than their threads could, and which have room for all that they send."""
+    """Instances that the core holds below what their threads could do, and those with room for all that they send."""
 
     by_core: Bools
     has_room: Bools
 
 
-def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, moved: StepFlows) -> tuple[Floats, Floats]:
+def _allowed(top: Topology, claims: Floats, cores: Cores, dt: float, flows: StepFlows) -> tuple[Floats, Floats]:
     """Return seconds of a core for each instance, and the load of each machine."""
     most: Floats | float = dt
     if cores.application is not None:
         most = np.minimum(dt, allowances(claims, top.application, cores.application * dt))
-        moved.throttled = claims - np.minimum(claims, most)
-        claims = claims - moved.throttled
+        flows.throttled = claims - np.minimum(claims, most)
+        claims = claims - flows.throttled
     capacity = cores.machine * dt
     everyone = np.concatenate((claims, cores.foreign * dt))
     owner = np.concatenate((top.place, cores.foreign_machine))
     share = np.minimum(everyone, max_min_levels(everyone, owner, capacity)[owner])
     used = tally(owner, share, len(capacity))
     spare = np.maximum(0.0, capacity - used) / np.maximum(1, np.bincount(top.place, minlength=len(capacity)))
-    moved.foreign = tally(cores.foreign_machine, share[top.count :], len(capacity))
+    flows.foreign = tally(cores.foreign_machine, share[top.count :], len(capacity))
     return np.minimum(share[: top.count] + spare[top.place], most), used / np.maximum(capacity, TINY)
 
 
@@ -91,7 +91,7 @@ def _rooms(
     running: Bools,
     expected: Floats,
     waiting: Floats,
-    moved: StepFlows,
+    flows: StepFlows,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the units each instance can take, those there is room for below it, and what its windows emit."""
     drain = able.copy()
@@ -103,7 +103,7 @@ def _rooms(
         rows, edges = level.instances, level.produced
         if len(edges):
             there = np.minimum(drain[rows], stores.lag[rows] + waiting[rows])
-            first, more = _factors(level, stores, pipes, running[rows], there, drain[rows], edge_room[edges], moved)
+            first, more = _factors(level, stores, pipes, running[rows], there, drain[rows], edge_room[edges], flows)
             room[rows] = np.where(np.isfinite(first), there * np.minimum(first, 1e12), np.inf)
             granted = there * np.minimum(first, 1.0) + (drain[rows] - there) * np.minimum(more, 1.0)
             room[rows] = np.maximum(room[rows], granted)
@@ -134,7 +134,7 @@ def _factors(
     there: Floats,
     able: Floats,
     edge_room: Floats,
-    moved: StepFlows,
+    flows: StepFlows,
 ) -> tuple[Floats, Floats]:
     """Return what part of the units that are there each instance may take, and what part of those that it could do.
 
@@ -148,7 +148,7 @@ def _factors(
         others = np.where(windowed, 0.0, others)
     through = pipes.selectivity[edges] * pipes.keep[edges]
     asked = tally(level.output_edge, units[owner], len(edges)) * through
-    moved.wanted[edges] = asked
+    flows.wanted[edges] = asked
     fits = edge_room / np.maximum(asked, 1e-300)
     rest = np.maximum(0.0, edge_room - asked)
     left = rest / np.maximum(tally(level.output_edge, others[owner], len(edges)) * through, 1e-300)
@@ -166,7 +166,7 @@ def _flow(
     emit: Floats,
     dt: float,
     drops: np.random.Generator,
-    moved: StepFlows,
+    flows: StepFlows,
 ) -> None:
     """Let rows go down, and change the stores."""
     sent = np.zeros(len(pipes.selectivity))
@@ -174,28 +174,28 @@ def _flow(
     for level in top.levels:
         rows, outs = level.instances, level.outputs
         if len(level.consumed):
-            _take(top, level, stores, pipes, drain, sent, dt, moved)
+            _take(top, level, stores, pipes, drain, sent, dt, flows)
         else:
-            moved.taken[rows] = np.minimum(stores.lag[rows], drain[rows])
-            stores.lag[rows] -= moved.taken[rows]
-            moved.kept[rows] = kept_of(moved.taken[rows], pipes.source_keep[rows], drops)
-        leaving = moved.kept[rows]
+            flows.taken[rows] = np.minimum(stores.lag[rows], drain[rows])
+            stores.lag[rows] -= flows.taken[rows]
+            flows.kept[rows] = kept_of(flows.taken[rows], pipes.source_keep[rows], drops)
+        leaving = flows.kept[rows]
         if pipes.is_windowed is not None:
             windowed = pipes.is_windowed[rows]
             stores.held[rows] += np.where(windowed, leaving, 0.0)
-            moved.emitted[rows] = np.where(windowed, emit[rows], 0.0)
-            stores.pending[rows] -= moved.emitted[rows]
+            flows.emitted[rows] = np.where(windowed, emit[rows], 0.0)
+            stores.pending[rows] -= flows.emitted[rows]
             leaving = np.where(windowed, emit[rows], leaving)
         if len(level.produced):
             edges = top.output_edge[outs]
             produced = leaving[level.output_instance] * pipes.selectivity[edges]
             kept = produced
-            moved.produced[outs] = produced
+            flows.produced[outs] = produced
             if sheds:
                 kept = kept_of(produced, pipes.keep[edges], drops)
-                moved.dropped[outs] = produced - kept
+                flows.dropped[outs] = produced - kept
             sent[level.produced] = tally(level.output_edge, kept, len(level.produced))
-    moved.sent = sent
+    flows.sent = sent
 
 
 def _take(
@@ -206,7 +206,7 @@ def _take(
     drain: Floats,
     sent: Floats,
     dt: float,
-    moved: StepFlows,
+    flows: StepFlows,
 ) -> None:
     """Let what was sent come into a level's inputs, and its instances take of it what they can."""
     rows, ins, mine = level.instances, level.inputs, level.input_instance
@@ -218,7 +218,7 @@ def _take(
         flying = stores.flying[ins] * stays + arrived / dt * delay * (1 - stays)
         arrived = np.maximum(0.0, stores.flying[ins] + arrived - flying)
         stores.flying[ins] = flying
-    moved.arrived[ins] = arrived
+    flows.arrived[ins] = arrived
     full = stores.queue[ins] + arrived
     at_hand = tally(mine, full, rows.stop - rows.start)
     taken = np.minimum(at_hand, drain[rows])
@@ -230,9 +230,9 @@ def _take(
     must *= less[mine]
     consumed = np.minimum(full, must + (full - must) * rest[mine])
     stores.queue[ins] = full - consumed
-    moved.consumed[ins] = consumed
-    moved.taken[rows] = tally(mine, consumed, len(taken))
-    moved.kept[rows] = moved.taken[rows]
+    flows.consumed[ins] = consumed
+    flows.taken[rows] = tally(mine, consumed, len(taken))
+    flows.kept[rows] = flows.taken[rows]
 
 
 def kept_of(rows: Floats, keep: Floats, drops: np.random.Generator) -> Floats:
@@ -252,7 +252,7 @@ def _account(
     load: Floats,
     cores: Cores,
     dt: float,
-    moved: StepFlows,
+    flows: StepFlows,
 ) -> None:
     """Say where each instance's time went; the parts add up to ``dt``.
 
@@ -260,23 +260,23 @@ def _account(
     Poisson arrivals); where several cores are shared b counts to the power of their number.
     """
     by_core, has_room = limits
-    fired = moved.emitted * costs.fire_s
-    moved.cpu = np.minimum(dt, moved.taken * costs.cpu_s + fired)
-    moved.busy = np.minimum(dt, moved.taken * costs.busy_s + fired)
-    moved.remote = np.minimum(dt - moved.busy, moved.taken * (costs.thread_s - costs.busy_s))
-    rest = dt - moved.busy - moved.remote
-    left = stores.lag + tally(top.input_instance, stores.queue, top.count) > 1e-6 * (1 + moved.taken)
+    fired = flows.emitted * costs.fire_s
+    flows.cpu = np.minimum(dt, flows.taken * costs.cpu_s + fired)
+    flows.busy = np.minimum(dt, flows.taken * costs.busy_s + fired)
+    flows.remote = np.minimum(dt - flows.busy, flows.taken * (costs.thread_s - costs.busy_s))
+    rest = dt - flows.busy - flows.remote
+    left = stores.lag + tally(top.input_instance, stores.queue, top.count) > 1e-6 * (1 + flows.taken)
     limited = left & has_room & ~by_core
-    moved.stall = rest * (limited & costs.is_stall)
-    moved.busy += moved.stall
-    answers = (rest - moved.stall) * (limited & costs.is_remote)
-    moved.remote += answers
-    rest = rest - moved.stall - answers
+    flows.stall = rest * (limited & costs.is_stall)
+    flows.busy += flows.stall
+    answers = (rest - flows.stall) * (limited & costs.is_remote)
+    flows.remote += answers
+    rest = rest - flows.stall - answers
     number = cores.machine[top.place]
-    mine = moved.cpu / dt
+    mine = flows.cpu / dt
     others = np.clip(load[top.place] - mine / number, 0.0, 1 - 1e-3) ** number
     contended = np.minimum(rest, dt * mine * others / (1 - others))
-    moved.core_wait = np.where(left & has_room & by_core, rest, contended)
+    flows.core_wait = np.where(left & has_room & by_core, rest, contended)
     stopped = (left | (stores.pending > TINY)) & ~has_room
-    moved.output_wait = (rest - moved.core_wait) * stopped
-    moved.input_wait = rest - moved.core_wait - moved.output_wait
+    flows.output_wait = (rest - flows.core_wait) * stopped
+    flows.input_wait = rest - flows.core_wait - flows.output_wait

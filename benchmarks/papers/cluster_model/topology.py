@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 
 @dataclass
 class Layout:
-    """What may change: instances of each task and their machines, owners of buckets, routes, keep probabilities.
+    """The changeable layout: instances of each task and their machines, owners of buckets, routes, keep probabilities.
 
     ``machines`` by task and number; -1 waits for a place. ``bucket_shares`` are parts of a keyed task's rows.
     """
@@ -82,7 +82,7 @@ class Topology:
 
     @property
     def count(self) -> int:
-        """How many instances there are."""
+        """Number of instances."""
         return len(self.task)
 
 
@@ -222,7 +222,7 @@ def _levels(
     edges_in: Sequence[int],
     edges_out: Sequence[int],
 ) -> Sequence[Level]:
-    found = []
+    levels = []
     for level in range(int(graph.level.max()) + 1):
         rows = _slice(graph.level[task] == level)
         ins = _slice(graph.level[graph.consumer[inputs[0]]] == level)
@@ -231,7 +231,7 @@ def _levels(
         produced = np.array([edge for edge in edges_out if graph.level[graph.producer[edge]] == level], np.int64)
         position: Mapping[int, int] = {int(edge): index for index, edge in enumerate(produced)}
         mine, of_rows = inputs[0][ins], inputs[1][ins] - rows.start
-        found.append(
+        levels.append(
             Level(
                 instances=rows,
                 inputs=ins,
@@ -245,10 +245,10 @@ def _levels(
                 even=1 / np.maximum(1, np.bincount(of_rows, minlength=1))[of_rows],
             )
         )
-    return found
+    return levels
 
 
 def _slice(chosen: Bools) -> slice:
     """Return the slice of a run of chosen places; empty if there is none."""
-    found = np.flatnonzero(chosen)
-    return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0, 0)
+    indices = np.flatnonzero(chosen)
+    return slice(int(indices[0]), int(indices[-1]) + 1) if len(indices) else slice(0, 0)

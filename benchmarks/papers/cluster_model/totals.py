@@ -1,4 +1,4 @@
-"""What a simulated cluster has counted since it began: the truth, of which reports show a part, late and off.
+"""Totals of a simulated cluster since it began: the truth, of which reports show a part, late and off.
 
 Instances, inputs and outputs have a place for life, so that a report can be compared with any later one.
 """

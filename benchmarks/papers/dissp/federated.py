@@ -40,11 +40,11 @@ def rows(seed: int, draws: Sequence[int], each: Each) -> list[Row]:
     """Return all rows: headlines over the draws, and chains of up to 4 and up to 6 fragments over 30 seeds."""
     of = each(draw, draws, "federated")
     idle = each(control, draws[:CONTROLS], "federated, controls")
-    found = [*_fairness(seed, "federated: ", of, idle), *_means(seed, "federated: ", of, idle)]
+    result = [*_fairness(seed, "federated: ", of, idle), *_means(seed, "federated: ", of, idle)]
     for fragments in FRAGMENTS:
         name = f"federated, up to {fragments}"
         given = each(partial(as_given, fragments), draws[:SEEDS], name)
-        found += [
+        result += [
             *_fairness(seed, f"{name}: ", given, None),
             *(
                 Row(
@@ -54,15 +54,15 @@ def rows(seed: int, draws: Sequence[int], each: Each) -> list[Row]:
                 for rival, label in RIVALS.items()
             ),
         ]  # fmt: skip
-    return found
+    return result
 
 
 def _fairness(seed: int, name: str, of: Draws, idle: Draws | None) -> list[Row]:
-    found = []
+    result = []
     for policy, label in (("balance-sic", "BALANCE-SIC"), (OURS, "BALANCE-SIC, sources hold back")):
         ratio = of.ratio(f"J {policy}", "J random")
         no = None if idle is None else idle.ratio(f"J {policy}", "J random")
-        found.append(
+        result.append(
             Row(
                 seed, f"{name}J of {label}", NOT_THERE, f">= {LEAST} x random",
                 spread_of(ratio), spread_of(np.ones(len(ratio))), None if no is None else spread_of(no),
@@ -71,7 +71,7 @@ def _fairness(seed: int, name: str, of: Draws, idle: Draws | None) -> list[Row]:
                 f"{ratio.min():.2f} x" + ("" if no is None else "; control: x0.8 load"),
             )
         )  # fmt: skip
-    return found
+    return result
 
 
 def _means(seed: int, name: str, of: Draws, idle: Draws) -> list[Row]:

@@ -23,7 +23,7 @@ NO_FIGURE = "no figure"
 
 def draw(seed: int) -> Figures:
     """Return what the equations as they stand, and ours, use and drop at each load."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, load in LOADS.items():
         case = replace(drawn("single", np.random.default_rng(seed)), overload_low=load, overload_high=load)
         case = replace(case, rate_noise=BURSTS) if name == "bursts" else case
@@ -31,10 +31,10 @@ def draw(seed: int) -> Figures:
         ours = simulate(work, POLICIES["fair"], seed)
         paper = simulate(work, POLICIES["fair"], seed, PaperCost(case.interval_ms), PaperDetector())
         for who, outcome in (("ours", ours), ("paper", paper)):
-            found[f"{who} dropped {name}"] = outcome.dropped
-            found[f"{who} throughput {name}"] = (1 - outcome.dropped) * load if load > 1 else 1 - outcome.dropped
-            found[f"{who} J {name}"] = jain_index(outcome.n_sic)
-    return found
+            values[f"{who} dropped {name}"] = outcome.dropped
+            values[f"{who} throughput {name}"] = (1 - outcome.dropped) * load if load > 1 else 1 - outcome.dropped
+            values[f"{who} J {name}"] = jain_index(outcome.n_sic)
+    return values
 
 
 def rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:

@@ -13,7 +13,7 @@ from penstock.shedding.sic_ledger import SicLedger
 
 
 class Node:
-    """What a node has between two checks; counts are those of the measured intervals."""
+    """State of a node between two checks; counts are those of the measured intervals."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class Node:
         ready_ms = np.maximum(queue[:, ARRIVAL], max(start_ms, self.free_at_ms))
         starts_ms = np.maximum.accumulate(ready_ms - before_ms) + before_ms
         count = int(np.searchsorted(starts_ms, end_ms))
-        done = queue[:count].copy()
-        done[:, ARRIVAL] = starts_ms[:count] + taken_ms[:count]
+        processed = queue[:count].copy()
+        processed[:, ARRIVAL] = starts_ms[:count] + taken_ms[:count]
         if count:
-            self.free_at_ms = float(done[-1, ARRIVAL])
+            self.free_at_ms = float(processed[-1, ARRIVAL])
         late = np.arange(count, len(queue))
         has_come = late < len(self.waiting)
         self.coming = np.concatenate((self.coming[~soon], queue[late[~has_come]]))
         taken_now = queue[len(self.waiting) : max(count, len(self.waiting))]
         self.arrived = self.arrived.after(self.fresh + self._by_query(taken_now))
         self.waiting = queue[late[has_come]]
-        self._account(done, query[:count], busy_ms[:count], is_measured)
-        return done
+        self._account(processed, query[:count], busy_ms[:count], is_measured)
+        return processed
 
     def used(self) -> float:
         """Return the share of its capacity that was used."""
@@ -115,13 +115,13 @@ class Node:
             if is_measured:
                 self.dropped += rows - kept.sum()
 
-    def _account(self, done: Batches, query: np.ndarray, busy_ms: Floats, is_measured: bool) -> None:
+    def _account(self, processed: Batches, query: np.ndarray, busy_ms: Floats, is_measured: bool) -> None:
         case = self.case
-        self.admitted = self.admitted.after(self._by_query(done))
+        self.admitted = self.admitted.after(self._by_query(processed))
         if self.by_cost:
-            rows = total(done[:, ROWS], query, case.queries)
+            rows = total(processed[:, ROWS], query, case.queries)
             self.costs = self.costs.after(total(busy_ms, query, case.queries), rows.astype(np.int64))
-        all_busy_ms, all_rows = float(busy_ms.sum()), int(done[:, ROWS].sum())
+        all_busy_ms, all_rows = float(busy_ms.sum()), int(processed[:, ROWS].sum())
         self.history = self.history.after(case.interval_ms, all_busy_ms, all_rows, case.smoothed_intervals)
         if is_measured:
             self.busy_ms += all_busy_ms

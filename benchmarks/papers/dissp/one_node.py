@@ -114,20 +114,20 @@ def rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:
 
 def granularity(seed: int) -> Figures:
     """Return J by size of batches and mode."""
-    found = {}
+    values = {}
     for batch in BATCHES:
         one = replace(case("single"), batch_over_n=batch, measured_intervals=160)
         work = workload(one, np.random.default_rng(seed))
         for mode in PartialBatchMode:
-            found[f"{mode.value} {batch}"] = jain_index(simulate(work, SheddingPolicy(FairShedder(mode)), seed).n_sic)
-        found[f"random {batch}"] = jain_index(simulate(work, POLICIES["random"], seed).n_sic)
-    return found
+            values[f"{mode.value} {batch}"] = jain_index(simulate(work, SheddingPolicy(FairShedder(mode)), seed).n_sic)
+        values[f"random {batch}"] = jain_index(simulate(work, POLICIES["random"], seed).n_sic)
+    return values
 
 
 def granularity_rows(seed: int, seeds: Sequence[int], each: Each) -> tuple[list[Row], Chart]:
     """Return J by size of batches, and its chart; it must be 0.99 up to a tenth of N_tuples."""
     of = each(granularity, seeds, "size of batches")
-    found = [
+    result = [
         Row(
             seed, f"one node: J at batch / N {batch:g}, {mode.value}", NOT_THERE, ">= 0.99" if batch <= 0.1 else "",
             of.spread(f"{mode.value} {batch}"), of.spread(f"random {batch}"),
@@ -140,27 +140,27 @@ def granularity_rows(seed: int, seeds: Sequence[int], each: Each) -> tuple[list[
     names = [*(mode.value for mode in PartialBatchMode), "random"]
     lines = tuple(ChartLine(name, BATCHES, [of.median(f"{name} {batch}") for batch in BATCHES]) for name in names)
     chart = Chart("dissp_batches", "Fairness by size of batches", "rows of a batch / N_tuples", "Jain index", lines)
-    return found, chart
+    return result, chart
 
 
 def delays(seed: int) -> Figures:
     """Return how steady shedding is if reports of results come late."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for delay in DELAYS:
         one = replace(case("single"), result_delay_intervals=delay)
         of = figures(one, ("balance-sic", "balance-sic without ledger"), seed)
-        found |= {f"{key} {delay}": value for key, value in of.items()}
-    return found
+        values |= {f"{key} {delay}": value for key, value in of.items()}
+    return values
 
 
 def delay_rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:
     """Return what late reports do: nothing, if what was admitted since counts."""
     of = each(delays, seeds, "late reports")
-    found = []
+    result = []
     for delay in DELAYS:
         js = [of.median(f"J balance-sic {at}") for at in (0, delay)]
         waves = [of.median(f"wave balance-sic {at}") for at in (0, delay)]
-        found.append(
+        result.append(
             Row(
                 seed, f"one node: J, reports {delay} late", NOT_THERE, "within 0.01, no oscillation",
                 of.spread(f"J balance-sic {delay}"), of.spread(f"J balance-sic without ledger {delay}"),
@@ -169,7 +169,7 @@ def delay_rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:
                 f"(baseline) by {of.median(f'wave balance-sic without ledger {delay}'):.2f}",
             )
         )  # fmt: skip
-    return found
+    return result
 
 
 def many(seed: int) -> Figures:

@@ -10,11 +10,11 @@ from penstock.benchmarks.papers.dissp.workload import workload
 from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Result, draw_seeds
 
 
-def run(seed: int, draws: int, told: Progress) -> Result:
+def run(seed: int, draws: int, progress: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
     seeds = draw_seeds(seed, draws)
     few = seeds[: one_node.FEW]
-    with one_process_a_core(told) as each:
+    with one_process_a_core(progress) as each:
         rows = [*shedder_time.example_rows(seed), *one_node.rows(seed, seeds, each)]
         curve, batches = one_node.granularity_rows(seed, few, each)
         rows += [*curve, *one_node.delay_rows(seed, few, each), *one_node.chain_rows(seed, few, each)]

@@ -1,4 +1,4 @@
-"""What one draw of a case gives under several policies, by name; and many draws at once, one process a core."""
+"""Figures of one draw of a case under several policies, by name; and many draws at once, one process a core."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ POLICIES: Mapping[str, SheddingPolicy] = {
     "equal-share": SheddingPolicy(EqualShareShedder(), by_cost=True),
     "fair": SheddingPolicy(FairShedder()),
     "fair by cost": SheddingPolicy(FairShedder(by_cost=True), by_cost=True),
-    "balance-sic": SheddingPolicy(FairShedder(), told=True),
-    "balance-sic without ledger": SheddingPolicy(FairShedder(), told=True, counts_since=False),
-    "balance-sic and sources": SheddingPolicy(FairShedder(), told=True, keep_margin=0.2),
+    "balance-sic": SheddingPolicy(FairShedder(), coordinated=True),
+    "balance-sic without ledger": SheddingPolicy(FairShedder(), coordinated=True, counts_since=False),
+    "balance-sic and sources": SheddingPolicy(FairShedder(), coordinated=True, keep_margin=0.2),
 }
 
 
@@ -42,11 +42,11 @@ def figures(case: SheddingCase, names: Iterable[str], seed: int) -> dict[str, fl
     query's SIC of 8 intervals varies in time, std / mean, median of the queries.
     """
     work = workload(case, np.random.default_rng(seed))
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name in names:
         of = simulate(work, POLICIES[name], seed)
         mean = float(of.n_sic.mean())
-        found |= {
+        values |= {
             f"J {name}": jain_index(of.n_sic),
             f"mean {name}": mean,
             f"std {name}": float(of.n_sic.std()),
@@ -56,7 +56,7 @@ def figures(case: SheddingCase, names: Iterable[str], seed: int) -> dict[str, fl
             f"backlog {name}": of.backlog,
             f"wave {name}": _wave(case, of),
         }
-    return found
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ Each = Callable[[Callable[[int], Figures], Sequence[int], str], "Draws"]
 
 
 @contextmanager
-def one_process_a_core(told: Progress) -> Iterator[Each]:
+def one_process_a_core(progress: Progress) -> Iterator[Each]:
     """Give what makes figures, in processes that it starts and stops."""
     processes = os.cpu_count() or 1
     # Not forked: whoever calls may have threads.
@@ -103,7 +103,7 @@ def one_process_a_core(told: Progress) -> Iterator[Each]:
             found: list[Figures] = []
             for one in pool.map(function, seeds, chunksize=max(1, len(seeds) // (8 * processes))):
                 found.append(one)
-                told(what, len(found), len(seeds))
+                progress(what, len(found), len(seeds))
             return Draws({name: np.array([one[name] for one in found]) for name in found[0]})
 
         yield each

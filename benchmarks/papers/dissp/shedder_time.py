@@ -1,4 +1,4 @@
-"""What a decision about 10,000 batches takes, for few and for many queries; and the cost model's example."""
+"""Time of a decision about 10,000 batches, for few and for many queries; and the cost model's example."""
 
 import time
 from collections.abc import Mapping
@@ -43,20 +43,20 @@ def decision_ms(shedder: Shedder, queries: int, seed: int) -> list[float]:
 
 def time_rows(seed: int) -> list[Row]:
     """Return measured times: the only rows that differ from run to run."""
-    found = []
+    result = []
     for queries in (20, 1_000, 10_000):
         plain = spread(decision_ms(SHEDDERS["random"], queries, seed))
         for name, shedder in SHEDDERS.items():
             took = decision_ms(shedder, queries, seed)
             is_fair = name.startswith("fair")
-            found.append(
+            result.append(
                 Row(
                     seed, f"{name}: {BATCHES:,} batches, {queries:,} queries", "none", f"<= {LIMIT_MS} (5% of 250)",
                     spread(took), plain, met=float(np.median(took)) <= LIMIT_MS if is_fair else None, unit="ms",
                     note=f"p99 {np.percentile(took, 99):.2f} ms; baseline: random",
                 )
             )  # fmt: skip
-    return found
+    return result
 
 
 def example_rows(seed: int) -> list[Row]:

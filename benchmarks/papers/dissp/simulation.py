@@ -27,16 +27,16 @@ from penstock.shedding.sic_ledger import SicLedger
 
 @dataclass(frozen=True, slots=True)
 class SheddingPolicy:
-    """How every node sheds.
+    """The shedding policy of every node.
 
-    ``told``: how queries stand comes from coordinators, else from what the node has seen itself. ``by_cost``: nodes
+    ``coordinated``: the standing of queries comes from coordinators, else from the node's own view. ``by_cost``: nodes
     measure what each query costs, for shedders that ask. ``counts_since``: what was admitted since a report counts
     too; off only to show why it must. ``keep_margin``: sources send no more than what gets through and this much
     beyond; None: they send everything.
     """
 
     shedder: Shedder
-    told: bool = False
+    coordinated: bool = False
     by_cost: bool = False
     counts_since: bool = True
     keep_margin: float | None = None
@@ -44,7 +44,7 @@ class SheddingPolicy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SheddingOutcome:
-    """What came of all that sources sent in the measured intervals.
+    """The fate of all that sources sent in the measured intervals.
 
     ``n_sic``: by query that was sent anything, in [0, 1]. ``dropped``: share of the rows at nodes that was dropped.
     ``used``: share of the capacity of overloaded nodes that was used; NaN if none is. ``backlog``: the largest input
@@ -98,15 +98,15 @@ class _Run:
     def interval(self, number: int) -> None:
         """Let a shedding interval pass: coordinators report, nodes check and process, results are handed on."""
         case = self.case
-        if self.policy.told and number % case.coordinator_intervals == 0:
+        if self.policy.coordinated and number % case.coordinator_intervals == 0:
             ahead = self.delay + (case.coordinator_intervals - 1) // 2 + 1
             self.reports.append(coordinator_report(number, self.results, self.generated, ahead))
         told = next((of for of in reversed(self.reports) if of.number <= number - self.delay), None)
-        done = []
+        processed = []
         for node in self.nodes:
             node.receive(number, self.keep)
-            done.append(node.process(number, self._standing(node, told, number)))
-        self._hand_on(number, np.concatenate(done))
+            processed.append(node.process(number, self._standing(node, told, number)))
+        self._hand_on(number, np.concatenate(processed))
         self.results = self.results.after(self.arriving[number])
         self.generated = self.generated.after(self.work.generated[number])
         self._tell_sources(number)
@@ -126,30 +126,32 @@ class _Run:
             admitted=self.admitted,
         )
 
-    def _standing(self, node: Node, told: CoordinatorReport | None, number: int) -> Standing:
+    def _standing(self, node: Node, report: CoordinatorReport | None, number: int) -> Standing:
         cost = node.relative_costs()
-        if told is None:
+        if report is None:
             return local_standing(node.admitted, node.arrived, node.fresh, cost)
-        standing = global_standing(told, number, node.admitted, np.zeros(self.case.queries), cost)
-        proj = standing.proj if self.policy.counts_since else told.q_sic
+        standing = global_standing(report, number, node.admitted, np.zeros(self.case.queries), cost)
+        proj = standing.proj if self.policy.counts_since else report.q_sic
         norm = standing.norm
         if not norm.min() > 0:
             # What sources have begun to send since the report is not in it: their window is that of the node.
             norm = np.where(norm > 0, norm, np.maximum(node.arrived.total() + node.fresh, 1e-9))
         return Standing(proj, norm, cost)
 
-    def _hand_on(self, number: int, done: Batches) -> None:
+    def _hand_on(self, number: int, processed: Batches) -> None:
         case, place = self.case, self.work.place
-        query, fragment = done[:, QUERY].astype(np.int64), done[:, FRAGMENT].astype(np.int64)
+        query, fragment = processed[:, QUERY].astype(np.int64), processed[:, FRAGMENT].astype(np.int64)
         first = fragment == 0
-        self.admitted[number] = total(done[first, SIC], query[first], case.queries)
+        self.admitted[number] = total(processed[first, SIC], query[first], case.queries)
         node = np.append(place, np.full((case.queries, 1), -1), axis=1)[query, fragment + 1]
-        done[:, ARRIVAL] += case.link_ms
-        done[:, FRAGMENT] += 1
-        done[:, ROWS] = np.where(done[:, ROWS] > 0, np.maximum(1, np.rint(done[:, ROWS] * case.selectivity)), 0)
+        processed[:, ARRIVAL] += case.link_ms
+        processed[:, FRAGMENT] += 1
+        processed[:, ROWS] = np.where(
+            processed[:, ROWS] > 0, np.maximum(1, np.rint(processed[:, ROWS] * case.selectivity)), 0
+        )
         for of in self.nodes:
-            of.coming = np.concatenate((of.coming, done[node == of.number]))
-        results = done[node < 0]
+            of.coming = np.concatenate((of.coming, processed[node == of.number]))
+        results = processed[node < 0]
         query = results[:, QUERY].astype(np.int64)
         when = np.minimum(results[:, ARRIVAL] // case.interval_ms, case.intervals).astype(np.int64)
         np.add.at(self.arriving, (when, query), results[:, SIC])

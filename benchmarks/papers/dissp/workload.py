@@ -17,7 +17,7 @@ Batches = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """What is to be done.
+    """The work of one draw.
 
     ``place``: node of each (query, fragment), -1 beyond the last. ``row_ms``: processing time of a row there, of all
     operators together. ``sent``: batches by node and interval. ``generated``: SIC by (interval, query).

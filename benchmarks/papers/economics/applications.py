@@ -34,7 +34,7 @@ class ApplicationPart:
 
 @dataclass(frozen=True, slots=True)
 class Taxi:
-    """How Taxi Drives is set up: instances, minimums and priorities of both sinks, and the cost of their rows."""
+    """Configuration of Taxi Drives: instances, minimums and priorities of both sinks, and the cost of their rows."""
 
     instances: tuple[int, int]
     minimums: tuple[float, float]
@@ -66,18 +66,18 @@ def parameters(seed: int | None) -> Parameters:
     return evaluation_parameters(__package__, seed)
 
 
-def figure(found: Parameters, name: str) -> float:
+def figure(figures: Parameters, name: str) -> float:
     """Return a parameter that is a number, by its dotted name."""
     section, _, field = name.partition(".")
-    return float(found.value(section, field))
+    return float(figures.value(section, field))
 
 
 def taxi(
-    found: Parameters, priorities: tuple[float, float] = (1.0, 1.0), minimums: tuple[float, float] | None = None
+    figures: Parameters, priorities: tuple[float, float] = (1.0, 1.0), minimums: tuple[float, float] | None = None
 ) -> Taxi:
     """Return Taxi Drives as the parameters have it."""
     one, two, minimum_1, minimum_2, ratio, cpu_s, source_cpu_s = (
-        figure(found, f"taxi.{name}")
+        figure(figures, f"taxi.{name}")
         for name in (
             "sink_1_instances", "sink_2_instances", "minimum_1", "minimum_2", "sink_1_over_2", "sink_2_cpu_s",
             "source_cpu_s",
@@ -87,7 +87,7 @@ def taxi(
     return Taxi((int(one), int(two)), own, (ratio * cpu_s, cpu_s), source_cpu_s, priorities)
 
 
-def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...]) -> ApplicationPart:
+def taxi_part(figures: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...]) -> ApplicationPart:
     """Return Taxi Drives with this rate in each of its topics; its instances start on these machines in turn.
 
     Both sinks read both sources.
@@ -95,7 +95,7 @@ def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...
 
     def task(name: str, cpu_s: float, parallelism: int, first: int) -> TaskSpec:
         turn = tuple(machines[(first + number) % len(machines)] for number in range(parallelism))
-        return found.make(
+        return figures.make(
             TaskSpec, "task", name, name=name, application="TD", cpu_s=cpu_s, parallelism=parallelism, machines=turn
         )
 
@@ -107,53 +107,53 @@ def taxi_part(found: Parameters, of: Taxi, rate: Curve, machines: tuple[str, ...
         task(SINKS[1], of.cpu_s[1], two, one),
     ]
     return ApplicationPart(
-        found.make(ApplicationSpec, "application", name="TD"),
+        figures.make(ApplicationSpec, "application", name="TD"),
         tasks,
         [
-            found.make(SourceSpec, "source", task=name, rate=rate, partition_shares=_shares(found, "taxi", 1))
+            figures.make(SourceSpec, "source", task=name, rate=rate, partition_shares=_shares(figures, "taxi", 1))
             for name in SOURCES
         ],
         [
             QuerySpec(name=name, task=name, priority=priority, minimum_accuracy=minimum)
             for name, priority, minimum in zip(SINKS, of.priorities, of.minimums, strict=True)
         ],
-        [found.make(EdgeSpec, "edge", producer=source, consumer=sink) for source in SOURCES for sink in SINKS],
+        [figures.make(EdgeSpec, "edge", producer=source, consumer=sink) for source in SOURCES for sink in SINKS],
     )
 
 
-def knn_part(found: Parameters, rate: Curve, machines: tuple[str, ...], starts_s: float = 0.0) -> ApplicationPart:
+def knn_part(figures: Parameters, rate: Curve, machines: tuple[str, ...], starts_s: float = 0.0) -> ApplicationPart:
     """Return K-Nearest Neighbors, a single task that reads a topic: an instance on each of these machines."""
-    task = found.make(
-        TaskSpec, "task", KNN, name=KNN, application="KNN", cpu_s=figure(found, "knn.cpu_s"),
+    task = figures.make(
+        TaskSpec, "task", KNN, name=KNN, application="KNN", cpu_s=figure(figures, "knn.cpu_s"),
         parallelism=len(machines), machines=machines,
     )  # fmt: skip
     return ApplicationPart(
-        found.make(ApplicationSpec, "application", name="KNN", starts_s=starts_s),
+        figures.make(ApplicationSpec, "application", name="KNN", starts_s=starts_s),
         [task],
-        [found.make(SourceSpec, "source", task=KNN, rate=rate, partition_shares=_shares(found, "knn", 2))],
-        [QuerySpec(name=KNN, task=KNN, priority=0.0, minimum_accuracy=figure(found, "knn.minimum"))],
+        [figures.make(SourceSpec, "source", task=KNN, rate=rate, partition_shares=_shares(figures, "knn", 2))],
+        [QuerySpec(name=KNN, task=KNN, priority=0.0, minimum_accuracy=figure(figures, "knn.minimum"))],
     )
 
 
-def knn_full(found: Parameters, instances: int) -> float:
+def knn_full(figures: Parameters, instances: int) -> float:
     """Return the rate of the topic at which its fullest instance fills a core."""
-    shares = _shares(found, "knn", 2)
+    shares = _shares(figures, "knn", 2)
     fullest = max(sum(shares[number::instances]) for number in range(instances))
-    return 1 / (figure(found, "knn.cpu_s") * fullest)
+    return 1 / (figure(figures, "knn.cpu_s") * fullest)
 
 
-def _shares(found: Parameters, application: str, readers: int) -> tuple[float, ...]:
+def _shares(figures: Parameters, application: str, readers: int) -> tuple[float, ...]:
     """Return parts of a topic's partitions, in turn larger and smaller, which add up to 1; as many for each reader."""
-    count, skew = readers * int(figure(found, f"{application}.partitions")), figure(found, f"{application}.skew")
-    whole = [1 + (skew / 2 if number % 2 == 0 else -skew / 2) for number in range(count)]
-    return tuple(part / sum(whole) for part in whole)
+    count, skew = readers * int(figure(figures, f"{application}.partitions")), figure(figures, f"{application}.skew")
+    weights = [1 + (skew / 2 if number % 2 == 0 else -skew / 2) for number in range(count)]
+    return tuple(part / sum(weights) for part in weights)
 
 
-def cluster_spec(found: Parameters, joins_s: Sequence[float], *parts: ApplicationPart) -> ClusterSpec:
+def cluster_spec(figures: Parameters, joins_s: Sequence[float], *parts: ApplicationPart) -> ClusterSpec:
     """Return a cluster of machines tm1, tm2 ..., each of which joins at its time, with these applications."""
     return ClusterSpec(
         machines=[
-            found.make(MachineSpec, "machine", name=f"tm{number}", joins_s=at_s)
+            figures.make(MachineSpec, "machine", name=f"tm{number}", joins_s=at_s)
             for number, at_s in enumerate(joins_s, 1)
         ],
         applications=[part.application for part in parts],
@@ -161,6 +161,6 @@ def cluster_spec(found: Parameters, joins_s: Sequence[float], *parts: Applicatio
         sources=[source for part in parts for source in part.sources],
         edges=[edge for part in parts for edge in part.edges],
         queries=[query for part in parts for query in part.queries],
-        actions=found.make(ActionSpec, "actions"),
-        reports=found.make(ReportSpec, "reports"),
+        actions=figures.make(ActionSpec, "actions"),
+        reports=figures.make(ReportSpec, "reports"),
     )

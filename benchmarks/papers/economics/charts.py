@@ -12,52 +12,54 @@ from penstock.benchmarks.papers.evaluation import Chart, ChartLine
 
 def charts(seed: int) -> tuple[tuple[Chart, ...], dict[str, LoggedRun]]:
     """Return all charts, and the logs of scenario 1 under both controllers."""
-    found = parameters(None)
-    first, second = scenario_1.scene(found, PAPER, seed), scenario_2.scene(found, PAPER, seed)
-    ours = scenario_1.scene(found, PENSTOCK, seed)
-    minimums = dict(zip(SINKS, taxi(found).minimums, strict=True))
-    knn = {KNN: figure(found, "knn.minimum")}
+    figures = parameters(None)
+    first, second = scenario_1.scene(figures, PAPER, seed), scenario_2.scene(figures, PAPER, seed)
+    ours = scenario_1.scene(figures, PENSTOCK, seed)
+    minimums = dict(zip(SINKS, taxi(figures).minimums, strict=True))
+    knn = {KNN: figure(figures, "knn.minimum")}
     logs = {
         "economics_figure_3": LoggedRun(ours.done, {"qod": ("qod", PENSTOCK)}),
         "economics_figure_3_paper": LoggedRun(first.done, {"qod": ("qod-paper", PAPER)}),
     }
-    shown = (
+    result = (
         _accuracy("economics_figure_3", "Scenario 1: accuracy of the sinks", first, minimums),
         _cpu("economics_figure_3_cpu", "Scenario 1: CPU of the task managers", first),
         _accuracy("economics_figure_4", "Scenario 2: accuracy of the sinks", second, minimums | knn),
         _cpu("economics_figure_4_cpu", "Scenario 2: CPU of the task managers", second),
-        *_figure_5(found, seed, knn),
-        *_figure_8(found, seed),
+        *_figure_5(figures, seed, knn),
+        *_figure_8(figures, seed),
     )
-    return shown, logs
+    return result, logs
 
 
-def _accuracy(name: str, title: str, seen: FinishedRun, minimums: dict[str, float]) -> Chart:
+def _accuracy(name: str, title: str, finished: FinishedRun, minimums: dict[str, float]) -> Chart:
     """Return what part of the rows took part in each sink, and the least that it may be."""
-    times = seen.times_s.tolist()
-    lines = [ChartLine(sink, times, seen.done.series.accuracy(seen.cluster, sink).tolist()) for sink in minimums]
+    times = finished.times_s.tolist()
+    lines = [
+        ChartLine(sink, times, finished.done.series.accuracy(finished.cluster, sink).tolist()) for sink in minimums
+    ]
     least = [ChartLine(f"minAc({sink})", [times[0], times[-1]], [value, value]) for sink, value in minimums.items()]
     return Chart(name, title, "s", "accuracy", (*lines, *least))
 
 
-def _cpu(name: str, title: str, seen: FinishedRun) -> Chart:
-    times = seen.times_s
+def _cpu(name: str, title: str, finished: FinishedRun) -> Chart:
+    times = finished.times_s
     every_s = [times[0], *(times[1:] - times[:-1]).tolist()]
-    used = seen.done.series.table("machine_cpu_s")
+    used = finished.done.series.table("machine_cpu_s")
     lines = [
         ChartLine(machine.name, times.tolist(), [100 * s / dt for s, dt in zip(used[:, number], every_s, strict=True)])
-        for number, machine in enumerate(seen.cluster.spec.machines)
+        for number, machine in enumerate(finished.cluster.spec.machines)
     ]
     return Chart(name, title, "s", "% of a core", tuple(lines))
 
 
-def _figure_5(found: Parameters, seed: int, minimums: dict[str, float]) -> tuple[Chart, ...]:
-    seen = scenario_3.scene(found, BY_MAXIMA, seed)
-    rates, times = rates_of(seen), seen.times_s.tolist()
+def _figure_5(figures: Parameters, seed: int, minimums: dict[str, float]) -> tuple[Chart, ...]:
+    finished = scenario_3.scene(figures, BY_MAXIMA, seed)
+    rates, times = rates_of(finished), finished.times_s.tolist()
     cycles = rates.times_s.tolist()
-    aware = scenario_3.scene(found, PENSTOCK, seed)
+    aware = scenario_3.scene(figures, PENSTOCK, seed)
     return (
-        _accuracy("economics_figure_5", "Scenario 3: accuracy of KNN", seen, minimums),
+        _accuracy("economics_figure_5", "Scenario 3: accuracy of KNN", finished, minimums),
         Chart(
             "economics_figure_5_rate", "Scenario 3: rate of the topic", "s", "rows/s",
             (
@@ -68,15 +70,15 @@ def _figure_5(found: Parameters, seed: int, minimums: dict[str, float]) -> tuple
         Chart(
             "economics_figure_5_lag", "Scenario 3: rows that wait in the log", "s", "rows",
             (
-                ChartLine("paper, by lag maxima", times, seen.lag().tolist()),
+                ChartLine("paper, by lag maxima", times, finished.lag().tolist()),
                 ChartLine("lag-aware, by end offsets", aware.times_s.tolist(), aware.lag().tolist()),
             ),
         ),
     )  # fmt: skip
 
 
-def _figure_8(found: Parameters, seed: int) -> tuple[Chart, ...]:
-    runs = {name: overload.figure_8(found, policy, seed) for name, policy in (("shed", PENSTOCK), ("unshed", None))}
+def _figure_8(figures: Parameters, seed: int) -> tuple[Chart, ...]:
+    runs = {name: overload.figure_8(figures, policy, seed) for name, policy in (("shed", PENSTOCK), ("unshed", None))}
 
     def chart(name: str, title: str, label: str, values: dict[str, list[float]]) -> Chart:
         lines = [

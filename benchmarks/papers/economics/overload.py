@@ -36,39 +36,39 @@ class Peak:
         return Steps([(0.0, self.low), (self.begin_s, self.high), (self.end_s, self.low)])
 
 
-def _taxi(found: Parameters) -> Taxi:
-    least = figure(found, "overload.minimum")
-    return taxi(found, minimums=(least, least))
+def _taxi(figures: Parameters) -> Taxi:
+    least = figure(figures, "overload.minimum")
+    return taxi(figures, minimums=(least, least))
 
 
-def peak(found: Parameters, seed: int) -> Peak:
+def peak(figures: Parameters, seed: int) -> Peak:
     """Return the peak of a draw: it begins anywhere between two cycles."""
-    full, period_s = _taxi(found).full, figure(found, "qod.period_s")
+    full, period_s = _taxi(figures).full, figure(figures, "qod.period_s")
     begin_s = _BEGINS_S + float(np.random.default_rng(seed).uniform(0.0, period_s))
-    end_s = begin_s + figure(found, "overload.peak_s")
-    low, high = (figure(found, f"overload.{name}") * full for name in ("low_load", "factor"))
+    end_s = begin_s + figure(figures, "overload.peak_s")
+    low, high = (figure(figures, f"overload.{name}") * full for name in ("low_load", "factor"))
     return Peak(begin_s, end_s, low, high, full)
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
+def scene(figures: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run Taxi Drives on one machine through the peak of this draw, or without it."""
-    of = peak(found, seed)
-    spec = cluster_spec(found, (0.0,), taxi_part(found, _taxi(found), of.curve(rises=rises), ("tm1",)))
+    of = peak(figures, seed)
+    spec = cluster_spec(figures, (0.0,), taxi_part(figures, _taxi(figures), of.curve(rises=rises), ("tm1",)))
     return ran(spec, policy, of.end_s + _AFTER_S, seed)
 
 
-def worst_lag(of: Peak, seen: FinishedRun, period_s: float) -> float:
+def worst_lag(of: Peak, finished: FinishedRun, period_s: float) -> float:
     """Return the largest lag of the peak over 2 x overload x period, which it must not exceed."""
-    return float(seen.lag()[seen.within(of.begin_s, of.end_s)].max()) / (2 * of.over * period_s)
+    return float(finished.lag()[finished.within(of.begin_s, of.end_s)].max()) / (2 * of.over * period_s)
 
 
-def grows_s(of: Peak, seen: FinishedRun) -> float:
+def grows_s(of: Peak, finished: FinishedRun) -> float:
     """Return for how long after the peak's begin lag grows: until it is never again larger by what comes in 0.1 s.
 
     Where there is no lag worth that, it does not grow.
     """
-    chosen = seen.within(of.begin_s, of.end_s)
-    times, lag, small = seen.times_s[chosen], seen.lag()[chosen], 0.2 * of.high
+    chosen = finished.within(of.begin_s, of.end_s)
+    times, lag, small = finished.times_s[chosen], finished.lag()[chosen], 0.2 * of.high
     later = np.maximum.accumulate(lag[::-1])[::-1]
     over = np.flatnonzero((later > np.maximum.accumulate(lag) + small) | (lag.max() <= small))
     if lag.max() <= small:
@@ -76,10 +76,10 @@ def grows_s(of: Peak, seen: FinishedRun) -> float:
     return float(times[over[-1] + 1 if len(over) else 0] - of.begin_s)
 
 
-def slope(of: Peak, seen: FinishedRun) -> float:
+def slope(of: Peak, finished: FinishedRun) -> float:
     """Return by how many rows/s lag grows in the second half of the peak, over those that are too many: R - C."""
-    chosen = seen.within((of.begin_s + of.end_s) / 2, of.end_s)
-    rate = np.polyfit(seen.times_s[chosen], seen.lag()[chosen], 1)[0]
+    chosen = finished.within((of.begin_s + of.end_s) / 2, of.end_s)
+    rate = np.polyfit(finished.times_s[chosen], finished.lag()[chosen], 1)[0]
     return float(rate) / of.over
 
 
@@ -88,21 +88,21 @@ def lag_over(ours: FinishedRun, other: FinishedRun, of: Peak) -> float:
     return (last_lag(of, ours) + 1) / (last_lag(of, other) + 1)
 
 
-def last_lag(of: Peak, seen: FinishedRun) -> float:
+def last_lag(of: Peak, finished: FinishedRun) -> float:
     """Return the rows that wait at the end of the peak."""
-    return float(seen.lag()[seen.within(of.begin_s, of.end_s)][-1])
+    return float(finished.lag()[finished.within(of.begin_s, of.end_s)][-1])
 
 
-def whole_again_s(of: Peak, seen: FinishedRun) -> float:
+def whole_again_s(of: Peak, finished: FinishedRun) -> float:
     """Return how long after the peak the last shedder that dropped something was opened."""
-    closed = [at_s for at_s, plan in seen.plans() if plan.source_keep or plan.edge_keep]
-    opened = [item.time_s for item in seen.done.decisions("qod") if item.time_s > max(closed, default=0.0)]
+    closed = [at_s for at_s, plan in finished.plans() if plan.source_keep or plan.edge_keep]
+    opened = [item.time_s for item in finished.done.decisions("qod") if item.time_s > max(closed, default=0.0)]
     return max(0.0, min(opened, default=float("inf")) - of.end_s)
 
 
-def accuracy(of: Peak, seen: FinishedRun) -> float:
+def accuracy(of: Peak, finished: FinishedRun) -> float:
     """Return the least accuracy of a sink over the time of the peak."""
-    return min(seen.accuracy(sink, of.begin_s, of.end_s) for sink in SINKS)
+    return min(finished.accuracy(sink, of.begin_s, of.end_s) for sink in SINKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +116,30 @@ class LoadPoint:
     log_wait_ms: float
 
 
-def figure_8(found: Parameters, policy: Policy[Any] | None, seed: int) -> tuple[FinishedRun, list[LoadPoint], Taxi]:
+def figure_8(figures: Parameters, policy: Policy[Any] | None, seed: int) -> tuple[FinishedRun, list[LoadPoint], Taxi]:
     """Run Taxi Drives on one machine while its rate rises step by step; return what was at the end of each step."""
-    of = taxi(found)
-    step_s, count = figure(found, "figure_8.step_s"), max(3, int(figure(found, "figure_8.steps")))
-    first, last = (figure(found, f"figure_8.{name}") for name in ("first_load", "last_load"))
+    of = taxi(figures)
+    step_s, count = figure(figures, "figure_8.step_s"), max(3, int(figure(figures, "figure_8.steps")))
+    first, last = (figure(figures, f"figure_8.{name}") for name in ("first_load", "last_load"))
     # Below the load at which minimums are too much: beyond it there is no accuracy left to give.
     last = min(max(last, 1.3), 0.95 * of.too_much(0) / of.full)
     rates = (np.linspace(min(first, 0.7), last, count) * of.full).tolist()
     begins = [_BEGINS_S + number * step_s for number in range(count)]
     curve = Steps([(0.0, rates[0]), *zip(begins, rates, strict=True)])
-    spec = cluster_spec(found, (0.0,), taxi_part(found, of, curve, ("tm1",)))
-    seen = ran(spec, policy, begins[-1] + step_s, seed)
-    return seen, [_point(seen, begin, begin + step_s, rate) for begin, rate in zip(begins, rates, strict=True)], of
+    spec = cluster_spec(figures, (0.0,), taxi_part(figures, of, curve, ("tm1",)))
+    finished = ran(spec, policy, begins[-1] + step_s, seed)
+    return (
+        finished,
+        [_point(finished, begin, begin + step_s, rate) for begin, rate in zip(begins, rates, strict=True)],
+        of,
+    )
 
 
-def _point(seen: FinishedRun, begin_s: float, end_s: float, rate: float) -> LoadPoint:
-    chosen = seen.within(end_s - min(15.0, (end_s - begin_s) / 2), end_s)
-    series = seen.done.series
-    every_s = float(np.diff(seen.times_s).mean())
+def _point(finished: FinishedRun, begin_s: float, end_s: float, rate: float) -> LoadPoint:
+    chosen = finished.within(end_s - min(15.0, (end_s - begin_s) / 2), end_s)
+    series = finished.done.series
+    every_s = float(np.diff(finished.times_s).mean())
     read = float(series.table("fetched")[chosen].sum(axis=1).mean()) / every_s
-    lag = float(seen.lag()[chosen].mean())
+    lag = float(finished.lag()[chosen].mean())
     latency = float(np.mean([series.task("emit_latency_ms", sink)[chosen].mean() for sink in SINKS]))
     return LoadPoint(rate, lag / (2 * rate), read, latency, 1e3 * lag / max(read, 1e-9))

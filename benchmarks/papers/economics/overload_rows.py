@@ -10,13 +10,13 @@ from penstock.benchmarks.papers.economics.sharing import shared
 from penstock.benchmarks.papers.evaluation import Progress, Row
 
 
-def peak_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def peak_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Return the rows of a peak of twice what one machine carries (docs/design/papers/stream-economics.md 10)."""
 
     def of_draw(draw: int) -> dict[str, float]:
-        drawn = parameters(draw)
-        of, period_s = overload.peak(drawn, draw), figure(drawn, "qod.period_s")
-        ours, plain, nobody = (overload.scene(drawn, policy, draw) for policy in (PENSTOCK, PLAIN, None))
+        figures = parameters(draw)
+        of, period_s = overload.peak(figures, draw), figure(figures, "qod.period_s")
+        ours, plain, nobody = (overload.scene(figures, policy, draw) for policy in (PENSTOCK, PLAIN, None))
         return {
             "worst": overload.worst_lag(of, ours, period_s),
             "nobody's worst": overload.worst_lag(of, nobody, period_s),
@@ -29,10 +29,10 @@ def peak_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         }
 
     def calm(draw: int) -> dict[str, float]:
-        drawn = parameters(draw)
-        of, period_s = overload.peak(drawn, draw), figure(drawn, "qod.period_s")
-        ours, plain = (overload.scene(drawn, policy, draw, rises=False) for policy in (PENSTOCK, PLAIN))
-        paper = overload.scene(drawn, PAPER, draw)
+        figures = parameters(draw)
+        of, period_s = overload.peak(figures, draw), figure(figures, "qod.period_s")
+        ours, plain = (overload.scene(figures, policy, draw, rises=False) for policy in (PENSTOCK, PLAIN))
+        paper = overload.scene(figures, PAPER, draw)
         return {
             "worst": overload.worst_lag(of, ours, period_s),
             "grows": overload.grows_s(of, ours),
@@ -45,8 +45,8 @@ def peak_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
             "paper's grows": overload.grows_s(of, paper),
         }
 
-    peak = collected(seeds, "overload x2", told, of_draw)
-    still = collected(seeds[:FEW], "no overload", told, calm)
+    peak = collected(seeds, "overload x2", progress, of_draw)
+    still = collected(seeds[:FEW], "no overload", progress, calm)
     return [
         Row(
             seed, "overload x2: lag / (2 x overload x period)", "lag near 0; Flink's grows", "<= 1", peak["worst"],
@@ -91,56 +91,56 @@ def peak_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
     ]  # fmt: skip
 
 
-def figure_8_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def figure_8_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Return the rows of Figure 8, at the last step of the rate; the first one, which fits, is the control."""
 
     def of_draw(draw: int) -> dict[str, float]:
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for name, policy in (("ours", PENSTOCK), ("nobody", None)):
             _, points, _ = overload.figure_8(parameters(draw), policy, draw)
             for when, point in (("first", points[0]), ("last", points[-1])):
-                found |= {
+                values |= {
                     f"{name} {when} lag": point.lag_s,
                     f"{name} {when} read": point.read / (2 * point.rate),
                     f"{name} {when} latency": point.latency_ms,
                     f"{name} {when} log": point.log_wait_ms,
                 }
-        return found
+        return values
 
-    found = collected(seeds[:FEW], "Figure 8", told, of_draw)
+    values = collected(seeds[:FEW], "Figure 8", progress, of_draw)
     return [
         Row(
-            seed, "Figure 8: lag at the highest rate", "0; Flink's grows", "<= 0.5 s of input", found["ours last lag"],
-            found["nobody last lag"], found["ours first lag"],
-            found["ours last lag"].median <= 0.5 < found["nobody last lag"].median
-            and found["ours first lag"].median <= 0.05,
+            seed, "Figure 8: lag at the highest rate", "0; Flink's grows", "<= 0.5 s of input", values["ours last lag"],
+            values["nobody last lag"], values["ours first lag"],
+            values["ours last lag"].median <= 0.5 < values["nobody last lag"].median
+            and values["ours first lag"].median <= 0.05,
             "s", "baseline: nobody sheds; control: the lowest rate",
         ),
         Row(
             seed, "Figure 8: rows read / rows injected there", "keeps up; Flink does not", ">= 0.98",
-            found["ours last read"], found["nobody last read"], found["nobody first read"],
-            found["ours last read"].median >= 0.98 and abs(found["nobody first read"].median - 1) <= 0.05,
+            values["ours last read"], values["nobody last read"], values["nobody first read"],
+            values["ours last read"].median >= 0.98 and abs(values["nobody first read"].median - 1) <= 0.05,
             note="control: the lowest rate, nobody sheds",
         ),
         Row(
-            seed, "Figure 8: latency there, without the log", "falls below Flink's", "-", found["ours last latency"],
-            found["nobody last latency"], found["ours first latency"], unit="ms",
+            seed, "Figure 8: latency there, without the log", "falls below Flink's", "-", values["ours last latency"],
+            values["nobody last latency"], values["ours first latency"], unit="ms",
             note="simulated and not claimed: the paper's is of a real engine",
         ),
         Row(
-            seed, "Figure 8: the wait in the log beside it", "left out", "-", found["ours last log"],
-            found["nobody last log"], found["ours first log"], unit="ms",
+            seed, "Figure 8: the wait in the log beside it", "left out", "-", values["ours last log"],
+            values["nobody last log"], values["ours first log"], unit="ms",
         ),
     ]  # fmt: skip
 
 
-def sharing_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def sharing_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Return how two sinks of equal priority and of unequal minimums share a core."""
 
     def of_draw(draw: int) -> dict[str, float]:
-        drawn = parameters(draw)
+        figures = parameters(draw)
         paper, ours, calm = (
-            shared(drawn, policy, draw, is_over=is_over)
+            shared(figures, policy, draw, is_over=is_over)
             for policy, is_over in ((PAPER, True), (PENSTOCK, True), (PENSTOCK, False))
         )
         return {
@@ -151,15 +151,16 @@ def sharing_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
             "our extra": ours.extra_apart,
         }
 
-    found = collected(seeds[:FEW], "two sinks on a core", told, of_draw)
+    values = collected(seeds[:FEW], "two sinks on a core", progress, of_draw)
     return [
         Row(
-            seed, "equal priorities, penstock: accuracies apart", "-", "<= 0.05", found["ours"], found["paper"],
-            found["calm"], found["ours"].median <= 0.05 and found["calm"].median <= 0.05,
+            seed, "equal priorities, penstock: accuracies apart", "-", "<= 0.05", values["ours"], values["paper"],
+            values["calm"], values["ours"].median <= 0.05 and values["calm"].median <= 0.05,
             note="minimums 0.4 and 0.6, one core; baseline: the paper's; control: all fits",
         ),
         Row(
-            seed, "equal priorities, paper: CPU above minimums apart", "equal", "<= 0.05 cores", found["paper's extra"],
-            found["our extra"], met=found["paper's extra"].median <= 0.05, unit="cores", note="baseline: penstock",
+            seed, "equal priorities, paper: CPU above minimums apart", "equal", "<= 0.05 cores",
+            values["paper's extra"], values["our extra"], met=values["paper's extra"].median <= 0.05, unit="cores",
+            note="baseline: penstock",
         ),
     ]  # fmt: skip

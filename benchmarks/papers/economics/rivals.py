@@ -1,4 +1,4 @@
-"""What the controller is compared with: an equal drop at all sources, without minimums, priorities or moves."""
+"""The rival of the controller: an equal drop at all sources, without minimums, priorities or moves."""
 
 from dataclasses import dataclass
 

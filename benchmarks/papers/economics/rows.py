@@ -1,4 +1,4 @@
-"""What rows share: figures of many draws, and how they are told. Called by the makers of rows."""
+"""Figures of many draws, and their texts, for all rows. Called by the makers of rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,20 +10,20 @@ FEW = 20
 Values = dict[str, list[float]]
 
 
-def each(seeds: Sequence[int], what: str, told: Progress) -> Iterator[int]:
+def each(seeds: Sequence[int], what: str, progress: Progress) -> Iterator[int]:
     """Give one seed after the other, and say how far it is."""
     for done, draw in enumerate(seeds):
-        told(what, done, len(seeds))
+        progress(what, done, len(seeds))
         yield draw
-    told(what, len(seeds), len(seeds))
+    progress(what, len(seeds), len(seeds))
 
 
 def collected(
-    seeds: Sequence[int], what: str, told: Progress, of_draw: Callable[[int], dict[str, float]]
+    seeds: Sequence[int], what: str, progress: Progress, of_draw: Callable[[int], dict[str, float]]
 ) -> dict[str, Spread]:
     """Return how each figure spreads over the draws."""
     found: Values = {}
-    for draw in each(seeds, what, told):
+    for draw in each(seeds, what, progress):
         for name, value in of_draw(draw).items():
             found.setdefault(name, []).append(value)
     return {name: spread(values) for name, values in found.items()}

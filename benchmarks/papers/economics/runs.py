@@ -80,15 +80,15 @@ class FinishedRun:
 
     def moves(self) -> list[InstanceMove]:
         """Return who moved, where the platform did as it was told."""
-        found = []
+        moves = []
         for item in self.done.records:
             if isinstance(item.decision, ShedPlan) and item.outcome.result == "begun":
                 for move in item.decision.moves:
-                    seen = item.snapshot
-                    task = seen.tasks.name[seen.instances.task[move.instance]]
-                    number = int(seen.instances.number[move.instance])
-                    found.append(InstanceMove(item.time_s, task, number, seen.machines.name[move.machine]))
-        return found
+                    snapshot = item.snapshot
+                    task = snapshot.tasks.name[snapshot.instances.task[move.instance]]
+                    number = int(snapshot.instances.number[move.instance])
+                    moves.append(InstanceMove(item.time_s, task, number, snapshot.machines.name[move.machine]))
+        return moves
 
 
 def ran(

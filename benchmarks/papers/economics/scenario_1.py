@@ -40,17 +40,17 @@ class Verdict:
         return all(getattr(self, name) for name in self.__slots__)
 
 
-def loads(found: Parameters, of: Taxi) -> Curve:
+def loads(figures: Parameters, of: Taxi) -> Curve:
     """Return the rate of each topic."""
-    low = figure(found, "scenario_1.low_load") * of.full
+    low = figure(figures, "scenario_1.low_load") * of.full
     last = of.instances[0] - 1
     first_move, next_move = of.too_much(0), of.too_much(min(1, last))
-    shed = of.full + figure(found, "scenario_1.shed_share") * (first_move - of.full)
+    shed = of.full + figure(figures, "scenario_1.shed_share") * (first_move - of.full)
     # With one instance there is no next move to stay below.
-    between = (next_move - first_move) if last else 2 * figure(found, "scenario_1.over_share") * first_move
-    once = first_move + figure(found, "scenario_1.move_share") * between
-    every = of.too_much(last) * (1 + figure(found, "scenario_1.over_share"))
-    near = first_move * (1 - figure(found, "scenario_1.approach_share"))
+    between = (next_move - first_move) if last else 2 * figure(figures, "scenario_1.over_share") * first_move
+    once = first_move + figure(figures, "scenario_1.move_share") * between
+    every = of.too_much(last) * (1 + figure(figures, "scenario_1.over_share"))
+    near = first_move * (1 - figure(figures, "scenario_1.approach_share"))
     levels = ((SHED_S, shed), (CALM_S, low), (NEAR_S, near), (MOVE_S, once), (AGAIN_S, max(once, every)))
     points = [(0.0, low)]
     for at_s, level in levels:
@@ -59,11 +59,11 @@ def loads(found: Parameters, of: Taxi) -> Curve:
     return Lines(points)
 
 
-def slow_loads(found: Parameters, of: Taxi) -> Curve:
+def slow_loads(figures: Parameters, of: Taxi) -> Curve:
     """Return a rate that rises by small steps past the load of the last move: the ramp that crosses every limit."""
-    step, begin = figure(found, "scenario_1.slow_share"), 0.95 * of.too_much(0)
-    end = of.too_much(of.instances[0] - 1) * (1 + figure(found, "scenario_1.over_share"))
-    points, at_s = [(0.0, figure(found, "scenario_1.low_load") * of.full)], SHED_S
+    step, begin = figure(figures, "scenario_1.slow_share"), 0.95 * of.too_much(0)
+    end = of.too_much(of.instances[0] - 1) * (1 + figure(figures, "scenario_1.over_share"))
+    points, at_s = [(0.0, figure(figures, "scenario_1.low_load") * of.full)], SHED_S
     while points[-1][1] < end:
         points.append((at_s, begin if len(points) == 1 else points[-1][1] * (1 + step)))
         at_s += 40.0
@@ -81,34 +81,34 @@ def free_loads(of: Taxi, seed: int) -> Curve:
     return Lines(points)
 
 
-def free_scene(found: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
+def free_scene(figures: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
     """Run the scenario under rates that no limit of the model sets."""
-    of = taxi(found)
-    spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, free_loads(of, seed), ("tm1",)))
+    of = taxi(figures)
+    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, of, free_loads(of, seed), ("tm1",)))
     return ran(spec, policy, END_S, seed)
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
+def scene(figures: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run the scenario, or the same without a rise of load."""
-    of = taxi(found)
-    rate = loads(found, of) if rises else Steps([(0.0, figure(found, "scenario_1.low_load") * of.full)])
-    spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, rate, ("tm1",)))
+    of = taxi(figures)
+    rate = loads(figures, of) if rises else Steps([(0.0, figure(figures, "scenario_1.low_load") * of.full)])
+    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, of, rate, ("tm1",)))
     return ran(spec, policy, END_S, seed)
 
 
-def slow_scene(found: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
+def slow_scene(figures: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
     """Run the slow ramp."""
-    of = taxi(found)
-    spec = cluster_spec(found, (0.0, JOINS_S), taxi_part(found, of, slow_loads(found, of), ("tm1",)))
+    of = taxi(figures)
+    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, of, slow_loads(figures, of), ("tm1",)))
     return ran(spec, policy, END_S, seed)
 
 
-def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
+def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
     """Return what came about."""
-    of, moves = taxi(found), seen.moves()
-    shed = [seen.accuracy(sink, SHED_S + _SETTLES_S, CALM_S) for sink in SINKS]
-    calm = [seen.accuracy(sink, CALM_S + _SETTLES_S, NEAR_S) for sink in SINKS]
-    kept = [seen.accuracy(sink, end - 20.0, end) for sink in SINKS for end in (AGAIN_S, END_S)]
+    of, moves = taxi(figures), finished.moves()
+    shed = [finished.accuracy(sink, SHED_S + _SETTLES_S, CALM_S) for sink in SINKS]
+    calm = [finished.accuracy(sink, CALM_S + _SETTLES_S, NEAR_S) for sink in SINKS]
+    accuracies = [finished.accuracy(sink, end - 20.0, end) for sink in SINKS for end in (AGAIN_S, END_S)]
     least = [minimum for minimum in of.minimums for _ in (AGAIN_S, END_S)]
     return Verdict(
         nothing_moves_early=all(move.time_s > MOVE_S for move in moves),
@@ -119,5 +119,5 @@ def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
         == [(SINKS[0], number, "tm2") for number in range(of.instances[0])],
         one_at_a_time=len({move.time_s for move in moves}) == len(moves)
         and sum(MOVE_S < move.time_s <= AGAIN_S for move in moves) == 1,
-        minimums_kept=all(ac >= minimum - _ABOVE for ac, minimum in zip(kept, least, strict=True)),
+        minimums_kept=all(ac >= minimum - _ABOVE for ac, minimum in zip(accuracies, least, strict=True)),
     )

@@ -46,68 +46,68 @@ class Verdict:
         return all(getattr(self, name) for name in self.__slots__)
 
 
-def _taxi(found: Parameters) -> Taxi:
-    return taxi(found, (2.0, 3.0))
+def _taxi(figures: Parameters) -> Taxi:
+    return taxi(figures, (2.0, 3.0))
 
 
-def _levels(found: Parameters) -> tuple[float, float, float]:
+def _levels(figures: Parameters) -> tuple[float, float, float]:
     """Return the rate of each topic at first, where TDSnk1 sheds, and where a move is called for.
 
     On the first machine are one source, every second instance of TDSnk1 from the first on, and those of TDSnk2.
     """
-    of = _taxi(found)
+    of = _taxi(figures)
     count = of.instances[0]
     part = (count + 1) // 2 / count
     full = of.carried(1.0, (1.0, 1.0), (part, 1.0))
     least = of.carried(1.0, (of.minimums[0], 1.0), (part, 1.0))
     too_much = of.carried(1.0, of.minimums, (part, 1.0))
-    sheds = full + figure(found, "scenario_2.shed_share") * (least - full)
+    sheds = full + figure(figures, "scenario_2.shed_share") * (least - full)
     return (
-        figure(found, "scenario_2.low_load") * full,
+        figure(figures, "scenario_2.low_load") * full,
         sheds,
-        too_much * (1 + figure(found, "scenario_2.over_share")),
+        too_much * (1 + figure(figures, "scenario_2.over_share")),
     )
 
 
-def loads(found: Parameters) -> tuple[Curve, Curve]:
+def loads(figures: Parameters) -> tuple[Curve, Curve]:
     """Return the rate of each of Taxi Drives' topics, and that of KNN's."""
-    low, sheds, moves = _levels(found)
-    of = _taxi(found)
+    low, sheds, moves = _levels(figures)
+    of = _taxi(figures)
     own = (of.instances[0] // 2) / of.instances[0] * 2 * low * of.cpu_s[0]
-    cost = figure(found, "knn.cpu_s")
-    knn_low = figure(found, "scenario_2.knn_low_load") / cost
-    knn_high = (1 + figure(found, "scenario_2.knn_over_share") - own) / cost
+    cost = figure(figures, "knn.cpu_s")
+    knn_low = figure(figures, "scenario_2.knn_low_load") / cost
+    knn_high = (1 + figure(figures, "scenario_2.knn_over_share") - own) / cost
     return Steps([(0.0, low), (RISES_S, sheds), (MOVE_S, moves)]), Steps([(0.0, knn_low), (BUSY_S, knn_high)])
 
 
-def scene(found: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
+def scene(figures: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run the scenario, or the same without a rise of load; the task scheduler places KNN when it starts."""
-    taxi_rate, knn_rate = loads(found)
+    taxi_rate, knn_rate = loads(figures)
     if not rises:
         taxi_rate, knn_rate = Steps([(0.0, taxi_rate(0.0))]), Steps([(0.0, knn_rate(0.0))])
     spec = cluster_spec(
-        found,
+        figures,
         (0.0, 0.0),
-        taxi_part(found, _taxi(found), taxi_rate, ("tm1", "tm2")),
-        knn_part(found, knn_rate, ("tm1",), STARTS_S),
+        taxi_part(figures, _taxi(figures), taxi_rate, ("tm1", "tm2")),
+        knn_part(figures, knn_rate, ("tm1",), STARTS_S),
     )
     placed = Scheduled("placement", TaskScheduler(seed=seed), 5.0, STARTS_S)
     return ran(spec, policy, END_S, seed, waiting=KNN, others=[placed])
 
 
-def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
+def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
     """Return what came about."""
-    of, moves = _taxi(found), seen.moves()
-    meanwhile = [plan.desired_accuracy[0] for at_s, plan in seen.plans() if STARTS_S < at_s <= BUSY_S]
+    of, moves = _taxi(figures), finished.moves()
+    meanwhile = [plan.desired_accuracy[0] for at_s, plan in finished.plans() if STARTS_S < at_s <= BUSY_S]
     knn, one, two = (
         [
-            seen.accuracy(task, begin_s + _SETTLES_S, end_s)
+            finished.accuracy(task, begin_s + _SETTLES_S, end_s)
             for begin_s, end_s in ((BUSY_S, RISES_S), (RISES_S, MOVE_S), (END_S - 20 - _SETTLES_S, END_S))
         ]
         for task in (KNN, *SINKS)
     )
     return Verdict(
-        knn_starts_where_most_is_free=_placed_at(seen) == "tm2",
+        knn_starts_where_most_is_free=_placed_at(finished) == "tm2",
         neighbours_at_minimum_meanwhile=bool(meanwhile) and min(meanwhile) <= of.minimums[0] + _LESS,
         knn_sheds_first=knn[0] < _SHED <= min(one[0], two[0]),
         first_sink_sheds_next=one[1] < _SHED <= two[1],
@@ -117,9 +117,9 @@ def verdict(found: Parameters, seen: FinishedRun) -> Verdict:
     )
 
 
-def _placed_at(seen: FinishedRun) -> str | None:
+def _placed_at(finished: FinishedRun) -> str | None:
     """Return the machine on which the task scheduler let KNN start."""
-    for item in seen.done.decisions("placement"):
+    for item in finished.done.decisions("placement"):
         if isinstance(item.decision, Placement) and item.outcome.result == "begun":
             return item.snapshot.machines.name[item.decision.moves[0].machine]
     return None

@@ -49,23 +49,23 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Return the rows of all scenarios."""
-    found = []
+    result = []
     for scenario in SCENARIOS:
-        found += _rows(seed, seeds[:FEW], scenario, told)
-    return [*found, _slow_row(seed, seeds[:FEW], told), *wider_rows(seed, seeds[:FEW], told)]
+        result += _rows(seed, seeds[:FEW], scenario, progress)
+    return [*result, _slow_row(seed, seeds[:FEW], progress), *wider_rows(seed, seeds[:FEW], progress)]
 
 
-def _rows(seed: int, seeds: Sequence[int], scenario: Scenario, told: Progress) -> list[Row]:
+def _rows(seed: int, seeds: Sequence[int], scenario: Scenario, progress: Progress) -> list[Row]:
     scene: Callable[..., FinishedRun] = scenario.module.scene
     paper, ours, rival, acts = [], [], [], []
-    for draw in each(seeds, scenario.name, told):
-        drawn = parameters(draw)
-        paper.append(scenario.module.verdict(drawn, scene(drawn, PAPER, draw)))
-        ours.append(scenario.module.verdict(drawn, scene(drawn, PENSTOCK, draw)))
-        rival.append(scenario.module.verdict(drawn, scene(drawn, scenario.rival, draw)).holds)
-        calm = scene(drawn, PAPER, draw, rises=False)
+    for draw in each(seeds, scenario.name, progress):
+        figures = parameters(draw)
+        paper.append(scenario.module.verdict(figures, scene(figures, PAPER, draw)))
+        ours.append(scenario.module.verdict(figures, scene(figures, PENSTOCK, draw)))
+        rival.append(scenario.module.verdict(figures, scene(figures, scenario.rival, draw)).holds)
+        calm = scene(figures, PAPER, draw, rises=False)
         acts.append(bool(calm.moves()) or calm.sheds(scenario.calm_s, float("inf")))
     control = share(acts)
 
@@ -82,7 +82,7 @@ def _rows(seed: int, seeds: Sequence[int], scenario: Scenario, told: Progress) -
     return [row(scenario.name, paper), row(f"the same, lag-aware ({scenario.name.split(':')[0]})", ours)]
 
 
-def wider_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def wider_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Figure 3 on what the row above leaves out: the other configuration, wider costs, loads that no limit sets.
 
     Its loads are set by the model's own limits, and its costs so that half of TDSnk1 is the smaller instance.
@@ -103,26 +103,26 @@ def wider_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         (f"costs x1/{WIDER:g} to x{WIDER:g}", "TDSnk2's cost and TDSnk1's over it", wide, run),
         ("loads drawn", "loads of 1.05 to 3.2 times what a machine carries", parameters, scenario_1.free_scene),
     )
-    found = []
+    result = []
     for name, what, drawn, scene in variants:
         verdicts = []
-        for draw in each(seeds, f"Figure 3, {name}", told):
+        for draw in each(seeds, f"Figure 3, {name}", progress):
             values = drawn(draw)
             verdicts.append(scenario_1.verdict(values, scene(values, PAPER, draw)))
         held = share([verdict.holds for verdict in verdicts])
-        found.append(
+        result.append(
             Row(
                 seed, f"Figure 3, {name}: both sinks shed, TDSnk1 moves", "shown", "-", held,
                 note=f"{what}; {_missed(verdicts)}",
             )
         )  # fmt: skip
-    return found
+    return result
 
 
-def _slow_row(seed: int, seeds: Sequence[int], told: Progress) -> Row:
+def _slow_row(seed: int, seeds: Sequence[int], progress: Progress) -> Row:
     """Load creeps over the limit: what lacks is then less than a source takes, and Algorithm 2 moves the smallest."""
     moved = []
-    for draw in each(seeds, "Figure 3, load rises slowly", told):
+    for draw in each(seeds, "Figure 3, load rises slowly", progress):
         first = scenario_1.slow_scene(parameters(draw), PAPER, draw).moves()[:1]
         moved.append(bool(first) and first[0].task == "TDSnk1")
     return Row(

@@ -1,4 +1,4 @@
-"""How near what the controller knows comes to the truth: accuracy of sources, and the rate of a topic (1.7, Figure 5).
+"""Errors of the controller's estimates: accuracy of sources, and the rate of a topic (1.7, Figure 5).
 
 Lag maxima are the paper's way to learn a rate; end offsets are exact, and prove nothing.
 """
@@ -27,15 +27,15 @@ class TrackingErrors:
     exact: Floats
 
 
-def accuracy_errors(found: Parameters, seed: int, *, rises: bool = True) -> TrackingErrors:
+def accuracy_errors(figures: Parameters, seed: int, *, rises: bool = True) -> TrackingErrors:
     """Return them for scenario 1, in which the paper measured them."""
-    seen = scenario_1.scene(found, BY_MAXIMA, seed, rises=rises)
-    ours, exact = (_accuracies(seen, FigureOptions(sources=sources)) for sources in ("lag maxima", "end offsets"))
+    finished = scenario_1.scene(figures, BY_MAXIMA, seed, rises=rises)
+    ours, exact = (_accuracies(finished, FigureOptions(sources=sources)) for sources in ("lag maxima", "end offsets"))
     asked, keep = [], 1.0
-    for item in seen.done.decisions("qod"):
+    for item in finished.done.decisions("qod"):
         asked += [keep] * len(SOURCES)
         keep = min(getattr(item.decision, "source_keep", {}).values(), default=1.0)
-    truth = _truth(seen, SOURCES)
+    truth = _truth(finished, SOURCES)
     known = ~np.isnan(ours)
     return TrackingErrors(*(np.abs(values - truth)[known] for values in (ours, np.array(asked), exact)))
 
@@ -50,56 +50,56 @@ class TopicRates:
     consumed: Floats
 
 
-def rates_of(seen: FinishedRun) -> TopicRates:
+def rates_of(finished: FinishedRun) -> TopicRates:
     """Return the rates of scenario 3 in the windows of its cycles, without those in which nothing is known."""
-    found: list[tuple[float, float, float, float]] = []
+    rates: list[tuple[float, float, float, float]] = []
     before = NO_LAGS
-    for item in seen.done.decisions("qod"):
+    for item in finished.done.decisions("qod"):
         snapshot = item.snapshot
         estimate = offered_to_sources(snapshot, snapshot.tasks.is_source, "lag maxima", None, before)
         before = lag_maxima(snapshot)
         window_s, end_s = snapshot.window_s, snapshot.time_s
-        true = _rows(seen, "appended", KNN, end_s - window_s, end_s) / window_s
+        true = _rows(finished, "appended", KNN, end_s - window_s, end_s) / window_s
         consumed = snapshot.partitions.consumed
         if true > 0 and consumed is not None and not isinstance(estimate, NoChange):
-            found.append((end_s, true, float(np.nansum(estimate.task)), float(consumed.sum()) / window_s))
-    return TopicRates(*np.array(found).T)
+            rates.append((end_s, true, float(np.nansum(estimate.task)), float(consumed.sum()) / window_s))
+    return TopicRates(*np.array(rates).T)
 
 
-def rate_errors(found: Parameters, seed: int, *, rises: bool = True) -> tuple[Floats, Floats]:
+def rate_errors(figures: Parameters, seed: int, *, rises: bool = True) -> tuple[Floats, Floats]:
     """Return estimated / true rate - 1 by cycle of scenario 3: by lag maxima, and by the rate consumed."""
-    rates = rates_of(scenario_3.scene(found, BY_MAXIMA, seed, rises=rises))
+    rates = rates_of(scenario_3.scene(figures, BY_MAXIMA, seed, rises=rises))
     return rates.estimated / rates.true - 1, rates.consumed / rates.true - 1
 
 
-def _accuracies(seen: FinishedRun, reading: FigureOptions) -> Floats:
+def _accuracies(finished: FinishedRun, reading: FigureOptions) -> Floats:
     """Return cAc of each source by cycle, cycle after cycle; NaN where the controller does not know."""
-    found: list[float] = []
+    accuracies: list[float] = []
     before = NO_LAGS
-    for item in seen.done.decisions("qod"):
+    for item in finished.done.decisions("qod"):
         figures = read_figures(item.snapshot, reading, before)
         before = lag_maxima(item.snapshot)
         if isinstance(figures, NoChange):
-            found += [np.nan] * len(SOURCES)
+            accuracies += [np.nan] * len(SOURCES)
             continue
         names = item.snapshot.tasks.name
-        found += [
+        accuracies += [
             float(c_ac[0]) if len(c_ac := figures.c_ac[figures.task == names.index(source)]) else np.nan
             for source in SOURCES
         ]
-    return np.array(found)
+    return np.array(accuracies)
 
 
-def _truth(seen: FinishedRun, sources: tuple[str, ...]) -> Floats:
+def _truth(finished: FinishedRun, sources: tuple[str, ...]) -> Floats:
     """Return ac of each source by cycle: rows kept over rows appended in the window that the cycle saw."""
-    found = []
-    for item in seen.done.decisions("qod"):
+    accuracies = []
+    for item in finished.done.decisions("qod"):
         end_s, begin_s = item.snapshot.time_s, item.snapshot.time_s - item.snapshot.window_s
         for source in sources:
-            kept, came = (_rows(seen, name, source, begin_s, end_s) for name in ("processed", "appended"))
-            found.append(min(1.0, kept / max(came, 1e-9)))
-    return np.array(found)
+            kept, came = (_rows(finished, name, source, begin_s, end_s) for name in ("processed", "appended"))
+            accuracies.append(min(1.0, kept / max(came, 1e-9)))
+    return np.array(accuracies)
 
 
-def _rows(seen: FinishedRun, name: str, task: str, begin_s: float, end_s: float) -> float:
-    return float(seen.done.series.task(name, task)[seen.within(begin_s, end_s)].sum())
+def _rows(finished: FinishedRun, name: str, task: str, begin_s: float, end_s: float) -> float:
+    return float(finished.done.series.task(name, task)[finished.within(begin_s, end_s)].sum())

@@ -1,4 +1,4 @@
-"""What Flink-ER is compared with: one instance more for whichever task is hottest (first-fit, restart of all)."""
+"""The rival of Flink-ER: one instance more for whichever task is hottest (first-fit, restart of all)."""
 
 from dataclasses import dataclass
 

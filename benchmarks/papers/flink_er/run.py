@@ -18,32 +18,32 @@ ZIPF = (0.5, 1.0)
 """Exponents of the shares of key groups; the rows without one have uniform keys."""
 
 
-def run(seed: int, draws: int, told: Progress) -> Result:
+def run(seed: int, draws: int, progress: Progress) -> Result:
     """Return rows, charts and logs; each headline row rests on so many draws of the parameters."""
     seeds = draw_seeds(seed, draws)
     rows = [
-        *_step_rows(seed, seeds, told),
-        *_skewed_rows(seed, seeds, told),
-        _spare_row(seed, seeds, told),
+        *_step_rows(seed, seeds, progress),
+        *_skewed_rows(seed, seeds, progress),
+        _spare_row(seed, seeds, progress),
         *_state_rows(seed, seeds),
     ]
     chart, logs = _lags(seeds[0])
     return Result(tuple(rows), (chart, _break_chart(seeds)), logs)
 
 
-def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def _step_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """The load doubles: who is named, how long the lag lasts, and that nothing is done while the load fits."""
     named, rival_named, idle, fitting = [], [], [], []
     took: dict[str, list[float]] = {"ours": [], "one more": [], "hottest": [], "nobody": [], "calm": []}
     for done, draw in enumerate(seeds):
-        told("WordCount under a step of load", done, len(seeds))
-        found, case = parameters(draw), WordCountCase(TASKS[draw % 2])
-        _, acted = ran(found, case, OURS, draw)
-        _, slow = ran(found, case, ONE_MORE, draw)
-        _, other = ran(found, case, Hottest(), draw)
-        _, alone = ran(found, case, None, draw)
-        _, quiet = ran(found, WordCountCase(case.narrow, rises=False), OURS, draw)
-        names, fits = acted.series.tasks, recovery_s(found, alone) == 0
+        progress("WordCount under a step of load", done, len(seeds))
+        figures, case = parameters(draw), WordCountCase(TASKS[draw % 2])
+        _, acted = ran(figures, case, OURS, draw)
+        _, slow = ran(figures, case, ONE_MORE, draw)
+        _, other = ran(figures, case, Hottest(), draw)
+        _, alone = ran(figures, case, None, draw)
+        _, quiet = ran(figures, WordCountCase(case.narrow, rises=False), OURS, draw)
+        names, fits = acted.series.tasks, recovery_s(figures, alone) == 0
         # Where what is drawn carries the load after the step too, there is no bottleneck, and nobody may be named.
         right = None if fits else case.narrow
         fitting.append(fits)
@@ -51,8 +51,8 @@ def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
         rival_named.append(_first(other, names) == right)
         idle.append(bool(rescaled(quiet)))
         for values, each in zip(took.values(), (acted, slow, other, alone, quiet), strict=True):
-            values.append(recovery_s(found, each))
-    told("WordCount under a step of load", len(seeds), len(seeds))
+            values.append(recovery_s(figures, each))
+    progress("WordCount under a step of load", len(seeds), len(seeds))
     ours, one_more, rival, nobody, calm = (spread(values) for values in took.values())
     acts = share(idle)
     is_named = share(named)
@@ -73,26 +73,26 @@ def _step_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
     ]  # fmt: skip
 
 
-def _skewed_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def _skewed_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """The same step where keys come unequally often, and the task that counts by key is the narrow one."""
-    found = []
+    result = []
     for zipf in ZIPF:
         ours: list[float] = []
         nobody: list[float] = []
         calm: list[float] = []
         hot = 0
         for done, draw in enumerate(seeds):
-            told(f"keys by Zipf {zipf:g}", done, len(seeds))
-            case, drawn = WordCountCase("count", zipf=zipf), parameters(draw)
-            _, acted = ran(drawn, case, OURS, draw)
-            _, alone = ran(drawn, case, None, draw)
-            _, quiet = ran(drawn, replace(case, rises=False), OURS, draw)
+            progress(f"keys by Zipf {zipf:g}", done, len(seeds))
+            case, figures = WordCountCase("count", zipf=zipf), parameters(draw)
+            _, acted = ran(figures, case, OURS, draw)
+            _, alone = ran(figures, case, None, draw)
+            _, quiet = ran(figures, replace(case, rises=False), OURS, draw)
             for values, each in ((ours, acted), (nobody, alone), (calm, quiet)):
-                values.append(recovery_s(drawn, each))
+                values.append(recovery_s(figures, each))
             hot += any("hot key" in record.decision.reason for record in acted.records)
-        told(f"keys by Zipf {zipf:g}", len(seeds), len(seeds))
+        progress(f"keys by Zipf {zipf:g}", len(seeds), len(seeds))
         own = spread(ours)
-        found.append(
+        result.append(
             Row(
                 seed, f"lag over 1 s of input after the step, keys by Zipf {zipf:g}", "about 60 s", "<= 60 s", own,
                 spread(nobody), spread(calm), own.median <= 60, "s",
@@ -100,22 +100,22 @@ def _skewed_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
                 "nobody acts; control: no step, where skew alone may ask for moves",
             )
         )  # fmt: skip
-    return found
+    return result
 
 
-def _spare_row(seed: int, seeds: Sequence[int], told: Progress) -> Row:
+def _spare_row(seed: int, seeds: Sequence[int], progress: Progress) -> Row:
     """One machine has foreign load and others spare capacity: what routes alone gain."""
     gains: list[float] = []
     controls: list[float] = []
     for done, draw in enumerate(seeds):
-        told("handing out anew", done, len(seeds))
-        found = parameters(draw)
+        progress("handing out anew", done, len(seeds))
+        figures = parameters(draw)
         for values, foreign in ((gains, True), (controls, False)):
             case = WordCountCase("split", foreign=foreign)
-            _, routed = ran(found, case, FlinkEr(pool=0), draw)
-            _, alone = ran(found, case, None, draw)
+            _, routed = ran(figures, case, FlinkEr(pool=0), draw)
+            _, alone = ran(figures, case, None, draw)
             values.append(_late_rate(routed) / _late_rate(alone))
-    told("handing out anew", len(seeds), len(seeds))
+    progress("handing out anew", len(seeds), len(seeds))
     gain, control = spread(gains), spread(controls)
     return Row(
         seed, "throughput by re-dispatch alone", "rises", "> 1.05", gain, spread([1.0]), control,
@@ -131,17 +131,17 @@ def _state_rows(seed: int, seeds: Sequence[int]) -> list[Row]:
     breaks: dict[str, list[float]] = {name: [] for name in sizes}
     equal = True
     for draw in seeds:
-        found = parameters(draw)
-        words = float(found.value("word_count", "words")) * float(found.value("word_count", "state_bytes_per_word"))
+        figures = parameters(draw)
+        words = float(figures.value("word_count", "words")) * float(figures.value("word_count", "state_bytes_per_word"))
         for name, size in sizes.items():
-            own = costs(found, words / 1e9 if size is None else size, draw)
+            own = costs(figures, words / 1e9 if size is None else size, draw)
             grouped, single = own["modulo, grouped"], own["modulo, a file a bucket"]
             equal &= abs(grouped.bytes / single.bytes - 1) < 1e-9
             paper[name].append(grouped.seconds / single.seconds)
             breaks[name].append(own["sticky, grouped"].seconds / own["stop, copy all, restart"].seconds)
         minimal.append(own["sticky, grouped"].over_minimal)
         ranged.append(own["ranges, a file a bucket"].over_minimal)
-        controls.append(replaced(found, 1.0, draw))
+        controls.append(replaced(figures, 1.0, draw))
     rows = [
         Row(
             seed, "bytes moved over the least", "75% of all (3 -> 4)", "<= 1.1 x", spread(minimal), spread(ranged),
@@ -170,20 +170,20 @@ def _state_rows(seed: int, seeds: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _first(done: Run, names: Sequence[str]) -> str | None:
-    plans = [plan for plan in rescaled(done) if plan.tasks]
+def _first(completed: Run, names: Sequence[str]) -> str | None:
+    plans = [plan for plan in rescaled(completed) if plan.tasks]
     return names[plans[0].tasks[0].task] if plans else None
 
 
-def _late_rate(done: Run) -> float:
-    return float(done.series.task("processed", "split")[-60:].mean())
+def _late_rate(completed: Run) -> float:
+    return float(completed.series.task("processed", "split")[-60:].mean())
 
 
 def _lags(draw: int) -> tuple[Chart, dict[str, LoggedRun]]:
     """Return what waits while the narrow task is scaled, and the log of ours."""
-    found, case = parameters(draw), WordCountCase("count")
+    figures, case = parameters(draw), WordCountCase("count")
     runs = {
-        name: ran(found, case, policy, draw)[1]
+        name: ran(figures, case, policy, draw)[1]
         for name, policy in (("Flink-ER", OURS), ("hottest + 1", Hottest()), ("nobody", None))
     }
     lines = [
@@ -194,9 +194,9 @@ def _lags(draw: int) -> tuple[Chart, dict[str, LoggedRun]]:
 
 
 def _break_chart(seeds: Sequence[int]) -> Chart:
-    found = parameters(None)
-    sizes = [float(size) for size in found.value("break", "gigabytes")]
-    every = [costs(found, size, seeds[0]) for size in sizes]
+    figures = parameters(None)
+    sizes = [float(size) for size in figures.value("break", "gigabytes")]
+    every = [costs(figures, size, seeds[0]) for size in sizes]
     lines = tuple(
         ChartLine(name, [float(place) for place in range(len(sizes))], [own[name].seconds for own in every])
         for name in every[0]

@@ -1,4 +1,4 @@
-"""What a change of instances costs in bytes, accesses and time, by who owns which bucket (Flink-ER, 3.3 and 4.3)."""
+"""Costs of a change of instances in bytes, accesses and time, by who owns which bucket (Flink-ER, 3.3 and 4.3)."""
 
 from dataclasses import dataclass
 
@@ -28,19 +28,19 @@ class Cost:
     bytes: float
 
 
-def replaced(found: Parameters, gigabytes: float, seed: int) -> float:
+def replaced(figures: Parameters, gigabytes: float, seed: int) -> float:
     """Return the same ratio of times when every instance is replaced by another, so that all state must move."""
-    old, buckets = int(found.value("break", "old_instances")), int(found.value("break", "buckets"))
+    old, buckets = int(figures.value("break", "old_instances")), int(figures.value("break", "buckets"))
     sizes = _sizes(gigabytes, buckets, seed)
     start = ranges(buckets, old)
     moved = redistribute(start, (start + old).astype(np.int32), sizes)
     whole = Redistribution((), float(sizes.sum()), float(sizes.sum()), old)
-    return _seconds(found, moved, old) / _seconds(found, whole, old)
+    return _seconds(figures, moved, old) / _seconds(figures, whole, old)
 
 
-def costs(found: Parameters, gigabytes: float, seed: int) -> dict[str, Cost]:
+def costs(figures: Parameters, gigabytes: float, seed: int) -> dict[str, Cost]:
     """Return what each way costs: as Flink (all of it, ranges), as the paper (modulo, grouped), and ours (sticky)."""
-    old, new, buckets = (int(found.value("break", name)) for name in ("old_instances", "new_instances", "buckets"))
+    old, new, buckets = (int(figures.value("break", name)) for name in ("old_instances", "new_instances", "buckets"))
     new = max(new, old + 1)
     sizes = _sizes(gigabytes, buckets, seed)
     start = ranges(buckets, old)
@@ -59,7 +59,7 @@ def costs(found: Parameters, gigabytes: float, seed: int) -> dict[str, Cost]:
         name: Cost(
             change.moved_bytes / least,
             change.accesses,
-            _seconds(found, change, new),
+            _seconds(figures, change, new),
             change.moved_bytes,
         )
         for name, change in ways.items()
@@ -71,6 +71,6 @@ def _sizes(gigabytes: float, buckets: int, seed: int) -> NDArray[np.float64]:
     return np.asarray(sizes * (gigabytes * 1e9 / sizes.sum()), np.float64)
 
 
-def _seconds(found: Parameters, change: Redistribution, takers: int) -> float:
-    access_s, bytes_per_s = (float(found.value("actions", name)) for name in ("access_s", "restore_bytes_per_s"))
+def _seconds(figures: Parameters, change: Redistribution, takers: int) -> float:
+    access_s, bytes_per_s = (float(figures.value("actions", name)) for name in ("access_s", "restore_bytes_per_s"))
     return restore_s(change, access_s=access_s, bytes_per_s=bytes_per_s, takers=takers)

@@ -29,7 +29,7 @@ WARM_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WordCountCase:
-    """What is tried: which task is the narrow one, whether load rises, whether one machine has foreign load.
+    """A case of WordCount: which task is the narrow one, whether load rises, whether one machine has foreign load.
 
     ``zipf``: exponent of how unequally often key groups come, 0 for all alike.
     """
@@ -47,11 +47,11 @@ def parameters(seed: int | None) -> Parameters:
     return evaluation_parameters(__package__, seed)
 
 
-def word_count(found: Parameters, case: WordCountCase) -> ClusterSpec:
+def word_count(figures: Parameters, case: WordCountCase) -> ClusterSpec:
     """Return the cluster: two instances each of split and count, a machine for every instance."""
 
     def figure(name: str) -> float:
-        return float(found.value("word_count", name))
+        return float(figures.value("word_count", name))
 
     lines, words = figure("lines_per_s"), figure("words_per_line")
     count = int(figure("machines")) + int(figure("standby"))
@@ -61,7 +61,7 @@ def word_count(found: Parameters, case: WordCountCase) -> ClusterSpec:
 
     def task(name: str, rate: float, parallelism: int, **given: object) -> TaskSpec:
         loads = wide if case.is_spare or name != case.narrow else tight
-        return found.make(
+        return figures.make(
             TaskSpec,
             "task",
             name,
@@ -75,7 +75,7 @@ def word_count(found: Parameters, case: WordCountCase) -> ClusterSpec:
     steps = Steps([(0.0, lines), (figure("step_s"), lines * (figure("step_factor") if case.rises else 1.0))])
     return ClusterSpec(
         machines=[
-            found.make(
+            figures.make(
                 MachineSpec,
                 "machine",
                 name=f"tm{number}",
@@ -83,41 +83,41 @@ def word_count(found: Parameters, case: WordCountCase) -> ClusterSpec:
             )
             for number in range(count)
         ],
-        applications=[found.make(ApplicationSpec, "application", name="word count")],
+        applications=[figures.make(ApplicationSpec, "application", name="word count")],
         tasks=[
             task("lines", lines, 1, machines=("tm0",)),
             task("split", lines, 2, machines=("tm1", "tm2")),
             task("count", lines * words, 2, is_keyed=True, zipf=case.zipf, machines=("tm3", "tm4")),
         ],
-        sources=[found.make(SourceSpec, "source", task="lines", rate=steps, partition_shares=(0.25,) * 4)],
+        sources=[figures.make(SourceSpec, "source", task="lines", rate=steps, partition_shares=(0.25,) * 4)],
         edges=[
-            found.make(EdgeSpec, "edge", producer="lines", consumer="split"),
-            found.make(EdgeSpec, "edge", producer="split", consumer="count", selectivity=words, exchange="hash"),
+            figures.make(EdgeSpec, "edge", producer="lines", consumer="split"),
+            figures.make(EdgeSpec, "edge", producer="split", consumer="count", selectivity=words, exchange="hash"),
         ],
-        actions=found.make(
+        actions=figures.make(
             ActionSpec, "actions", scope="task", restores="moved", owners="sticky", accesses_per_bucket=0.0
         ),
-        reports=found.make(ReportSpec, "reports"),
+        reports=figures.make(ReportSpec, "reports"),
     )
 
 
-def ran(found: Parameters, case: WordCountCase, policy: Policy[Any] | None, seed: int) -> tuple[Cluster, Run]:
+def ran(figures: Parameters, case: WordCountCase, policy: Policy[Any] | None, seed: int) -> tuple[Cluster, Run]:
     """Run a case, with a policy that decides every 5 s or with none."""
-    cluster = Cluster(word_count(found, case), seed, STEP_S, STEP_MOST_S)
+    cluster = Cluster(word_count(figures, case), seed, STEP_S, STEP_MOST_S)
     policies = [] if policy is None else [Scheduled("policy", policy, 5.0, WARM_S)]
-    return cluster, run(cluster, policies, float(found.value("word_count", "until_s")))
+    return cluster, run(cluster, policies, float(figures.value("word_count", "until_s")))
 
 
-def recovery_s(found: Parameters, done: Run) -> float:
+def recovery_s(figures: Parameters, completed: Run) -> float:
     """Return how long after the step the lag was worth more than a second of input for the last time."""
-    step_s, until_s = (float(found.value("word_count", name)) for name in ("step_s", "until_s"))
-    times = np.array(done.series.times_s)
-    lag = done.series.task("lag", "lines")
-    appended = np.maximum(done.series.task("appended", "lines"), 1e-9)
+    step_s, until_s = (float(figures.value("word_count", name)) for name in ("step_s", "until_s"))
+    times = np.array(completed.series.times_s)
+    lag = completed.series.task("lag", "lines")
+    appended = np.maximum(completed.series.task("appended", "lines"), 1e-9)
     late = (lag > appended) & (times > step_s)
     return float(min(times[late].max() - step_s, until_s - step_s)) if late.any() else 0.0
 
 
-def rescaled(done: Run) -> list[RescalePlan]:
+def rescaled(completed: Run) -> list[RescalePlan]:
     """Return the decisions that changed something."""
-    return [record.decision for record in done.records if isinstance(record.decision, RescalePlan)]
+    return [record.decision for record in completed.records if isinstance(record.decision, RescalePlan)]

@@ -78,7 +78,7 @@ def _ratio(own: RunOutcome, base: RunOutcome, figure: str) -> float:
     return float(getattr(own, figure)) / float(getattr(base, figure))
 
 
-def results(seeds: Sequence[int], told: Progress) -> Results:
+def results(seeds: Sequence[int], progress: Progress) -> Results:
     """Run what headline rows compare for all seeds, and the rest and the controls for a tenth of them."""
     few = seeds[: max(1, len(seeds) // 10)]
     whole = [(query, name) for query in (Q11, Q8) for name in (DS2, TWO, OURS)]
@@ -88,41 +88,41 @@ def results(seeds: Sequence[int], told: Progress) -> Results:
     part += [(CACHE_BOUND, name) for name in (TWO, THREE)]
     part += [(FLINKS_READ, name) for name in (DS2, TWO, OURS)]
     part += [(query, name) for query in (Q1, Q3, SMALL, ONLY_WRITES) for name in (DS2, TWO, OURS)]
-    found: dict[tuple[Query, str], list[RunOutcome]] = {(query, name): [] for query, name in (*whole, *part)}
+    outcomes: dict[tuple[Query, str], list[RunOutcome]] = {(query, name): [] for query, name in (*whole, *part)}
     for done, draw in enumerate(seeds):
-        told("Justin's queries", done, len(seeds))
-        given = parameters(draw)
+        progress("Justin's queries", done, len(seeds))
+        figures = parameters(draw)
         for query, name in (*whole, *(part if done < len(few) else ())):
             hindsight = name == DS2 and query in (Q11, Q8)
-            found[query, name].append(outcome(given, query, contenders(query)[name], draw, hindsight))
-    told("Justin's queries", len(seeds), len(seeds))
-    return Results(found)
+            outcomes[query, name].append(outcome(figures, query, contenders(query)[name], draw, hindsight))
+    progress("Justin's queries", len(seeds), len(seeds))
+    return Results(outcomes)
 
 
-def rows(seed: int, found: Results) -> list[Row]:
+def rows(seed: int, results: Results) -> list[Row]:
     """Return the rows."""
     return [
-        *_query_rows(seed, found, Q11, Goal("0.54 (7 of 13)", "7/13", 7 / 13), Q11_MEMORY, "3 = 3"),
-        _path_row(seed, found),
-        *_query_rows(seed, found, Q8, Goal("0.52 (13 of 25)", "13/25", 13 / 25), Q8_MEMORY, "4 and 5"),
-        *_hindsight_rows(seed, found, Q11, 7 / 13, Q11_MEMORY.value),
-        *_hindsight_rows(seed, found, Q8, 13 / 25, Q8_MEMORY.value),
-        *_told_rows(seed, found),
-        *_stateless_rows(seed, found),
-        *_unharmed_rows(seed, found),
-        *_cache_rows(seed, found),
+        *_query_rows(seed, results, Q11, Goal("0.54 (7 of 13)", "7/13", 7 / 13), Q11_MEMORY, "3 = 3"),
+        _path_row(seed, results),
+        *_query_rows(seed, results, Q8, Goal("0.52 (13 of 25)", "13/25", 13 / 25), Q8_MEMORY, "4 and 5"),
+        *_hindsight_rows(seed, results, Q11, 7 / 13, Q11_MEMORY.value),
+        *_hindsight_rows(seed, results, Q8, 13 / 25, Q8_MEMORY.value),
+        *_told_rows(seed, results),
+        *_stateless_rows(seed, results),
+        *_unharmed_rows(seed, results),
+        *_cache_rows(seed, results),
     ]
 
 
-def _query_rows(seed: int, found: Results, query: Query, cores: Goal, memory: Goal, steps: str) -> list[Row]:
+def _query_rows(seed: int, results: Results, query: Query, cores: Goal, memory: Goal, steps: str) -> list[Row]:
     """Justin with the artifact's two levels and ours against the paper's figures, and with three levels beside."""
     name, result = query.name, []
     for policy in (TWO, OURS):
-        rate, base = found.of(query, policy, "carried"), found.of(query, DS2, "carried")
-        own_steps, ds2_steps = found.of(query, policy, "steps"), found.of(query, DS2, "steps")
+        rate, base = results.of(query, policy, "carried"), results.of(query, DS2, "carried")
+        own_steps, ds2_steps = results.of(query, policy, "steps"), results.of(query, DS2, "steps")
         result += [
-            _ratio_row(seed, found, query, policy, "cores", cores, "instances"),
-            _ratio_row(seed, found, query, policy, "memory_mib", memory, "main_mib"),
+            _ratio_row(seed, results, query, policy, "cores", cores, "instances"),
+            _ratio_row(seed, results, query, policy, "memory_mib", memory, "main_mib"),
             Row(
                 seed, f"{name}: rate over the target, {policy}", "equal", ">= 0.99 and DS2's", rate, base,
                 met=rate.median >= max(0.99, 0.99 * base.median), unit="x",
@@ -134,26 +134,26 @@ def _query_rows(seed: int, found: Results, query: Query, cores: Goal, memory: Go
             ),
         ]  # fmt: skip
     for figure, label in (("cores", "cores"), ("memory_mib", "memory")):
-        own = found.over(query, THREE, figure)
+        own = results.over(query, THREE, figure)
         result.append(Row(seed, f"{name}: {label}, {THREE}", "-", "-", own, ONE, unit="x"))
-    rate, base = found.of(query, THREE, "carried"), found.of(query, DS2, "carried")
+    rate, base = results.of(query, THREE, "carried"), results.of(query, DS2, "carried")
     result.append(Row(seed, f"{name}: rate over the target, {THREE}", "-", "-", rate, base, unit="x"))
     for policy in (TWO, OURS):
-        own = found.over(query, policy, "machine_cores")
+        own = results.over(query, policy, "machine_cores")
         result.append(Row(seed, f"{name}: cores of whole task managers, {policy}", "-", "-", own, ONE, unit="x"))
     return result
 
 
-def _ratio_row(seed: int, found: Results, query: Query, policy: str, figure: str, goal: Goal, control: str) -> Row:
+def _ratio_row(seed: int, results: Results, query: Query, policy: str, figure: str, goal: Goal, control: str) -> Row:
     """What a policy has of DS2's. Ours takes memory from a small state, as it should: its control is instances."""
     is_ours = policy == OURS
-    own, base = found.over(query, policy, figure), found.over(query, TWO, figure) if is_ours else ONE
-    small = found.over(SMALL, policy, "instances" if is_ours else control)
+    own, base = results.over(query, policy, figure), results.over(query, TWO, figure) if is_ours else ONE
+    small = results.over(SMALL, policy, "instances" if is_ours else control)
     label = "cores" if figure == "cores" else "memory"
     met = own.median <= goal.value and abs(small.median - 1) <= SAME
     what = "instances of q5, whose state is small" if is_ours else "the main operator of q5, whose state is small"
     note = (
-        f"reached in {found.won(query, policy, figure, goal.value):.0%} of the draws; control: {what}. "
+        f"reached in {results.won(query, policy, figure, goal.value):.0%} of the draws; control: {what}. "
         "The seed does not tell how large the state is: assumed"
     )
     if is_ours:
@@ -165,10 +165,10 @@ def _ratio_row(seed: int, found: Results, query: Query, policy: str, figure: str
     )  # fmt: skip
 
 
-def _path_row(seed: int, found: Results) -> Row:
+def _path_row(seed: int, results: Results) -> Row:
     """Up, then only out: so the paper goes, and its own listing cannot with three levels."""
-    two, three = (found.share(Q11, name, lambda each: each.is_up_then_out) for name in (TWO, THREE))
-    ends = found.share(Q11, TWO, lambda each: str(each.path[-1]) == "(6;316)").median
+    two, three = (results.share(Q11, name, lambda each: each.is_up_then_out) for name in (TWO, THREE))
+    ends = results.share(Q11, TWO, lambda each: str(each.path[-1]) == "(6;316)").median
     return Row(
         seed, "q11: draws that go up, out, ... out", "up, out, out: (6;316)", "most; none with 3 levels", two, three,
         met=two.median > 0.5 and three.median == 0,
@@ -176,10 +176,10 @@ def _path_row(seed: int, found: Results) -> Row:
     )  # fmt: skip
 
 
-def _hindsight_rows(seed: int, found: Results, query: Query, cores: float, memory: float) -> list[Row]:
+def _hindsight_rows(seed: int, results: Results, query: Query, cores: float, memory: float) -> list[Row]:
     """The least that would have carried the target at the end: what no policy can go below, whatever it knows."""
     least_cores, least_memory, both = [], [], []
-    for base in found.outcomes[query, DS2]:
+    for base in results.outcomes[query, DS2]:
         sizes = [base.with_main(size) for size in base.enough]
         ratios = [(each[0] / base.cores, each[1] / base.memory_mib) for each in sizes] or [(1.0, 1.0)]
         least_cores.append(min(ratio[0] for ratio in ratios))
@@ -192,48 +192,48 @@ def _hindsight_rows(seed: int, found: Results, query: Query, cores: float, memor
     ]
 
 
-def _told_rows(seed: int, found: Results) -> list[Row]:
+def _told_rows(seed: int, results: Results) -> list[Row]:
     """The same where the rate is known, as DS2 has it and as a log's end tells Penstock."""
     result = []
     for query in TOLD:
         name = f"{query.name}, rate known"
         for policy in (TWO, OURS):
             for figure, label in (("cores", "cores"), ("memory_mib", "memory")):
-                own = found.over(query, policy, figure)
+                own = results.over(query, policy, figure)
                 result.append(Row(seed, f"{name}: {label}, {policy}", "-", "-", own, ONE, unit="x"))
             for figure, label, unit in (("steps", "steps", ""), ("carried", "rate over the target", "x")):
-                own, base = found.of(query, policy, figure), found.of(query, DS2, figure)
+                own, base = results.of(query, policy, figure), results.of(query, DS2, figure)
                 result.append(Row(seed, f"{name}: {label}, {policy}", "-", "-", own, base, unit=unit))
     return result
 
 
-def _stateless_rows(seed: int, found: Results) -> list[Row]:
+def _stateless_rows(seed: int, results: Results) -> list[Row]:
     """Memory of what has no state; that of q5's main operator, which has and stays at its level, must not change."""
     note = "control: managed memory of the main operator of q5, which has state"
-    result, kept = [], found.over(SMALL, TWO, "main_mib")
+    result, kept = [], results.over(SMALL, TWO, "main_mib")
     for query, figure, paper, goal, label in (
         (Q1, "memory_mib", "0.60", 0.6, "q1: memory"),
         (Q3, "bare_mib", "-", 0.6, "q3: memory of filters and sink"),
         (Q3, "memory_mib", "0.90", 1 - SAME, "q3: memory"),
     ):
-        own, same = found.over(query, TWO, figure), found.over(query, TWO, "cores")
+        own, same = results.over(query, TWO, figure), results.over(query, TWO, "cores")
         met = own.median <= goal and abs(same.median - 1) <= SAME and abs(kept.median - 1) <= SAME
         goals = f"<= {goal:g} x, same cores"
         result.append(Row(seed, f"{label}, {TWO}", paper, goals, own, ONE, kept, met, "x", note))
     for query, paper in ((Q1, "2 = 2"), (Q3, "3 = 3"), (SMALL, "same")):
-        steps, base = found.of(query, TWO, "steps"), found.of(query, DS2, "steps")
+        steps, base = results.of(query, TWO, "steps"), results.of(query, DS2, "steps")
         met = steps.median <= base.median
         result.append(Row(seed, f"{query.name}: steps, {TWO}", paper, "<= DS2's", steps, base, met=met))
     return result
 
 
-def _unharmed_rows(seed: int, found: Results) -> list[Row]:
+def _unharmed_rows(seed: int, results: Results) -> list[Row]:
     """Where memory cannot help: the same instances, and no memory of the main operator above DS2's."""
     larger = "more where it makes the memtable larger, so that writes wait less for flushes"
     result = []
     for query, label, paper in ((SMALL, "q5, small state", "1"), (ONLY_WRITES, "only writes", "-")):
         for name in (TWO, OURS):
-            own, memory = found.over(query, name, "instances"), found.over(query, name, "main_mib")
+            own, memory = results.over(query, name, "instances"), results.over(query, name, "main_mib")
             result += [
                 Row(
                     seed, f"{label}: instances, {name}", paper, "1 x", own, ONE,
@@ -247,27 +247,27 @@ def _unharmed_rows(seed: int, found: Results) -> list[Row]:
     return result
 
 
-def _cache_rows(seed: int, found: Results) -> list[Row]:
+def _cache_rows(seed: int, results: Results) -> list[Row]:
     """Figure 4's Read, which its cache binds, on Penstock's terms; all it needs is calibrated there."""
     query = CACHE_BOUND
     result = []
     for figure, label, goal in (("cores", "cores", 0.55), ("memory_mib", "memory", 0.75)):
-        own, small = found.over(query, OURS, figure), found.over(SMALL, OURS, "instances")
+        own, small = results.over(query, OURS, figure), results.over(SMALL, OURS, "instances")
         met = own.median <= goal and abs(small.median - 1) <= SAME
         note = "control: instances of q5, whose state is small"
         result.append(Row(seed, f"cache-bound: {label}, ours", "-", f"<= {goal:g} x", own, ONE, small, met, "x", note))
         for other in (TWO, THREE):
-            beside = found.over(query, other, figure)
+            beside = results.over(query, other, figure)
             result.append(Row(seed, f"cache-bound: {label}, {other}", "-", "-", beside, ONE, unit="x"))
         for name in (TWO, OURS):
-            beside = found.over(FLINKS_READ, name, figure)
+            beside = results.over(FLINKS_READ, name, figure)
             result.append(Row(seed, f"the same on Justin's testbed: {label}, {name}", "-", "-", beside, ONE, unit="x"))
-    base, own = found.of(query, DS2, "steps"), found.of(query, OURS, "steps")
+    base, own = results.of(query, DS2, "steps"), results.of(query, OURS, "steps")
     result.append(Row(seed, "cache-bound: steps, ours", "-", "<= DS2's", own, base, met=own.median <= base.median))
     for other in (TWO, THREE):
-        beside = found.of(query, other, "steps")
+        beside = results.of(query, other, "steps")
         result.append(Row(seed, f"cache-bound: steps, {other}", "-", "-", beside, base))
-    rate, base = found.of(query, OURS, "carried"), found.of(query, DS2, "carried")
+    rate, base = results.of(query, OURS, "carried"), results.of(query, DS2, "carried")
     result.append(
         Row(
             seed, "cache-bound: rate over the target, ours", "-", ">= 0.99 and DS2's", rate, base,

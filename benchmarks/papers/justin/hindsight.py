@@ -17,14 +17,14 @@ def least_budgets(cluster: Cluster, task: int, rate: float) -> tuple[tuple[int, 
 
     Pairs of instances and MiB; numbers of instances that carry the rate with no budget are left out.
     """
-    found = []
+    budgets = []
     groups = float(cluster.spec.tasks[task].key_groups)
     for instances in range(1, round(groups) + 1):
         if aligned_parallelism(np.array([float(instances)]), np.array([groups]), np.array([groups]))[0] != instances:
             continue
         enough = [budget for budget in BUDGETS if capacity(cluster, task, instances, budget) >= rate]
-        found += [(instances, round(enough[0] / MIB))] if enough else []
-    return tuple(found)
+        budgets += [(instances, round(enough[0] / MIB))] if enough else []
+    return tuple(budgets)
 
 
 def capacity(cluster: Cluster, task: int, instances: int, managed_bytes: float) -> float:

@@ -1,4 +1,4 @@
-"""What a run came to: the last configuration, what it costs, and the way there (Justin, section 5)."""
+"""The outcome of a run: the last configuration, what it costs, and the way there (Justin, section 5)."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -73,15 +73,15 @@ class RunOutcome:
         return other + size.instances, other * task_bytes(0) / MIB + size.instances * own
 
 
-def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hindsight: bool = False) -> RunOutcome:
+def outcome(figures: Parameters, query: Query, policy: Policy[Any], seed: int, hindsight: bool = False) -> RunOutcome:
     """Run a query under a policy, and return what it came to; ``hindsight`` asks for what would have been enough."""
-    cluster, done = ran(found, query, policy, seed)
+    cluster, done = ran(figures, query, policy, seed)
     spec, is_source = cluster.spec, cluster.graph.is_source
     main = [task.name for task in spec.tasks].index(MAIN)
     reads = np.sum([done.series.task("fetched", source.task) for source in spec.sources], axis=0)
     counts = done.series.table("instances").astype(np.int64)
     managed = (done.series.table("managed_bytes") / np.maximum(counts, 1)).astype(np.int64)
-    carried = _windows(reads) / (WINDOW_S * target(found, query))
+    carried = _windows(reads) / (WINDOW_S * target(figures, query))
     at = carrying(carried, np.concatenate([counts, managed], axis=1))
     has_state = np.array([task.state is not None for task in spec.tasks])
     each = np.repeat(managed[at, ~is_source], counts[at, ~is_source])
@@ -98,7 +98,7 @@ def outcome(found: Parameters, query: Query, policy: Policy[Any], seed: int, hin
         memory_mib=sum(task_bytes(int(one)) for one in each) / MIB,
         bare_mib=sum(task_bytes(int(one)) for one in bare) / MIB,
         machine_cores=packing.machines * SLOTS,
-        enough=tuple(OperatorSize(*each) for each in least_budgets(cluster, main, target(found, query)))
+        enough=tuple(OperatorSize(*each) for each in least_budgets(cluster, main, target(figures, query)))
         if hindsight
         else (),
     )
@@ -122,9 +122,9 @@ def _windows(reads: Floats) -> Floats:
     return np.convolve(reads, np.ones(round(WINDOW_S / REPORT_S)))[: len(reads)]
 
 
-def _path(done: Run, main: int, cluster: Cluster) -> tuple[OperatorSize, ...]:
+def _path(completed: Run, main: int, cluster: Cluster) -> tuple[OperatorSize, ...]:
     path = [OperatorSize(1, round(cluster.spec.tasks[main].initial_managed_bytes / MIB))]
-    for record in done.records:
+    for record in completed.records:
         sizes = record.decision.tasks if isinstance(record.decision, RescalePlan) else ()
         for size in sizes:
             if size.task == main:

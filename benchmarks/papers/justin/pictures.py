@@ -18,14 +18,14 @@ PAPER = {
 GIGABYTES = (0.1, 0.3, 0.6, 1.0, 1.4, 1.8, 2.5)
 
 
-def bars(found: Results) -> tuple[Chart, Chart]:
+def bars(results: Results) -> tuple[Chart, Chart]:
     """Return cores and memory of the last configurations, medians beside the paper's."""
     places = [float(place) for place in range(len(FIGURE))]
     names = tuple(query.name for query in FIGURE)
     charts = []
     for column, (figure, label, unit) in enumerate((("cores", "Cores", "tasks"), ("memory_mib", "Memory", "MB"))):
         lines = [
-            ChartLine(name, places, [found.of(query, name, figure).median for query in FIGURE])
+            ChartLine(name, places, [results.of(query, name, figure).median for query in FIGURE])
             for name in (DS2, TWO, OURS)
         ]
         lines += [ChartLine(name, places, [float(value) for value in both[column]]) for name, both in PAPER.items()]
@@ -36,10 +36,10 @@ def bars(found: Results) -> tuple[Chart, Chart]:
 
 def q11_over_time(draw: int) -> tuple[Chart, Chart, Chart]:
     """Return what q11 reads, its instances and their managed memory over time, by policy."""
-    found = parameters(None)
+    figures = parameters(None)
     rate, instances, memory = [], [], []
     for name, policy in contenders(Q11).items():
-        _, done = ran(found, Q11, policy, draw)
+        _, done = ran(figures, Q11, policy, draw)
         series = done.series
         times = series.times_s
         rate.append(ChartLine(name, times, (series.task("fetched", "source0") / REPORT_S).tolist()))
@@ -52,12 +52,12 @@ def q11_over_time(draw: int) -> tuple[Chart, Chart, Chart]:
     )
 
 
-def by_state(seeds: Sequence[int], told: Progress) -> Chart:
+def by_state(seeds: Sequence[int], progress: Progress) -> Chart:
     """Return cores and memory over DS2's by the size of q11's state, held still: where memory helps, and where not."""
     few = seeds[: max(1, min(5, len(seeds) // 10))]
     series: dict[str, list[float]] = {f"{figure}, {name}": [] for name in (TWO, OURS) for figure in _LABELS}
     for done, size in enumerate(GIGABYTES):
-        told("q11 by the size of its state", done, len(GIGABYTES))
+        progress("q11 by the size of its state", done, len(GIGABYTES))
         found = parameters(None).having(query__q11__start_bytes=size * 1e9, query__q11__most_bytes=size * 1e9)
         policies = contenders(Q11)
         ends = {name: [outcome(found, Q11, policies[name], draw) for draw in few] for name in (DS2, TWO, OURS)}
@@ -66,7 +66,7 @@ def by_state(seeds: Sequence[int], told: Progress) -> Chart:
                 pairs = zip(ends[name], ends[DS2], strict=True)
                 ratios = [getattr(own, figure) / getattr(base, figure) for own, base in pairs]
                 series[f"{label}, {name}"].append(float(np.median(ratios)))
-    told("q11 by the size of its state", len(GIGABYTES), len(GIGABYTES))
+    progress("q11 by the size of its state", len(GIGABYTES), len(GIGABYTES))
     lines = tuple(ChartLine(name, GIGABYTES, values) for name, values in series.items())
     return Chart("justin_by_state", "q11 over DS2, by the size of its state", "GB", "x", lines)
 

@@ -60,20 +60,20 @@ def parameters(seed: int | None) -> Parameters:
     return evaluation_parameters(__package__, seed)
 
 
-def target(found: Parameters, query: Query) -> float:
+def target(figures: Parameters, query: Query) -> float:
     """Return the rows a second that the sources shall read together."""
-    return float(sum(found.value("query", "rates", query.name)))
+    return float(sum(figures.value("query", "rates", query.name)))
 
 
-def cluster_of(found: Parameters, query: Query) -> ClusterSpec:
+def cluster_of(figures: Parameters, query: Query) -> ClusterSpec:
     """Return the testbed with a query, and a machine for its sources, which count for nothing."""
-    rates, keep = found.value("query", "rates", query.name), found.value("query", "keep", query.name)
+    rates, keep = figures.value("query", "rates", query.name), figures.value("query", "keep", query.name)
     sources = [f"source{number}" for number in range(len(rates))]
     filters = [f"filter{number}" for number in range(len(keep))]
-    each, heads, shape = list(zip(sources, rates, strict=True)), filters or sources, _Shape(found, query)
+    each, heads, shape = list(zip(sources, rates, strict=True)), filters or sources, _Shape(figures, query)
     return ClusterSpec(
         machines=[*shape.nodes(), shape.node("injector")],
-        applications=[found.make(ApplicationSpec, "application", name=query.name)],
+        applications=[figures.make(ApplicationSpec, "application", name=query.name)],
         tasks=[
             *(shape.source(name, rate if query.is_flink else LOG_RATE) for name, rate in each),
             *(shape.task(name, shape.figure("filter_cpu_s")) for name in filters),
@@ -81,7 +81,7 @@ def cluster_of(found: Parameters, query: Query) -> ClusterSpec:
             shape.task("sink", shape.figure("sink_cpu_s")),
         ],
         sources=[
-            found.make(SourceSpec, "source", task=name, rate=Constant(rate), partition_shares=(1.0,), is_random=False)
+            figures.make(SourceSpec, "source", task=name, rate=Constant(rate), partition_shares=(1.0,), is_random=False)
             for name, rate in each
         ],
         edges=[
@@ -89,8 +89,8 @@ def cluster_of(found: Parameters, query: Query) -> ClusterSpec:
             *(shape.edge(head, MAIN, part) for head, part in zip(heads, keep or [1.0] * len(heads), strict=True)),
             shape.edge(MAIN, "sink", shape.figure("out")),
         ],
-        actions=found.make(ActionSpec, "actions"),
-        reports=found.make(ReportSpec, "reports", every_s=REPORT_S),
+        actions=figures.make(ActionSpec, "actions"),
+        reports=figures.make(ReportSpec, "reports", every_s=REPORT_S),
     )
 
 
@@ -112,8 +112,8 @@ class _Shape:
         return [self.node(f"node{number}") for number in range(int(self.found.value("testbed", "nodes")))]
 
     def node(self, name: str) -> MachineSpec:
-        given = {field: self.found.value("testbed", field) for field in ("cores", "memory_bytes", "link_bytes_per_s")}
-        return self.found.make(MachineSpec, "machine", name=name, **given)
+        machine = {field: self.found.value("testbed", field) for field in ("cores", "memory_bytes", "link_bytes_per_s")}
+        return self.found.make(MachineSpec, "machine", name=name, **machine)
 
     def source(self, name: str, most_per_s: float) -> TaskSpec:
         free = {"cpu_s": 0.0, "fetch_cpu_s": 0.0, "batch_cpu_s": 0.0}
@@ -139,14 +139,14 @@ class _Shape:
         written = self.figure("put_bytes")
         # An LSM tree writes a byte several times over: its work goes with the bytes, not with the calls.
         put_s = float(self.found.value("state", "put_s")) * written / float(self.found.value("state", "put_bytes"))
-        given = {name: self.figure(name) for name in ("gets", "puts", "put_bytes", "new_key_share", "retention_s")}
+        costs = {name: self.figure(name) for name in ("gets", "puts", "put_bytes", "new_key_share", "retention_s")}
         return self.found.make(
             StateSpec,
             "state",
             put_s=put_s,
             initial_keys=self.figure("start_bytes") / key_bytes,
             most_keys=max(self.figure("start_bytes"), self.figure("most_bytes")) / key_bytes,
-            **given,
+            **costs,
         )
 
     def edge(self, above: str, below: str, selectivity: float = 1.0) -> EdgeSpec:
@@ -160,8 +160,8 @@ class _Shape:
         return self.found.make(TaskSpec, "task", name, **one, **given)
 
 
-def ran(found: Parameters, query: Query, policy: Policy[Any], seed: int) -> tuple[Cluster, Run]:
+def ran(figures: Parameters, query: Query, policy: Policy[Any], seed: int) -> tuple[Cluster, Run]:
     """Run a query under a policy from a cold start to its end."""
-    cluster = Cluster(cluster_of(found, query), seed, STEP_S, REPORT_S)
-    told = Slots(policy, BASE_BYTES, query.is_flink)
-    return cluster, run(cluster, [Scheduled("policy", told, WINDOW_S, FIRST_S)], query.until_s)
+    cluster = Cluster(cluster_of(figures, query), seed, STEP_S, REPORT_S)
+    slots = Slots(policy, BASE_BYTES, query.is_flink)
+    return cluster, run(cluster, [Scheduled("policy", slots, WINDOW_S, FIRST_S)], query.until_s)

@@ -1,4 +1,4 @@
-"""What DS2 is compared with: one instance more for the hottest task, and Dhalion's rule.
+"""The rivals of DS2: one instance more for the hottest task, and Dhalion's rule.
 
 All read the same snapshots at the same moments.
 """
@@ -66,13 +66,13 @@ class Dhalion:
 
 
 def _one(
-    pace: Pace, snapshot: ClusterSnapshot, memory: PaceStates, rates: TaskRates, task: int, wanted: float
+    pace: Pace, snapshot: ClusterSnapshot, memory: PaceStates, rates: TaskRates, task: int, parallelism: float
 ) -> tuple[Decision, PaceStates]:
     """Return that one task grows, if it is somebody's turn."""
     nothing: Floats = np.zeros(len(snapshot.tasks))
     opened = open_round(snapshot, pace, memory, rates, nothing > 0)
     if not opened.may_act.any():
         return NoChange(opened.wait_reason), opened.pace_states
-    size = TaskSize(task, int(wanted))
+    size = TaskSize(task, int(parallelism))
     turns = after_action(opened.pace_states, snapshot.applications.name, snapshot.time_s)
     return RescalePlan(f"{snapshot.tasks.name[task]} is in the way", tasks=(size,)), turns

@@ -5,11 +5,11 @@ from penstock.benchmarks.papers.justin import figure_5, steps
 from penstock.benchmarks.papers.justin.pictures import bars, by_state, q11_over_time
 
 
-def run(seed: int, draws: int, told: Progress) -> Result:
+def run(seed: int, draws: int, progress: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
     seeds = draw_seeds(seed, draws)
-    found = figure_5.results(seeds, told)
-    curve, sigma_chart = steps.curve(seed, seeds, told)
-    rows = [*figure_5.rows(seed, found), *steps.rows(seed, seeds, told), *curve]
-    charts = (*bars(found), *q11_over_time(seeds[0]), by_state(seeds, told), sigma_chart)
+    found = figure_5.results(seeds, progress)
+    curve, sigma_chart = steps.curve(seed, seeds, progress)
+    rows = [*figure_5.rows(seed, found), *steps.rows(seed, seeds, progress), *curve]
+    charts = (*bars(found), *q11_over_time(seeds[0]), by_state(seeds, progress), sigma_chart)
     return Result(tuple(rows), charts)

@@ -1,4 +1,4 @@
-"""What stands between a policy and the cluster in Justin's testbed, which the simulated cluster does otherwise.
+"""The layer between a policy and the cluster in Justin's testbed, which the simulated cluster does otherwise.
 
 Every slot has managed memory at first, also those of tasks without state (Justin, takeaway 1). Of a generator one sees
 only what it emitted, never what it held back. Flink aligns instances with key groups: with few groups
@@ -18,7 +18,7 @@ from penstock.scheduler.autoscaler_rules import aligned_parallelism
 
 @dataclass(frozen=True, slots=True)
 class SlotMemory:
-    """What the policy remembers, and which tasks were given memory of their own since the start."""
+    """The policy's memory, and the tasks that were given memory of their own since the start."""
 
     inner: Any
     given: frozenset[int] = field(default_factory=frozenset)

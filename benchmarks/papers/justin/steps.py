@@ -32,27 +32,27 @@ LONG = 120
 """Windows for rivals that go one task, or one instance, at a time."""
 
 
-def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Return the rows: without noise, the headline with averaged noise, and other readings of its words."""
-    return [_exact_row(seed), *_averaged_rows(seed, seeds, told), *_harsher_rows(seed, seeds, told)]
+    return [_exact_row(seed), *_averaged_rows(seed, seeds, progress), *_harsher_rows(seed, seeds, progress)]
 
 
 def _exact_row(seed: int) -> Row:
     exact = steps(parameters(None), StepCase(0.0), DS2, 0)
     rivals = {name: steps(parameters(None), StepCase(0.0, windows=LONG), policy, 0) for name, policy in _RIVALS.items()}
     other = {name: float(each.first) for name, each in rivals.items()}
-    named = "; ".join(f"{name}: {value:.0f}" for name, value in other.items())
+    rivals_text = "; ".join(f"{name}: {value:.0f}" for name, value in other.items())
     return Row(
         seed, "DS2: steps, sigma 0, no noise", "1 (Dhalion: 6)", "1", spread([float(exact.whole)]),
         spread([other["Dhalion's rule"]]), met=exact.carries and exact.whole == 1,
-        note=f"baseline: Dhalion's rule; {named}. The ratio of steps depends on the rival and is no goal",
+        note=f"baseline: Dhalion's rule; {rivals_text}. The ratio of steps depends on the rival and is no goal",
     )  # fmt: skip
 
 
-def _averaged_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def _averaged_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """The headline, and its two conditions by themselves: noise of reports, of which a window has ten."""
     few = seeds[: max(1, len(seeds) // 4)]
-    found, learned = _drawn(seeds, "report", DS2, told), _drawn(few, "report", LEARNS, told)
+    found, learned = _drawn(seeds, "report", DS2, progress), _drawn(few, "report", LEARNS, progress)
     label, idle = f"DS2: draws {SETTLES}, sigma <= 0.01, 10% noise", _idle(few, "report")
     result = [replace(_settled_row(seed, label, AVERAGED, found, learned, idle), softened=MILDEST)]
     parts: Mapping[str, Callable[[Steps], bool]] = {
@@ -68,11 +68,11 @@ def _averaged_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]
     return [*result, Row(seed, label, "-", "-", over, beside, unit="x", note="baseline: with what was learned")]
 
 
-def _harsher_rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def _harsher_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """The headline's conditions where nothing averages the noise of a window: of an instance, or of a whole task."""
     result = []
     for by, reading in (("instance", HARSHER), ("task", HARSHEST)):
-        found, learned = _drawn(seeds, by, DS2, told), _drawn(seeds, by, LEARNS, told)
+        found, learned = _drawn(seeds, by, DS2, progress), _drawn(seeds, by, LEARNS, progress)
         few = seeds[: max(1, len(seeds) // 8)]
         result.append(
             _settled_row(seed, f"noise of a window of {by}: draws {SETTLES}", reading, found, learned, _idle(few, by))
@@ -98,9 +98,9 @@ def _fitted_row(
 
 
 def _settled_row(
-    seed: int, label: str, reading: str, found: Sequence[Steps], learned: Sequence[Steps], idle: Sequence[Steps]
+    seed: int, label: str, reading: str, steps: Sequence[Steps], learned: Sequence[Steps], idle: Sequence[Steps]
 ) -> Row:
-    own, beside = (share([is_settled(each) for each in every]) for every in (found, learned))
+    own, beside = (share([is_settled(each) for each in every]) for every in (steps, learned))
     acts = spread([float(each.whole) for each in idle])
     met = own.median >= DRAWS_SHARE and acts.median == 0
     note = f"{reading}; baseline: with what was learned of sigma; control: actions where the target is carried at first"
@@ -122,22 +122,22 @@ def is_settled(each: Steps) -> bool:
     return is_quick(each) and is_calm(each)
 
 
-def curve(seed: int, seeds: Sequence[int], told: Progress) -> tuple[list[Row], Chart]:
+def curve(seed: int, seeds: Sequence[int], progress: Progress) -> tuple[list[Row], Chart]:
     """Return the steps of DS2 and its rivals by sigma, with 10% noise and, for DS2, without."""
-    whole = parameters(None)
-    sigmas = [float(value) for value in whole.value("steps", "sigmas")]
-    noise = Noise(float(whole.value("steps", "noise")))
+    figures = parameters(None)
+    sigmas = [float(value) for value in figures.value("steps", "sigmas")]
+    noise = Noise(float(figures.value("steps", "noise")))
     few = seeds[: max(1, len(seeds) // 20)]
     series: dict[str, list[Spread]] = {name: [] for name in (*_RIVALS, "DS2, no noise", "DS2 that learns", "DS2")}
     for done, sigma in enumerate(sigmas):
-        told("steps by sigma", done, len(sigmas))
+        progress("steps by sigma", done, len(sigmas))
         noisy, exact = StepCase(sigma, noise, _windows(sigma)), StepCase(sigma, windows=_windows(sigma))
         series["DS2"].append(_spread(few, noisy, DS2))
         series["DS2, no noise"].append(_spread(few, exact, DS2))
         series["DS2 that learns"].append(_spread(few, noisy, LEARNS))
         for name, rival in _RIVALS.items():
             series[name].append(_spread(few[: max(1, len(few) // 3)], StepCase(sigma, noise, LONG), rival))
-    told("steps by sigma", len(sigmas), len(sigmas))
+    progress("steps by sigma", len(sigmas), len(sigmas))
     lines = [ChartLine("DS2, p90", sigmas, [each.p90 for each in series["DS2"]])]
     lines += [ChartLine(name, sigmas, [each.median for each in found]) for name, found in series.items()]
     chart = Chart("ds2_steps", "Steps until the target is carried", "sigma", "actions", tuple(lines), log_y=True)
@@ -155,13 +155,13 @@ _RIVALS: Mapping[str, Policy[Any]] = {
 }
 
 
-def _drawn(seeds: Sequence[int], by: str, policy: Policy[Any], told: Progress) -> list[Steps]:
+def _drawn(seeds: Sequence[int], by: str, policy: Policy[Any], progress: Progress) -> list[Steps]:
     what = f"steps, noise by {by}"
     result = []
     for done, draw in enumerate(seeds):
-        told(what, done, len(seeds))
+        progress(what, done, len(seeds))
         result.append(steps(parameters(draw), _case(draw, by), policy, draw))
-    told(what, len(seeds), len(seeds))
+    progress(what, len(seeds), len(seeds))
     return result
 
 

@@ -39,7 +39,7 @@ CARRIED = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What 10% noise means here: useful times are off, so that true rates are.
+    """Noise of 10%: useful times are off, so that true rates are.
 
     Rows are counted, and exact. A useful time is off by a normal factor of ``share``, drawn anew for every report of
     every instance (``by`` "report": one a second, of which a window's figure is the mean), for every window of every
@@ -62,7 +62,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How a policy came to a configuration that carries the target.
+    """The steps of a policy to a configuration that carries the target.
 
     ``first``: actions until the sources first read the target in a whole window after the last of them; all of them if
     that never comes. ``after``: actions in the windows looked at after that, ``reversed`` those of them that take back,
@@ -103,7 +103,7 @@ class _Blurred:
 
 @dataclass(frozen=True, slots=True)
 class StepCase:
-    """What is tried: how much instances slow one another down, the noise, and how many windows long.
+    """A case of DS2's steps: how much instances slow one another down, the noise, and how many windows long.
 
     ``ready``: the job has what it needs from the first.
     """
@@ -114,17 +114,17 @@ class StepCase:
     ready: bool = False
 
 
-def word_count(found: Parameters, sigma: float, ready: bool = False) -> ClusterSpec:
+def word_count(figures: Parameters, sigma: float, ready: bool = False) -> ClusterSpec:
     """Return a job whose source is never in the way and whose tasks cost nothing but their rows.
 
     It has one instance of each, or if ``ready`` as many as carry the target.
     """
-    lines, words = (float(found.value("steps", name)) for name in ("lines_per_s", "words_per_line"))
-    needed = {name: float(found.value("steps", f"{name}_instances")) for name in ("split", "count")}
+    lines, words = (float(figures.value("steps", name)) for name in ("lines_per_s", "words_per_line"))
+    needed = {name: float(figures.value("steps", f"{name}_instances")) for name in ("split", "count")}
 
     def task(name: str, rate: float) -> TaskSpec:
         x = needed.get(name, 0.0)
-        return found.make(
+        return figures.make(
             TaskSpec,
             "task",
             name=name,
@@ -139,22 +139,22 @@ def word_count(found: Parameters, sigma: float, ready: bool = False) -> ClusterS
             queue_rows=QUEUE_S * rate,
         )
 
-    node = found.make(MachineSpec, "machine", name="node", cores=4.0 * MOST, link_bytes_per_s=float("inf"))
+    node = figures.make(MachineSpec, "machine", name="node", cores=4.0 * MOST, link_bytes_per_s=float("inf"))
     return ClusterSpec(
         machines=[node],
-        applications=[found.make(ApplicationSpec, "application", name="job", allocated_bytes=0.0)],
+        applications=[figures.make(ApplicationSpec, "application", name="job", allocated_bytes=0.0)],
         tasks=[task("lines", lines), task("split", lines), task("count", lines * words)],
         sources=[
-            found.make(
+            figures.make(
                 SourceSpec, "source", task="lines", rate=Constant(lines), partition_shares=(1.0,), is_random=False
             )
         ],
         edges=[
-            found.make(EdgeSpec, "edge", producer="lines", consumer="split", selectivity=1.0),
-            found.make(EdgeSpec, "edge", producer="split", consumer="count", selectivity=words),
+            figures.make(EdgeSpec, "edge", producer="lines", consumer="split", selectivity=1.0),
+            figures.make(EdgeSpec, "edge", producer="split", consumer="count", selectivity=words),
         ],
-        actions=found.make(ActionSpec, "actions", fixed_s=float(found.value("steps", "restart_s"))),
-        reports=found.make(ReportSpec, "reports", every_s=INTERVAL_S, noise_share=0.0),
+        actions=figures.make(ActionSpec, "actions", fixed_s=float(figures.value("steps", "restart_s"))),
+        reports=figures.make(ReportSpec, "reports", every_s=INTERVAL_S, noise_share=0.0),
     )
 
 
@@ -168,26 +168,26 @@ def fixed_point(x: float, sigma: float) -> int:
     return int(p[enough[0]]) if len(enough) else MOST
 
 
-def ran(found: Parameters, case: StepCase, policy: Policy[Any], seed: int) -> Run:
+def ran(figures: Parameters, case: StepCase, policy: Policy[Any], seed: int) -> Run:
     """Run a policy that decides every 10 s."""
-    cluster = Cluster(word_count(found, case.sigma, case.ready), seed, INTERVAL_S / 4, INTERVAL_S)
-    shown = _Blurred(policy, case.noise, seed)
-    return run(cluster, [Scheduled("policy", shown, INTERVAL_S)], case.windows * INTERVAL_S)
+    cluster = Cluster(word_count(figures, case.sigma, case.ready), seed, INTERVAL_S / 4, INTERVAL_S)
+    blurred = _Blurred(policy, case.noise, seed)
+    return run(cluster, [Scheduled("policy", blurred, INTERVAL_S)], case.windows * INTERVAL_S)
 
 
-def steps(found: Parameters, case: StepCase, policy: Policy[Any], seed: int) -> Steps:
+def steps(figures: Parameters, case: StepCase, policy: Policy[Any], seed: int) -> Steps:
     """Run a policy, and count its actions."""
-    done = ran(found, case, policy, seed)
-    read = done.series.task("fetched", "lines") / (INTERVAL_S * float(found.value("steps", "lines_per_s")))
+    done = ran(figures, case, policy, seed)
+    read = done.series.task("fetched", "lines") / (INTERVAL_S * float(figures.value("steps", "lines_per_s")))
     acted = np.array([isinstance(record.decision, RescalePlan) for record in done.records])
     # The window that ends with a record is whole if nothing was done where it began.
     calm = np.concatenate([[True], ~acted[:-1]])
     carried = np.flatnonzero((read[: len(acted)] >= CARRIED) & calm)
     first = int(carried[0]) if len(carried) else len(acted)
-    late = slice(first, first + int(found.value("steps", "windows_after")))
+    late = slice(first, first + int(figures.value("steps", "windows_after")))
     plans = [record.decision for record in done.records if isinstance(record.decision, RescalePlan)]
     before, looked = int(acted[:first].sum()), int(acted[late].sum())
-    needed = [float(found.value("steps", f"{name}_instances")) for name in ("split", "count")]
+    needed = [float(figures.value("steps", f"{name}_instances")) for name in ("split", "count")]
     least = sum(fixed_point(x, case.sigma) for x in needed)
     total = float(done.series.table("instances")[-1][1:].sum())
     return Steps(before, looked, _reversed(plans, before, before + looked), bool(len(carried)), total / least)
@@ -197,12 +197,12 @@ def _reversed(plans: list[RescalePlan], begin: int, end: int) -> int:
     """Return how many of the plans from ``begin`` to ``end`` take back a change that was made before."""
     size: dict[int, int] = {}
     last: dict[int, int] = {}
-    found = 0
+    reversals = 0
     for number, plan in enumerate(plans):
         back = False
         for change in plan.tasks:
             sign = int(np.sign(change.parallelism - size.get(change.task, 1)))
             back |= sign * last.get(change.task, sign) < 0
             size[change.task], last[change.task] = change.parallelism, sign or last.get(change.task, 0)
-        found += back and begin <= number < end
-    return found
+        reversals += back and begin <= number < end
+    return reversals

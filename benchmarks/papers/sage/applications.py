@@ -14,7 +14,7 @@ from penstock.benchmarks.papers.cluster_model.parameters import Parameters, eval
 
 Values = NDArray[np.float64]
 PACKAGE = "penstock.benchmarks.papers.sage"
-"""Where `parameters.toml` is."""
+"""The package of `parameters.toml`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _sums(trace: Trace) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What an application is given."""
+    """An application's allocation."""
 
     cores: float
     memory_bytes: float
@@ -117,20 +117,20 @@ def latency_bound_s() -> float:
     return float(evaluation_parameters(PACKAGE, None).value("sage", "latency_s"))
 
 
-def archetype(found: Parameters, number: int, name: str) -> Application:
+def archetype(figures: Parameters, number: int, name: str) -> Application:
     """Return the archetype of a number; its place between the bounds that are drawn stays the same."""
     random = np.random.default_rng([2, number])
 
     def between(name: str) -> float:
-        low, high = sorted(float(found.value("archetype", f"{name}_{end}")) for end in ("low", "high"))
+        low, high = sorted(float(figures.value("archetype", f"{name}_{end}")) for end in ("low", "high"))
         return float(np.exp(random.uniform(np.log(low), np.log(high))))
 
     def has(name: str) -> bool:
-        return bool(random.random() < found.value("archetype", f"{name}_share"))
+        return bool(random.random() < figures.value("archetype", f"{name}_share"))
 
     cores, row_cpu_s = between("cores"), between("row_cpu_s")
-    rate = _trace(found, random, float(found.value("trace", "burst_sigma")))
-    waits = _trace(found, random, float(found.value("trace", "slow_sigma")))
+    rate = _trace(figures, random, float(figures.value("trace", "burst_sigma")))
+    waits = _trace(figures, random, float(figures.value("trace", "slow_sigma")))
     wait_s, state_bytes = between("wait") * row_cpu_s, between("state")
     calls, is_stateful, grows = has("calling"), has("stateful"), has("growing")
     return Application(
@@ -140,21 +140,21 @@ def archetype(found: Parameters, number: int, name: str) -> Application:
         wait=_times(waits, wait_s) if calls else None,
         live_bytes=between("live"),
         state_bytes=state_bytes if is_stateful else 0.0,
-        retention_s=float(found.value("archetype", "retention_s")),
+        retention_s=float(figures.value("archetype", "retention_s")),
         nonheap_bytes=between("nonheap"),
         allocated_bytes=between("allocated") * row_cpu_s,
-        grown_bytes=float(found.value("archetype", "grown_bytes")) if grows else 1.0,
-        growth_s=float(found.value("archetype", "growth_s")),
-        found=found,
+        grown_bytes=float(figures.value("archetype", "grown_bytes")) if grows else 1.0,
+        growth_s=float(figures.value("archetype", "growth_s")),
+        found=figures,
     )
 
 
-def _trace(found: Parameters, random: np.random.Generator, sigma: float) -> Trace:
+def _trace(figures: Parameters, random: np.random.Generator, sigma: float) -> Trace:
     """Return values of mean 1: levels of a few modes, each for a while, times lognormal factors."""
-    each_s, cycle_s, dwell_s = (float(found.value("trace", name)) for name in ("each_s", "cycle_s", "dwell_s"))
+    each_s, cycle_s, dwell_s = (float(figures.value("trace", name)) for name in ("each_s", "cycle_s", "dwell_s"))
     count = round(cycle_s / each_s)
-    modes = int(random.integers(2, max(3, found.value("trace", "most_modes") + 1)))
-    levels = np.linspace(float(found.value("trace", "mode_low")), 1.0, modes)
+    modes = int(random.integers(2, max(3, figures.value("trace", "most_modes") + 1)))
+    levels = np.linspace(float(figures.value("trace", "mode_low")), 1.0, modes)
     switches = random.random(count) < each_s / dwell_s
     chosen = random.integers(0, modes, count)[np.maximum.accumulate(np.where(switches, np.arange(count), 0))]
     values = levels[chosen] * np.exp(sigma * random.standard_normal(count))

@@ -50,16 +50,16 @@ def at_once() -> SageAtOnce:
     return SageAtOnce(idle_backlog_s=latency_bound_s())
 
 
-def drawn_applications(seeds: Sequence[int], told: Progress) -> list[Drawn]:
+def drawn_applications(seeds: Sequence[int], progress: Progress) -> list[Drawn]:
     """Return the n-th archetype, with parameters +-30%, for the n-th draw; archetypes come again after the last."""
     count = int(evaluation_parameters(PACKAGE, None).value("sage", "applications"))
-    found = []
+    draws = []
     for number, seed in enumerate(seeds):
-        told("brute force", number, len(seeds))
+        progress("brute force", number, len(seeds))
         application = archetype(evaluation_parameters(PACKAGE, seed), number % count, f"a{number}")
-        found.append(Drawn(seed, application, optimum(application)))
-    told("brute force", len(seeds), len(seeds))
-    return found
+        draws.append(Drawn(seed, application, optimum(application)))
+    progress("brute force", len(seeds), len(seeds))
+    return draws
 
 
 def steady(drawn: Drawn) -> Drawn:
@@ -91,9 +91,9 @@ def right(drawn: Drawn) -> Member:
     return Member(own, replace(given, memory_bytes=max(given.memory_bytes, more * resident)))
 
 
-def again(found: Sequence[Outcome], drawn: Sequence[Drawn]) -> Callable[[Drawn], Member]:
+def again(sizings: Sequence[Outcome], drawn: Sequence[Drawn]) -> Callable[[Drawn], Member]:
     """Return what gives an application the size at which it came to rest."""
-    ends = {item.seed: end.final for item, end in zip(drawn, found, strict=True)}
+    ends = {item.seed: end.final for item, end in zip(drawn, sizings, strict=True)}
     return lambda item: Member(item.application, ends[item.seed])
 
 
@@ -101,7 +101,7 @@ def sized(
     drawn: Sequence[Drawn],
     start: Callable[[Drawn], Member],
     policy: Policy[Any] | None,
-    told: Progress,
+    progress: Progress,
     what: str,
     until_s: float = 0.0,
 ) -> tuple[list[Outcome], list[Run]]:
@@ -110,14 +110,14 @@ def sized(
     found: list[Outcome] = []
     runs = []
     for first in range(0, len(drawn), FLEET):
-        told(what, first, len(drawn))
+        progress(what, first, len(drawn))
         part = drawn[first : first + FLEET]
         members = [start(item) for item in part]
         cluster, done = ran(members, policy, part[0].seed, until_s)
         found += outcomes(members, [item.optimum for item in part], cluster, done, END_S)
         # Snapshots of every report take more room than all the rest.
         runs.append(Run(done.series))
-    told(what, len(drawn), len(drawn))
+    progress(what, len(drawn), len(drawn))
     return found, runs
 
 

@@ -43,15 +43,15 @@ class Member:
 
 def fleet(members: Sequence[Member], step_s: float = STEP_S) -> ClusterSpec:
     """Return the cluster for steps of a length; actions and reports are as the first one's parameters say."""
-    found = members[0].application.found
+    figures = members[0].application.found
     return ClusterSpec(
-        machines=[found.make(MachineSpec, "machine", name="cluster", cores=4000.0, memory_bytes=1e15)],
+        machines=[figures.make(MachineSpec, "machine", name="cluster", cores=4000.0, memory_bytes=1e15)],
         applications=[_application(member) for member in members],
         tasks=[_task(member) for member in members],
         sources=[_source(member, step_s) for member in members],
         services=[_service(member, step_s) for member in members if member.application.wait is not None],
-        actions=found.make(ActionSpec, "actions"),
-        reports=found.make(ReportSpec, "reports", every_s=REPORT_S),
+        actions=figures.make(ActionSpec, "actions"),
+        reports=figures.make(ReportSpec, "reports", every_s=REPORT_S),
     )
 
 

@@ -49,9 +49,9 @@ def optimum(own: Application) -> Optimum:
         if best is not None and threads > best.given.threads + SPARE_THREADS:
             break
         for given in _least_cores(own, live, threads):
-            found = Optimum(given, price(own, given.cores, given.memory_bytes))
-            if best is None or found.price < best.price * (1 - 1e-9):
-                best = found
+            candidate = Optimum(given, price(own, given.cores, given.memory_bytes))
+            if best is None or candidate.price < best.price * (1 - 1e-9):
+                best = candidate
     if best is None:
         raise ValueError(f"no size holds the bounds of {own.name}")
     return best
@@ -123,9 +123,9 @@ def holds(own: Application, live: Values, heap: Values, threads: int, cores: Val
     return np.asarray(fits & (waiting.sum(axis=0) <= began + 0.01 * bound), np.bool_)
 
 
-def _shared(wanted: Values, count: Values, capacity: Values) -> Values:
+def _shared(claims: Values, count: Values, capacity: Values) -> Values:
     """Return core seconds of two classes of equal threads, max-min over threads; a class may be empty."""
-    each = wanted / np.maximum(count, 1.0)
+    each = claims / np.maximum(count, 1.0)
     low, few = np.minimum(each[0], each[1]), np.where(each[0] <= each[1], count[0], count[1])
     threads = count.sum()
     level = np.where(

@@ -1,4 +1,4 @@
-"""What came of sizing: each application's actions, its size at the end, and what can be said against them."""
+"""Outcomes of sizing: each application's actions, its size at the end, and what can be said against them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an application was sized; ``late``: the most rows that waited at the end, over the bound."""
+    """The sizing of an application; ``late``: the most rows that waited at the end, over the bound."""
 
     actions: tuple[Action, ...]
     final: Given
@@ -89,14 +89,14 @@ class Outcome:
 
 
 def outcomes(
-    members: Sequence[Member], optima: Sequence[Optimum], cluster: Cluster, done: Run, end_s: float
+    members: Sequence[Member], optima: Sequence[Optimum], cluster: Cluster, completed: Run, end_s: float
 ) -> list[Outcome]:
     """Return what came of each; lateness and kills are those of the last ``end_s`` seconds."""
-    acted = actions_of(done.records, [member.given for member in members])
-    times = np.array(done.series.times_s)
+    acted = actions_of(completed.records, [member.given for member in members])
+    times = np.array(completed.series.times_s)
     ending = times > times[-1] - end_s
-    lag, kills = done.series.table("lag")[ending].max(axis=0), done.series.table("kills")[ending].sum(axis=0)
-    found = []
+    lag, kills = completed.series.table("lag")[ending].max(axis=0), completed.series.table("kills")[ending].sum(axis=0)
+    result = []
     for number, (member, best) in enumerate(zip(members, optima, strict=True)):
         own = member.application
         final = Given(
@@ -106,7 +106,7 @@ def outcomes(
             int(cluster.parallelism[number]),
         )
         bound = latency_bound_s() * own.mean_rate
-        found.append(
+        result.append(
             Outcome(
                 actions=tuple(acted[number]),
                 final=final,
@@ -118,7 +118,7 @@ def outcomes(
                 kills=float(kills[number]),
             )
         )
-    return found
+    return result
 
 
 def actions_of(records: Sequence[DecisionRecord], started: Sequence[Given]) -> list[list[Action]]:

@@ -10,9 +10,9 @@ from penstock.benchmarks.papers.sage.cases import FLEET, Drawn
 from penstock.benchmarks.papers.sage.outcomes import GROUP, Outcome
 
 
-def sizes_over_time(drawn: Sequence[Drawn], found: Sequence[Outcome], runs: Sequence[Run]) -> Chart:
+def sizes_over_time(drawn: Sequence[Drawn], sizings: Sequence[Outcome], runs: Sequence[Run]) -> Chart:
     """Return the sizes of an application of which all kinds of resources grew, over its optimum."""
-    number = max(range(len(found)), key=lambda place: _fitness(found[place], place))
+    number = max(range(len(sizings)), key=lambda place: _fitness(sizings[place], place))
     series, best = runs[number // FLEET].series, drawn[number].optimum.given
     minutes = [time / 60 for time in series.times_s]
     given = {

@@ -25,14 +25,14 @@ SPARE = 1.15
 CORES, HEAP = 1.5, 2.0
 """Cores over those that the load takes, and heap over what lives: neither is short, before or after."""
 WAIT = 2.0
-"""What a row waits for its call, over its work."""
+"""A row's wait for its call, over its work."""
 IN_FLIGHT = 4
 """Calls at a time of an instance that does not wait for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What happens: the service is slower, its calls fail, more rows come; for ``lasts_s``, None: to the end."""
+    """A disturbance: the service is slower, its calls fail, more rows come; for ``lasts_s``, None: to the end."""
 
     slow: bool = False
     fails: bool = False
@@ -41,18 +41,18 @@ class Case:
     lasts_s: float | None = None
 
 
-def grown(seeds: Sequence[int], case: Case, guard: str, told: Progress, what: str) -> list[float]:
+def grown(seeds: Sequence[int], case: Case, guard: str, progress: Progress, what: str) -> list[float]:
     """Return by draw the seconds from the trouble's beginning to the first action on threads; infinite: none."""
-    found: list[float] = []
+    growths: list[float] = []
     for first in range(0, len(seeds), FLEET):
-        told(what, first, len(seeds))
+        progress(what, first, len(seeds))
         part = seeds[first : first + FLEET]
         members = [_member(seed, first + number, case) for number, seed in enumerate(part)]
         begins_s, until_s = _moments(case)
         _, done = ran(members, replace(ours(), guard=guard), part[0], until_s)
-        found += [_first(done.records, members, number, begins_s) for number in range(len(members))]
-    told(what, len(seeds), len(seeds))
-    return found
+        growths += [_first(done.records, members, number, begins_s) for number in range(len(members))]
+    progress(what, len(seeds), len(seeds))
+    return growths
 
 
 def noise_blocked(seeds: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -71,11 +71,11 @@ def noise_blocked(seeds: Sequence[int]) -> tuple[list[float], list[float]]:
 
 def _member(seed: int, number: int, case: Case) -> Member:
     """Return an application with a steady load, none of whose resources is short before the trouble."""
-    found = evaluation_parameters(PACKAGE, seed)
+    figures = evaluation_parameters(PACKAGE, seed)
     own = archetype(
-        found, number % int(evaluation_parameters(PACKAGE, None).value("sage", "applications")), f"a{number}"
+        figures, number % int(evaluation_parameters(PACKAGE, None).value("sage", "applications")), f"a{number}"
     )
-    overload, error_share = (float(found.value("remote", name)) for name in ("overload", "error_share"))
+    overload, error_share = (float(figures.value("remote", name)) for name in ("overload", "error_share"))
     overload = max(overload, LEAST_OVERLOAD)
     begins_s, until_s = _moments(case)
     ends_s = until_s if case.lasts_s is None else begins_s + case.lasts_s

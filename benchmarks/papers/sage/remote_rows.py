@@ -15,9 +15,9 @@ FEW = 50
 """Draws of what is reported only."""
 
 
-def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
+def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """Return the rows: parallelism actions of services that falter, of load, of both, and the guard on noise."""
-    found = []
+    result = []
     ways = {
         "service slow": (Case(slow=True), Case(loaded=True)),
         "service slow, asynchronous": (Case(slow=True, is_async=True), Case(loaded=True, is_async=True)),
@@ -26,11 +26,11 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
     by_load: dict[Case, list[float]] = {}
     for name, (case, load) in ways.items():
         if load not in by_load:
-            by_load[load] = grown(seeds, load, "growth", told, f"load, {name}")
-        own = _acted(grown(seeds, case, "growth", told, name))
-        free = _acted(grown(seeds[:FEW], case, "none", told, f"{name}, unguarded"))
+            by_load[load] = grown(seeds, load, "growth", progress, f"load, {name}")
+        own = _acted(grown(seeds, case, "growth", progress, name))
+        free = _acted(grown(seeds[:FEW], case, "none", progress, f"{name}, unguarded"))
         soon = _acted(by_load[load], ThreadsUp.window_s + TICK_S)
-        found.append(
+        result.append(
             Row(
                 seed, f"{name}: parallelism actions", "0; load: >= 1", "<= 0.05; load: > 0.5", own, free,
                 soon, own.median <= 0.05 and soon.median > 0.5,
@@ -39,22 +39,22 @@ def rows(seed: int, seeds: Sequence[int], told: Progress) -> list[Row]:
             )
         )  # fmt: skip
     few = seeds[:FEW]
-    literal = _acted(grown(few, Case(slow=True), "correlation", told, "the paper's guard"))
-    both = _acted(grown(few, Case(slow=True, loaded=True), "growth", told, "slow and loaded"))
-    found.append(Row(seed, "service slow: the paper's guard", "-", "-", literal, note=f"of {len(few)} draws"))
-    found.append(Row(seed, "service slow, and more load", "-", "-", both, note="the guard cannot tell them apart"))
+    literal = _acted(grown(few, Case(slow=True), "correlation", progress, "the paper's guard"))
+    both = _acted(grown(few, Case(slow=True, loaded=True), "growth", progress, "slow and loaded"))
+    result.append(Row(seed, "service slow: the paper's guard", "-", "-", literal, note=f"of {len(few)} draws"))
+    result.append(Row(seed, "service slow, and more load", "-", "-", both, note="the guard cannot tell them apart"))
     for lasts_s in LASTS_S:
-        short = _acted(grown(few, Case(slow=True, lasts_s=lasts_s), "growth", told, f"slow for {lasts_s:g} s"))
-        found.append(Row(seed, f"service slow for {lasts_s:g} s", "-", "-", short))
+        short = _acted(grown(few, Case(slow=True, lasts_s=lasts_s), "growth", progress, f"slow for {lasts_s:g} s"))
+        result.append(Row(seed, f"service slow for {lasts_s:g} s", "-", "-", short))
     own_noise, their_noise = noise_blocked(seeds)
     blocked, theirs = spread(own_noise), spread(their_noise)
-    found.append(
+    result.append(
         Row(
             seed, "growth put down to a steady service", "-", "<= 0.05", blocked, theirs, met=blocked.median <= 0.05,
             note="part of independent noise; baseline: the paper's guard",
         )
     )  # fmt: skip
-    return found
+    return result
 
 
 def _acted(times_s: Sequence[float], within_s: float = float("inf")) -> Spread:

@@ -1,4 +1,4 @@
-"""What Sage is compared with: parallelism before memory and cores, and a rule for each resource that knows no other."""
+"""The rivals of Sage: parallelism before memory and cores, and a rule for each resource that knows no other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -51,9 +51,9 @@ class OwnUse(Rule):
         self.after = (resource,)
         self.is_up = is_up
 
-    def propose(self, seen: RuleWindow, limits: RuleLimits) -> SizingProposal:
+    def propose(self, window: RuleWindow, limits: RuleLimits) -> SizingProposal:
         """Multiply what is used up; set what is not to the most that was used, and the margin."""
-        given, used = (getattr(seen.ticks, name) for name in self.needs)
+        given, used = (getattr(window.ticks, name) for name in self.needs)
         now, value = given[-1], used.max(axis=0) * (1 + limits.margin)
         if self.is_up:
             fires, value = (used / given).mean(axis=0) > limits.up, now * limits.growth

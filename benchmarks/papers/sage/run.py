@@ -19,26 +19,26 @@ from penstock.benchmarks.papers.sage.pictures import oversizes, sizes_over_time
 from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst, bounds_of
 
 
-def run(seed: int, draws: int, told: Progress) -> Result:
+def run(seed: int, draws: int, progress: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws, each an application of its own."""
     seeds = draw_seeds(seed, draws)
-    drawn = drawn_applications(seeds, told)
+    drawn = drawn_applications(seeds, progress)
     sage = ours()
     first = ParallelismFirst(**bounds_of(sage))
-    mixed, _ = sized(drawn, by_chance, sage, told, "sizes by chance")
-    best, _ = sized(drawn, right, sage, told, "the optimum and the margin", CONTROL_S)
-    quick, _ = sized(drawn, by_chance, at_once(), told, "sizes by chance, at once")
-    quick_best, _ = sized(drawn, right, at_once(), told, "the optimum and the margin, at once", CONTROL_S)
-    rested, _ = sized(drawn[:FLEET], again(mixed, drawn), sage, told, "sizes that came to rest", CONTROL_S)
+    mixed, _ = sized(drawn, by_chance, sage, progress, "sizes by chance")
+    best, _ = sized(drawn, right, sage, progress, "the optimum and the margin", CONTROL_S)
+    quick, _ = sized(drawn, by_chance, at_once(), progress, "sizes by chance, at once")
+    quick_best, _ = sized(drawn, right, at_once(), progress, "the optimum and the margin, at once", CONTROL_S)
+    rested, _ = sized(drawn[:FLEET], again(mixed, drawn), sage, progress, "sizes that came to rest", CONTROL_S)
     flat = [steady(item) for item in drawn]
-    poor, runs = sized(flat, starved, sage, told, "starved in everything")
-    poor_first, _ = sized(flat[:FLEET], starved, first, told, "starved, parallelism first")
-    poor_alone, _ = sized(flat[:FLEET], starved, Independent.like(sage), told, "starved, independent rules")
+    poor, runs = sized(flat, starved, sage, progress, "starved in everything")
+    poor_first, _ = sized(flat[:FLEET], starved, first, progress, "starved, parallelism first")
+    poor_alone, _ = sized(flat[:FLEET], starved, Independent.like(sage), progress, "starved, independent rules")
     rows = [
         *sizing_rows.rows(seed, mixed, best, rested, [by_chance(item) for item in drawn]),
         *at_once_rows.rows(seed, quick, mixed, quick_best),
         *sizing_rows.starved_rows(seed, poor, poor_first, poor_alone, best),
-        *remote_rows.rows(seed, seeds, told),
+        *remote_rows.rows(seed, seeds, progress),
     ]
     curves = {"Sage": poor, "parallelism first": poor_first, "independent rules": poor_alone}
     return Result(tuple(rows), (sizes_over_time(flat, poor, runs), oversizes(curves)))

@@ -84,7 +84,7 @@ def starved_rows(seed: int, own: Outcomes, first: Outcomes, alone: Outcomes, bes
     ordered, rival_ordered = (_spread(each, lambda item: float(item.in_order())) for each in (own, first))
     control = _spread(best, _actions)
     still = control.median == 0
-    found = [
+    result = [
         Row(
             seed, "starved: memory, CPU, parallelism", "in this order", "1: yes", ordered, rival_ordered, control,
             ordered.median == 1 and still,
@@ -114,7 +114,7 @@ def starved_rows(seed: int, own: Outcomes, first: Outcomes, alone: Outcomes, bes
         all_over = _spread(own, _over)
         undoes = they_undo.median >= 1 > undone.median
         is_larger = theirs.median > max(MOST_OVER, all_over.median)
-        found.append(
+        result.append(
             Row(
                 seed, f"starved: undo actions, {name}", "does worse", ">= 1, or over 0.14",
                 they_undo, undone, control,
@@ -125,7 +125,7 @@ def starved_rows(seed: int, own: Outcomes, first: Outcomes, alone: Outcomes, bes
                 f"{_part(own, lambda item: not item.holds)})",
             )
         )  # fmt: skip
-    return found
+    return result
 
 
 def _p90_row(seed: int, name: str, over: Spread) -> Row:
@@ -158,14 +158,14 @@ def _begun(member: Member, item: Outcome) -> float:
 
 def _in_containers(item: Outcome) -> float:
     """Return the oversize of the containers that the resizer gives for a size, threads' part of memory included."""
-    found = item.optimum.given
+    optimum = item.optimum.given
     final = item.final
     limits = ContainerLimits()
     given = resize(
         Allocation(final.cores, final.memory_bytes, final.heap_bytes, final.threads), limits, [Host(16.0, 64e9)] * 64
     )
     cores, memory, _, _ = given.size
-    weight = (item.optimum.price - found.cores) / found.memory_bytes
+    weight = (item.optimum.price - optimum.cores) / optimum.memory_bytes
     return (cores + weight * memory) / item.optimum.price - 1
 
 
