@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.encoded import byte_lists
 from penstock.engine.connectors.kafka.messages import Messages
-from penstock.engine.connectors.kafka.rows import Made, RowMaker
+from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.errors import UserError
 from penstock.replay import kafka_pickling
 from penstock.replay.archive import MAKER
@@ -113,7 +113,7 @@ def _decoded_rows(
     return content.batch(_trimmed(made, inside.offsets, item), rejected, maker.schema)
 
 
-def _trimmed(decoded: Made, offsets: NDArray[np.int64], item: OffsetRange) -> pa.RecordBatch:
+def _trimmed(decoded: DecodedMessages, offsets: NDArray[np.int64], item: OffsetRange) -> pa.RecordBatch:
     """Leave out the rows of a first message before the range, and of a last one behind it."""
     if not (item.start.rows or item.stop.rows) or not decoded.rows.num_rows:
         return decoded.rows

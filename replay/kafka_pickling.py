@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.formats.json import JsonValues
-from penstock.engine.connectors.kafka.formats.registry import Registry
+from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
 from penstock.model.schema import FieldPath
 
 
 def enable_pickling() -> None:
     """Let decoders be pickled, from now on in this process."""
     copyreg.pickle(JsonValues, _reduced_json)
-    copyreg.pickle(Registry, _reduced_registry)
+    copyreg.pickle(SchemaRegistry, _reduced_registry)
 
 
 def _json(schema: pa.Schema, columns: Sequence[str], required: frozenset[FieldPath], strict: bool) -> JsonValues:
@@ -30,5 +30,5 @@ def _reduced_json(decoder: JsonValues) -> tuple[Any, ...]:
     return _json, (decoder.declared, decoder.schema.names, decoder.required, decoder.strict)
 
 
-def _reduced_registry(registry: Registry) -> tuple[Any, ...]:
-    return Registry, (registry.settings,)
+def _reduced_registry(registry: SchemaRegistry) -> tuple[Any, ...]:
+    return SchemaRegistry, (registry.settings,)

@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.cluster import Cluster
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.starts import EARLIEST, Place
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, TopicPlace
 from penstock.engine.connectors.kafka.topics import parse_topics, partition_name
 from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import RawRecord
@@ -64,7 +64,7 @@ class TopicScan:
         """
         fields = self.maker.schema
         settings = self.settings.with_defaults(_READ_AHEAD)
-        cluster = Cluster(settings, parse_topics(piece.topic), Place(name=EARLIEST), None)
+        cluster = Cluster(settings, parse_topics(piece.topic), TopicPlace(name=EARLIEST), None)
         position = KafkaPosition(piece.start, piece.skip, self.topic_ids.get(piece.topic))
         reader = cluster.open(partition_name(piece.topic, piece.partition), position, self.maker, piece.stop)
         try:

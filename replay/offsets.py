@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.engine.checkpoint.reader import Checkpoint
-from penstock.engine.connectors.kafka import starts as kafka_starts
+from penstock.engine.connectors.kafka import topic_places as kafka_places
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, look_up, parse_place
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, look_up, parse_place
 from penstock.engine.connectors.kafka.topics import Listing, Topics, changed, partition_name, split_name
 from penstock.engine.connectors.positions import read_position
 from penstock.engine.restore.source_positions import read_positions
@@ -94,7 +94,8 @@ def _topic_state(admin: AdminClient, settings: KafkaSettings, topics: Topics) ->
     topics.check_there(listing, settings)
     names = [name for topic in listing.values() for name in topic.names()]
     ends = [
-        look_up(admin, settings, {name: kafka_starts.Place(name=end) for name in names}) for end in (EARLIEST, LATEST)
+        look_up(admin, settings, {name: kafka_places.TopicPlace(name=end) for name in names})
+        for end in (EARLIEST, LATEST)
     ]
     low, high = ({split_name(name): offset for name, offset in offsets.items()} for offsets in ends)
     return TopicState(low, high, listing)
@@ -214,7 +215,7 @@ def _places(
     return _resolved(source, place, state), {}
 
 
-def _resolved(source: KafkaSource, place: kafka_starts.Place, state: TopicState) -> dict[Partition, RowPosition]:
+def _resolved(source: KafkaSource, place: kafka_places.TopicPlace, state: TopicState) -> dict[Partition, RowPosition]:
     """Return the offsets of a time in every partition, or those that are given, and 0 where none is."""
     if place.offsets is not None:
         known = {split_name(name): offset for name, offset in place.offsets.items()}

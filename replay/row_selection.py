@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.messages import Messages
-from penstock.engine.connectors.kafka.rows import Made, RowMaker
+from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.replay.kafka_slices import NEAR_OFFSETS, joined
 from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Kept, OffsetSelection, Partition
@@ -34,7 +34,7 @@ class SelectiveRowMaker(RowMaker):
 
     only: Mapping[Partition, Edges] = field(default_factory=dict)
 
-    def make(self, messages: Messages) -> Made:
+    def make(self, messages: Messages) -> DecodedMessages:
         """Make rows of those messages that were kept; see `RowMaker.make`."""
         edges = self.only.get((messages.topic, messages.partition))
         if edges is None:
@@ -44,9 +44,9 @@ class SelectiveRowMaker(RowMaker):
             return RowMaker.make(self, messages)
         places, left_out = np.flatnonzero(kept), np.flatnonzero(~kept)
         if not len(places):
-            return Made(pa.RecordBatch.from_pylist([], schema=self.schema), _NO_ROWS, (), left_out)
+            return DecodedMessages(pa.RecordBatch.from_pylist([], schema=self.schema), _NO_ROWS, (), left_out)
         rows = RowMaker.make(self, _messages_at(messages, places))
-        return Made(
+        return DecodedMessages(
             rows.rows,
             places[rows.row_of],
             [(int(places[index]), reason) for index, reason in rows.errors],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.executors.simulation.promises import not_promised
+from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, differences
@@ -61,7 +61,7 @@ def validate_sink(
         "keys": keys.columns,
         "promised_accuracy": spec.min_accuracy,
     }
-    why = not_promised(graph).get(sink.name)
+    why = timing_dependent_sinks(graph).get(sink.name)
     if why is not None:
         return QueryValidation(**identity, why=why)
     try:

@@ -33,7 +33,7 @@ from penstock.state.store import ColumnSpec, KeyedTable, Slots, TextColumn
 _GREATEST = np.iinfo(np.int64).max
 
 
-def best(order: "Order") -> TableAccumulator:
+def best(order: "BestOrder") -> TableAccumulator:
     """Keep the best row of an append-only input."""
     return TableAccumulator(
         order.columns(),
@@ -43,7 +43,7 @@ def best(order: "Order") -> TableAccumulator:
     )
 
 
-class Order:
+class BestOrder:
     """Which columns are compared, in which direction, and which of them is the answer.
 
     ``sources`` says for each column which input of the aggregate it is (None: the event time);
@@ -88,7 +88,7 @@ class Order:
 class BestCells(TableCells):
     """The keys of each group's best row."""
 
-    def __init__(self, table: KeyedTable, prefix: str, order: Order) -> None:
+    def __init__(self, table: KeyedTable, prefix: str, order: BestOrder) -> None:
         super().__init__(table, prefix)
         self.order = order
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import kept_rows, signs_of, taken
-from penstock.engine.accumulators.best import BestCells, Order, text_type
+from penstock.engine.accumulators.best import BestCells, BestOrder, text_type
 from penstock.engine.accumulators.cells import FLAG, TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import Keys
@@ -23,7 +23,7 @@ _RETRACTED = 1
 _STALE = 2
 
 
-def best_updating(order: Order) -> TableAccumulator:
+def best_updating(order: BestOrder) -> TableAccumulator:
     """Keep every row of a changelog."""
     columns: dict[str, ColumnSpec] = {
         **order.columns(),
@@ -45,7 +45,7 @@ class BestUpdatingCells(TableCells):
     nothing.
     """
 
-    def __init__(self, table: KeyedTable, prefix: str, order: Order) -> None:
+    def __init__(self, table: KeyedTable, prefix: str, order: BestOrder) -> None:
         super().__init__(table, prefix)
         self.order = order
         self.best = BestCells(table, prefix, order)
@@ -120,7 +120,7 @@ class BestUpdatingCells(TableCells):
         return self.table.bag(self.prefix + "rows")
 
 
-def _bag_type(order: Order) -> pa.DataType:
+def _bag_type(order: BestOrder) -> pa.DataType:
     """Return what stands for a whole row: its only key, or all of them packed."""
     if len(order.levels) > 1:
         return pa.binary()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from penstock.engine.accumulators.bags import collect, count_distinct
-from penstock.engine.accumulators.best import Order, best
+from penstock.engine.accumulators.best import BestOrder, best
 from penstock.engine.accumulators.best_updating import best_updating
 from penstock.engine.accumulators.cells import TableAccumulator
 from penstock.engine.accumulators.counting import count
@@ -98,7 +98,7 @@ def _mean(types: Types, options: Options, updating: bool) -> TableAccumulator:
 
 def _extreme(descending: bool) -> "_Build":
     def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
-        return _best(Order([SortColumn(types[0], descending)], [0], 0), updating)
+        return _best(BestOrder([SortColumn(types[0], descending)], [0], 0), updating)
 
     return build
 
@@ -106,7 +106,7 @@ def _extreme(descending: bool) -> "_Build":
 def _by_time(descending: bool) -> "_Build":
     def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
         columns = [SortColumn(pa.int64(), descending), SortColumn(types[0], descending)]
-        return _best(Order(columns, [None, 0], 1), updating)
+        return _best(BestOrder(columns, [None, 0], 1), updating)
 
     return build
 
@@ -114,12 +114,12 @@ def _by_time(descending: bool) -> "_Build":
 def _by_other(descending: bool) -> "_Build":
     def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
         columns = [SortColumn(types[1], descending), SortColumn(types[0])]
-        return _best(Order(columns, [1, 0], 1), updating)
+        return _best(BestOrder(columns, [1, 0], 1), updating)
 
     return build
 
 
-def _best(order: Order, updating: bool) -> TableAccumulator:
+def _best(order: BestOrder, updating: bool) -> TableAccumulator:
     return best_updating(order) if updating else best(order)
 
 

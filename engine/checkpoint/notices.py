@@ -15,7 +15,7 @@ STOP_COMMIT_NS = 5_000_000_000
 """How long a job that was told to stop waits for sinks to commit: the next start does it if they do not."""
 
 
-class CheckpointNews:
+class CheckpointNotices:
     """The news of one job's checkpoints."""
 
     def __init__(self, clock: Clock, warn: Callable[[str], None]) -> None:

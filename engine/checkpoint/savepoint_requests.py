@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from threading import Lock
 
-from penstock.engine.checkpoint.idempotent_steps import until_known
+from penstock.engine.checkpoint.step_retries import retry_until_known
 from penstock.model.errors import OptionError, PenstockError
 from penstock.state.checkpoints.manifest import CheckpointManifest
 from penstock.state.checkpoints.repository import CheckpointRepository
@@ -56,7 +56,7 @@ class SavepointRequests:
                 repository.save(name, manifest)
 
         try:
-            until_known(write_once)
+            retry_until_known(write_once)
         except PenstockError as error:
             self.failed(name, error)
         else:

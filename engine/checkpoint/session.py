@@ -8,12 +8,12 @@ from typing import assert_never
 
 from penstock.engine.checkpoint import events as ev
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointStatistics
-from penstock.engine.checkpoint.idempotent_steps import until_known
-from penstock.engine.checkpoint.notices import CheckpointNews, not_committed, too_many_failed
+from penstock.engine.checkpoint.notices import CheckpointNotices, not_committed, too_many_failed
 from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
 from penstock.engine.checkpoint.sink_failure import SinkFailure
 from penstock.engine.checkpoint.sink_receipts import SinkReceipts
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.step_retries import retry_until_known
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.core.background import Background
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -34,7 +34,7 @@ class CheckpointSession:
         self,
         coordinator: CheckpointCoordinator,
         repository: CheckpointRepository,
-        snapshots: Snapshots,
+        snapshots: CheckpointWriter,
         background: Background,
         clock: Clock,
         warn: Callable[[str], None] = print,
@@ -66,7 +66,7 @@ class CheckpointSession:
         self._check_lease = check_lease
         self._stop_savepoint = stop_savepoint
         self._failure: SinkFailure | None = None
-        self._news = CheckpointNews(clock, warn)
+        self._news = CheckpointNotices(clock, warn)
         self._stop_ns: int | None = None
         self._port: CheckpointPort | None = None
         # Of the instances that are up; the attempt is the last one of all.
@@ -266,9 +266,9 @@ class CheckpointSession:
 
         def work() -> Traffic:
             self._check_lease()
-            traffic = until_known(lambda: self.repository.publish(manifest))
+            traffic = retry_until_known(lambda: self.repository.publish(manifest))
             # A run that took over before that may not have seen the checkpoint: it must not be committed.
-            until_known(self._check_lease)
+            retry_until_known(self._check_lease)
             if command.savepoint is not None:
                 self.savepoints.write(self.repository, command.savepoint, manifest)
             return traffic

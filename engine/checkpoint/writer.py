@@ -28,7 +28,7 @@ Receipts = Mapping[str, Sequence[Any]]
 """What the writers of each sink prepared and no checkpoint has committed yet, by the sink's name."""
 
 
-class Snapshots:
+class CheckpointWriter:
     """Writes one job's checkpoints."""
 
     def __init__(

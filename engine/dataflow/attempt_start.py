@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.restore.state_assignment import RestoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class AttemptStart:
     """
 
     attempt: int = 1
-    restored: Restored | None = None
+    restored: RestoredState | None = None
     last_epoch: int = 0
 
     @property

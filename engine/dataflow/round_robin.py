@@ -13,7 +13,7 @@ QUANTUM_NS = 2_000_000
 """What an instance of share 1.0 may use of the core before the next one has its turn."""
 
 
-class Standing(Enum):
+class TurnStanding(Enum):
     """Which instances go first, the first of these that there are any of.
 
     Sources come behind those that have a full batch to work off, as what was just read is still near the core, and
@@ -31,17 +31,17 @@ class Turns:
     def __init__(self, shares: Mapping[str, float] | None = None) -> None:
         """``shares`` maps instance names to their weight, 1.0 when absent."""
         self._shares = dict(shares or {})
-        self._standing: dict[int, Standing] = {}
+        self._standing: dict[int, TurnStanding] = {}
         # Whoever changes its standing leaves an entry behind, which is passed over when it comes to the front.
-        self._queues: dict[Standing, deque[Instance]] = {standing: deque() for standing in Standing}
-        self._queued: dict[Standing, set[int]] = {standing: set() for standing in Standing}
+        self._queues: dict[TurnStanding, deque[Instance]] = {standing: deque() for standing in TurnStanding}
+        self._queued: dict[TurnStanding, set[int]] = {standing: set() for standing in TurnStanding}
         self._deficit_ns: dict[int, int] = {}
 
     def set_share(self, instance: str, share: float) -> None:
         """Grant an instance another share, above 0."""
         self._shares[instance] = share
 
-    def place(self, instance: Instance, standing: Standing | None) -> None:
+    def place(self, instance: Instance, standing: TurnStanding | None) -> None:
         """Note the standing of an instance, None: it cannot run."""
         key = id(instance)
         if standing is None:
@@ -68,13 +68,13 @@ class Turns:
 
     def next(self) -> Instance | None:
         """Return whose turn it is, None when nobody can run."""
-        for standing in Standing:
+        for standing in TurnStanding:
             instance = self._first(standing)
             if instance is not None:
                 return instance
         return None
 
-    def _first(self, standing: Standing) -> Instance | None:
+    def _first(self, standing: TurnStanding) -> Instance | None:
         queue = self._queues[standing]
         while queue:
             instance = queue[0]

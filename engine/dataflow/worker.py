@@ -13,7 +13,7 @@ from penstock.engine.core.contract import Clock, asleep
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.exchange import Output
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.dataflow.round_robin import Standing, Turns
+from penstock.engine.dataflow.round_robin import Turns, TurnStanding
 from penstock.engine.dataflow.wake_times import WakeTimes
 
 
@@ -231,10 +231,10 @@ class Worker:
             sender.on_credit = lambda: self.touch(instance)
 
 
-def _standing(instance: Instance, activity: Activity, patient_ns: int | None) -> Standing | None:
+def _standing(instance: Instance, activity: Activity, patient_ns: int | None) -> TurnStanding | None:
     """Return the standing of an instance that would do this now, and lets others go first until ``patient_ns``."""
     if activity is not Activity.CORE_WAIT:
         return None
     if instance.gate is None and not instance.has_barrier():
-        return Standing.READING
-    return Standing.EAGER if patient_ns is None else Standing.PATIENT
+        return TurnStanding.READING
+    return TurnStanding.EAGER if patient_ns is None else TurnStanding.PATIENT

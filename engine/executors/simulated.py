@@ -15,11 +15,11 @@ from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.instance_services import StateFactory
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.faults import ALL, NONE, Faults, PowerLossError
-from penstock.engine.executors.simulation.outputs import Difference, difference, standing
+from penstock.engine.executors.simulation.outputs import SinkDifference, difference, standing
 from penstock.engine.executors.simulation.paged import SimulatedPaging
-from penstock.engine.executors.simulation.promises import not_promised, without_sinks
 from penstock.engine.executors.simulation.recording import Recording, nothing_left, record_pipeline
 from penstock.engine.executors.simulation.staged_sink import StagedSink
+from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks, without_sinks
 from penstock.engine.executors.simulation.world import World
 from penstock.engine.jobs.attempt import AttemptContext, JobPlan
 from penstock.engine.jobs.recovery import RecoveringJob
@@ -56,7 +56,7 @@ class SeedResult:
 
     seed: int
     problem: str | None
-    differences: tuple[Difference, ...]
+    differences: tuple[SinkDifference, ...]
     crashes: int
     crashed_at: Mapping[str, int]
     passed: Mapping[str, int]
@@ -115,7 +115,7 @@ class Simulation:
         world = World(seed, self.faults, self._state, self._paging, self._turns, most_turns)
         life = _Life(world, self)
         problem = life.through()
-        differences: tuple[Difference, ...] = ()
+        differences: tuple[SinkDifference, ...] = ()
         if problem is None:
             differences = tuple(self._differences(life.sinks))
             problem = "; ".join(map(str, differences)) or None
@@ -168,7 +168,7 @@ class Simulation:
         return life.late()
 
     def _leave_late_rows_out(self, late: list[str]) -> None:
-        timed = not_promised(self._graph, late) if late else {}
+        timed = timing_dependent_sinks(self._graph, late) if late else {}
         if not timed:
             return
         self.left_out.update(timed)
@@ -178,7 +178,7 @@ class Simulation:
             raise nothing_left(self.left_out)
         self._undisturbed()
 
-    def _differences(self, sinks: Mapping[str, StagedSink]) -> Iterable[Difference]:
+    def _differences(self, sinks: Mapping[str, StagedSink]) -> Iterable[SinkDifference]:
         for name, actual in self._standing(sinks):
             found = difference(name, self.expected[name], actual)
             if found is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.engine.checkpoint.repository import open_repository
+from penstock.engine.checkpoint.repository_probe import open_repository
 from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.leases import Leases, make_leases

@@ -38,7 +38,7 @@ class StateRates:
     wait_ns: float | None
 
 
-class Rates:
+class JobRates:
     """What happened between two snapshots of one job.
 
     After a restart counters go back to those of a checkpoint; what went back counts as nothing, so no rate is negative.

@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.repeated_failures import RepeatedFailures
-from penstock.engine.jobs.input_end import passed_over
+from penstock.engine.jobs.end_of_input import passed_over
 from penstock.engine.jobs.restart_policy import may_pass
 from penstock.engine.restore.notices import restored_text
 from penstock.engine.restore.restorer import missing_sinks
-from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.config import RestartOptions
 from penstock.model.execution_graph import ExecutionGraph
 
 
-class JobNews:
+class JobNotices:
     """The news of one job, each a line."""
 
     def __init__(self, job: str, clock: Clock, warn: Callable[[str], None], restarts: RestartOptions) -> None:
@@ -24,7 +24,7 @@ class JobNews:
         self._patience_s = restarts.start_timeout_ms / 1_000
         self._tries = RepeatedFailures()
 
-    def begins(self, graph: ExecutionGraph, restored: Restored | None, strays: Sequence[str]) -> None:
+    def begins(self, graph: ExecutionGraph, restored: RestoredState | None, strays: Sequence[str]) -> None:
         """Say what the job begins with; ``strays`` are manifests that are none of its own."""
         tries = self._tries.end(self._clock.monotonic_ns())
         if tries is not None:

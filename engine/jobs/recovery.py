@@ -14,21 +14,21 @@ from threading import get_ident
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.metrics import RegionRestarts, read_checkpoints
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.jobs import input_end as ends
+from penstock.engine.jobs import end_of_input
 from penstock.engine.jobs import life_cycle as js
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, Attempt, AttemptContext, JobPlan, MakeAttempt, Progress, Struck
 from penstock.engine.jobs.job_storage import open_storage
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
-from penstock.engine.jobs.notices import JobNews
+from penstock.engine.jobs.notices import JobNotices
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.jobs.restart_policy import RestartPolicy
 from penstock.engine.plan.regions import regions, restart_region
 from penstock.engine.plan.state_meanings import meanings_of
 from penstock.engine.restore.restorer import Beginnings, recover_sinks
-from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import BugError, OptionError, UserError
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
@@ -82,7 +82,7 @@ class RecoveringJob:
         self._error: BaseException | None = None
         # Of the requests for a stop, the last that the life cycle was told of.
         self._heeded_stop: bool | None = None
-        self._news = JobNews(plan.name, self._clock, self._warn, options.restarts)
+        self._news = JobNotices(plan.name, self._clock, self._warn, options.restarts)
         self._told_fenced = False
         self._take_downs = 0
         self._over = False
@@ -95,7 +95,7 @@ class RecoveringJob:
 
     def _make_session(self) -> CheckpointSession:
         repository, options = self._storage.repository, self._options
-        snapshots = Snapshots(
+        snapshots = CheckpointWriter(
             repository,
             self.name,
             self._plan.loop.key_groups,
@@ -292,7 +292,7 @@ class RecoveringJob:
 
     def _restore(self, command: js.Restore) -> Sequence[js.Command]:
         tasks = self._whole_regions(command.tasks)
-        restored: Restored | None = None
+        restored: RestoredState | None = None
         try:
             failpoint("job.restoring")
             self._storage.acquire(self._wait_for_lease, self._warn, self._wake)
@@ -322,7 +322,7 @@ class RecoveringJob:
                 restored.close()
         return commands
 
-    def _restored(self, number: int, tasks: frozenset[TaskId] | None, restored: Restored | None) -> None:
+    def _restored(self, number: int, tasks: frozenset[TaskId] | None, restored: RestoredState | None) -> None:
         self.restored_epoch = None if restored is None else restored.epoch
         self.restarts = number - 1
         if not self._life.has_run:
@@ -344,7 +344,7 @@ class RecoveringJob:
         kept = self._attempt.at_end and self._stop is None
         self.drained = self._attempt.drained or kept
         if self._options.says_end and self._stop is None:
-            self._news.ended(ends.kept(metrics) if kept else ends.CLOSED)
+            self._news.ended(end_of_input.open_windows_sentence(metrics) if kept else end_of_input.CLOSED)
         return self._life.on(js.LastCommitted())
 
     def _wake(self) -> None:

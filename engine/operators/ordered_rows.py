@@ -14,7 +14,7 @@ from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_tex
 from penstock.engine.core.contract import LATE, Emission, RowCounters
 from penstock.engine.core.elements import Batch
 from penstock.engine.kernels.order import mark_ties
-from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.state.keys.arrays import read_only
 from penstock.state.store import Locate, StateStore
 
@@ -55,7 +55,7 @@ class OrderedRows:
         About ``rows_at_once`` come at a time; rows of one time always come together. What order they have among
         themselves is for `tie_order` to say, once their keys are known.
         """
-        waiting = Waiting.concat(self._waiting.below(before_us))
+        waiting = ChunkRows.concat(self._waiting.below(before_us))
         self._waiting.forget_below(before_us)
         order = np.argsort(waiting.at, kind="stable")
         ids, times_us = waiting.ids[order], waiting.at[order]

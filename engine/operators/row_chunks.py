@@ -20,7 +20,7 @@ _MERGE_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ChunkRows:
     """Rows that wait, in order of arrival: ids in the log, places, and the words kept beside them (else empty)."""
 
     ids: Ints
@@ -28,7 +28,7 @@ class Waiting:
     words: Ints
 
     @classmethod
-    def concat(cls, parts: Sequence["Waiting"]) -> "Waiting":
+    def concat(cls, parts: Sequence["ChunkRows"]) -> "ChunkRows":
         """Return the rows of all parts."""
         if len(parts) == 1:
             return parts[0]
@@ -39,7 +39,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    rows: Waiting
+    rows: ChunkRows
     low: int
     high: int
     ascending: bool
@@ -88,7 +88,7 @@ class RowChunks:
         """Return the smallest place at which a row waits, None if none does."""
         return min((chunk.low for chunk in self._chunks), default=None)
 
-    def below(self, limit: int) -> list[Waiting]:
+    def below(self, limit: int) -> list[ChunkRows]:
         """Return the rows whose place is < ``limit``, in parts."""
         return [part.rows for chunk in self._chunks if (part := _split(chunk, limit)[0]) is not None]
 
@@ -112,20 +112,20 @@ class RowChunks:
         if ids.size:
             self._log.remove(ids)
 
-    def _beside(self, ids: Ints, rows: pa.RecordBatch, at: Ints) -> Waiting:
-        return Waiting(ids, at, np.empty(0, np.int64) if self._words is None else self._words(rows))
+    def _beside(self, ids: Ints, rows: pa.RecordBatch, at: Ints) -> ChunkRows:
+        return ChunkRows(ids, at, np.empty(0, np.int64) if self._words is None else self._words(rows))
 
-    def _add_chunk(self, rows: Waiting) -> None:
+    def _add_chunk(self, rows: ChunkRows) -> None:
         self._chunks.append(_chunk(rows))
         # Merging neighbours of like size keeps the list short when batches are small, at a constant cost per row.
         while len(self._chunks) > 1:
             older, newer = (chunk.rows for chunk in self._chunks[-2:])
             if newer.ids.size < older.ids.size or older.ids.size + newer.ids.size > _MERGE_ROWS:
                 return
-            self._chunks[-2:] = [_chunk(Waiting.concat((older, newer)))]
+            self._chunks[-2:] = [_chunk(ChunkRows.concat((older, newer)))]
 
 
-def _chunk(rows: Waiting) -> _Chunk:
+def _chunk(rows: ChunkRows) -> _Chunk:
     at = rows.at
     if bool((at[1:] >= at[:-1]).all()):
         return _Chunk(rows, int(at[0]), int(at[-1]), True)
@@ -147,7 +147,7 @@ def _split(chunk: _Chunk, limit: int) -> tuple[_Chunk | None, _Chunk | None]:
 
 def _select(chunk: _Chunk, rows: slice | NDArray[np.bool_]) -> _Chunk:
     words = chunk.rows.words
-    kept = Waiting(chunk.rows.ids[rows], chunk.rows.at[rows], words[rows] if words.size else words)
+    kept = ChunkRows(chunk.rows.ids[rows], chunk.rows.at[rows], words[rows] if words.size else words)
     if chunk.ascending:
         return _Chunk(kept, int(kept.at[0]), int(kept.at[-1]), True)
     return _Chunk(kept, int(kept.at.min()), int(kept.at.max()), False)

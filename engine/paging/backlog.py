@@ -13,9 +13,9 @@ from penstock.engine.core.contract import Clock, Emission
 from penstock.engine.core.elements import END_OF_TIME_US, Batch, Watermark
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_moves import BucketMoves
-from penstock.engine.paging.bucket_store import BucketStores, Room
+from penstock.engine.paging.bucket_store import BucketStores, FreeMemory
+from penstock.engine.paging.bucket_sweep import BucketSweep, BucketTurn
 from penstock.engine.paging.growth import Growth
-from penstock.engine.paging.sweep import Sweep, Turn
 from penstock.engine.paging.waiting import LaterInput, WaitingInput
 
 
@@ -48,7 +48,7 @@ class Backlog:
         self._waiting = WaitingInput(0)
         self._later = LaterInput()
         # What is left of the sweep under way.
-        self._unswept = Sweep()
+        self._unswept = BucketSweep()
         self._fetched: Bucket | None = None
 
     def __bool__(self) -> bool:
@@ -168,7 +168,7 @@ class Backlog:
             else:
                 self.add(*item)
 
-    def _work_off(self, turn: Turn, waiting: WaitingInput) -> Generator[Emission, None, bool]:
+    def _work_off(self, turn: BucketTurn, waiting: WaitingInput) -> Generator[Emission, None, bool]:
         """Let a bucket in memory work its share off; if it is cut before it has, its pieces are next with the rest.
 
         So is the bucket itself if it cannot be cut as a checkpoint is written, and may not grow. Returns whether it is.
@@ -208,12 +208,12 @@ class Backlog:
                 parts.add(port, batch, self._stores.places(port, batch.rows, pieces))
         self._unswept.insert(waiting.add_parts(parts), pieces, parts.counts().tolist())
 
-    def _may_begin(self, turn: Turn, room: Room) -> bool:
+    def _may_begin(self, turn: BucketTurn, room: FreeMemory) -> bool:
         """Return whether a checkpoint that is written lets a bucket take its turn now."""
         bucket = turn.bucket
         return not self._concerns(turn) or self._stores.may_use(bucket, self.needed_bytes(bucket), room)
 
-    def _concerns(self, turn: Turn) -> bool:
+    def _concerns(self, turn: BucketTurn) -> bool:
         """Return whether something that waits is a bucket's: rows, or a watermark that it waits for."""
         if turn.rows:
             return True

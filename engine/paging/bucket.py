@@ -39,7 +39,7 @@ class Bucket:
     """
 
     span: Span
-    held: "Held | None" = None
+    held: "ResidentState | None" = None
     stored: bool = False
     dirty: bool = False
     used: int = 0
@@ -88,7 +88,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ResidentState:
     """What a bucket has in memory."""
 
     operator: Operator

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.core.contract import Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US
-from penstock.engine.paging.bucket import SWEPT, Bucket, Held
+from penstock.engine.paging.bucket import SWEPT, Bucket, ResidentState
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import part_of, write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
@@ -32,14 +32,14 @@ from penstock.state.tables.image import StoreImage
 __all__ = ["BucketStores", "PagingOptions", "part_of"]
 
 
-class Room(NamedTuple):
+class FreeMemory(NamedTuple):
     """Bytes that are free in memory, and those of buckets that may be let go at once."""
 
     free_bytes: float
     evictable_bytes: int
 
 
-UNBOUNDED = Room(math.inf, 0)
+UNBOUNDED = FreeMemory(math.inf, 0)
 
 
 class BucketStores(StateStore):
@@ -113,14 +113,16 @@ class BucketStores(StateStore):
         """Return whether what is in memory must not grow, as a checkpoint is written and nothing can make room."""
         return self._cut is not None and not self._fits(self.image_bytes())
 
-    def room(self) -> Room:
+    def room(self) -> FreeMemory:
         """Return what a checkpoint that is written leaves for buckets that are used meanwhile."""
         limit = self.options.held_bytes
         if limit is None or self._cut is None:
             return UNBOUNDED
-        return Room(limit - self.held_bytes() - self.image_bytes(), sum(bucket.bytes for bucket in self._evictable()))
+        return FreeMemory(
+            limit - self.held_bytes() - self.image_bytes(), sum(bucket.bytes for bucket in self._evictable())
+        )
 
-    def may_use(self, bucket: Bucket, needed_bytes: int, room: Room) -> bool:
+    def may_use(self, bucket: Bucket, needed_bytes: int, room: FreeMemory) -> bool:
         """Return whether a checkpoint that is written lets a bucket be used; if not, the loop is woken once it may.
 
         ``needed_bytes`` is what is to be in memory besides if it must be loaded.
@@ -353,7 +355,7 @@ class BucketStores(StateStore):
         store.forget_image()
         for item in notes:
             bucket.watermark_us = max(bucket.watermark_us, int(item.get(SWEPT, START_OF_TIME_US) or 0))
-        bucket.held = Held(operator, store)
+        bucket.held = ResidentState(operator, store)
         self._resident[id(bucket)] = bucket
 
     def _release(self, bucket: Bucket) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.engine.plan.state_meanings import meanings_of, verb_of
-from penstock.engine.restore.meaning_changes import Difference, compare, swapped_with
-from penstock.engine.restore.state_assignment import Fitting
+from penstock.engine.restore.meaning_changes import MeaningChange, compare, swapped_with
+from penstock.engine.restore.state_assignment import StateFit
 from penstock.engine.restore.state_migration import Adapt, adapt_to
 from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
@@ -19,7 +19,7 @@ from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedChanges:
     """What the user lets happen: state is dropped of operators that are gone (``gone``), or of these if they changed.
 
     ``accepted`` are operators whose state goes on although they changed.
@@ -30,15 +30,15 @@ class Allowed:
     accepted: frozenset[str] = frozenset()
 
 
-NOTHING_ALLOWED = Allowed()
+NOTHING_ALLOWED = AllowedChanges()
 
 
 def fit(
     manifest: CheckpointManifest,
     plan: ExecutionGraph,
-    allowed: Allowed,
+    allowed: AllowedChanges,
     notice: Callable[[str], None] = lambda text: None,
-) -> Fitting:
+) -> StateFit:
     """Return what of a checkpoint goes on in a plan, and how; ``notice`` is told what the user may want to know.
 
     Raises:
@@ -56,7 +56,7 @@ def fit(
             "not note what state means; it is taken to fit the pipeline."
         )
         dropped = allowed.dropped & nodes.keys() & manifest.parallelism.keys()
-        return Fitting(frozenset(gone) | _without_sinks(dropped, nodes))
+        return StateFit(frozenset(gone) | _without_sinks(dropped, nodes))
     now = meanings_of(plan)
     differences = {name: _difference(manifest.meanings, now, nodes, name) for name in _with_state(manifest, nodes)}
     changed = {name: found for name, found in differences.items() if found.changes}
@@ -78,7 +78,7 @@ def fit(
             adapt = adapt_to(before, after, nodes[name], schema, by_name=name in allowed.accepted)
             if adapt is not None:
                 adapted[name] = adapt
-    return Fitting(frozenset(gone) | dropped, adapted)
+    return StateFit(frozenset(gone) | dropped, adapted)
 
 
 def _gone(manifest: CheckpointManifest, nodes: Collection[str]) -> set[str]:
@@ -103,9 +103,9 @@ def _difference(
     now: Mapping[str, OperatorMeaning],
     nodes: Mapping[str, OperatorNode],
     name: str,
-) -> Difference:
+) -> MeaningChange:
     if name not in before:
-        return Difference()
+        return MeaningChange()
     return compare(before[name], now.get(name) or OperatorMeaning(kind=verb_of(nodes[name])))
 
 
@@ -120,7 +120,7 @@ def _left_behind(manifest: CheckpointManifest, lost: Collection[str], nodes: Col
 
 def _changed(
     manifest: CheckpointManifest,
-    refused: Mapping[str, Difference],
+    refused: Mapping[str, MeaningChange],
     nodes: Mapping[str, OperatorNode],
     now: Mapping[str, OperatorMeaning],
 ) -> str:

@@ -10,7 +10,7 @@ from penstock.state.checkpoints.operator_meaning import AggregateMeaning, Operat
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MeaningChange:
     """How an operator differs from what its state was kept for: ``changes``, which its state does not fit, in words.
 
     ``notices`` are changes that it fits.
@@ -20,13 +20,13 @@ class Difference:
     notices: tuple[str, ...] = ()
 
 
-def compare(before: OperatorMeaning, now: OperatorMeaning) -> Difference:
+def compare(before: OperatorMeaning, now: OperatorMeaning) -> MeaningChange:
     """Return how two meanings of one operator differ.
 
     Traits that only one of them has are no difference: they come with another version of Penstock.
     """
     if before.kind != now.kind:
-        return Difference((f"it was {_article(before.kind)} and is {_article(now.kind)} now",))
+        return MeaningChange((f"it was {_article(before.kind)} and is {_article(now.kind)} now",))
     changes = [
         f"its {label} was {was} and is {now.traits[label]} now"
         for label, was in before.traits.items()
@@ -37,7 +37,7 @@ def compare(before: OperatorMeaning, now: OperatorMeaning) -> Difference:
     notices: list[str] = []
     _compare_aggregates(before, now, changes, notices)
     _compare_states(before.states, now.states, changes, notices)
-    return Difference(tuple(changes), tuple(notices))
+    return MeaningChange(tuple(changes), tuple(notices))
 
 
 def swapped_with(name: str, before: Mapping[str, OperatorMeaning], now: Mapping[str, OperatorMeaning]) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.restore.source_positions import PartitionPosition, read_positions
-from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.restore.state_assignment import RestoredState
 
 SHOWN_PLACES = 3
 """So many places of a source are named; more are counted."""
@@ -14,7 +14,7 @@ SHOWN_PLACES = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def restored_text(job: str, restored: Restored, wall_us: int) -> str:
+def restored_text(job: str, restored: RestoredState, wall_us: int) -> str:
     """Return the line that a job begins with."""
     manifest = restored.manifest
     what = f"checkpoint {manifest.epoch}" if restored.savepoint is None else f"savepoint {restored.savepoint!r}"

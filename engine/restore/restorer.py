@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.engine.restore.compatibility import NOTHING_ALLOWED, Allowed, fit
-from penstock.engine.restore.state_assignment import LoadedFiles, Restored
+from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges, fit
+from penstock.engine.restore.state_assignment import LoadedFiles, RestoredState
 from penstock.model.connectors import SinkContext
 from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
@@ -34,7 +34,7 @@ class RestoreFrom:
 
     latest: bool = True
     savepoint: str | None = None
-    allowed: Allowed = NOTHING_ALLOWED
+    allowed: AllowedChanges = NOTHING_ALLOWED
     accept_duplicates: bool = False
     afresh: bool = False
 
@@ -61,7 +61,7 @@ class Beginnings:
         self._last_before: int | None = None
         self._said_afresh = False
 
-    def choose(self, graph: ExecutionGraph, key_groups: int, directory: Path) -> Restored | None:
+    def choose(self, graph: ExecutionGraph, key_groups: int, directory: Path) -> RestoredState | None:
         """Return the checkpoint to go on from now, verified, None: from nothing; page stores open below ``directory``.
 
         Raises:
@@ -92,7 +92,7 @@ class Beginnings:
             self._open_again(restored, _sources_of(graph.graph, restored.at_end()))
         return restored
 
-    def _open_again(self, restored: Restored, sources: frozenset[str]) -> None:
+    def _open_again(self, restored: RestoredState, sources: frozenset[str]) -> None:
         """Say that, or let, sources go on behind which a run before has closed the windows."""
         if not sources or not self._restore.afresh:
             restored.closed = sources
@@ -139,10 +139,10 @@ def begin_from(
     key_groups: int,
     directory: Path,
     *,
-    allowed: Allowed = NOTHING_ALLOWED,
+    allowed: AllowedChanges = NOTHING_ALLOWED,
     notice: Callable[[str], None] = lambda text: None,
     page_stores: PageStores | None = None,
-) -> Restored:
+) -> RestoredState:
     """Return a checkpoint as what a plan goes on from, so far as it fits or what does not is ``allowed``.
 
     Page stores (by default RocksDB's) are opened below ``directory``. ``notice`` is told what did not go on as it was.
@@ -158,10 +158,12 @@ def begin_from(
             f"kept for life, and the job was given {key_groups}: set key_groups back."
         )
     fitting = fit(manifest, graph, allowed, notice)
-    return Restored(manifest, files, directory, page_stores or RocksDbStores(), fitting)
+    return RestoredState(manifest, files, directory, page_stores or RocksDbStores(), fitting)
 
 
-def recover_sinks(graph: ExecutionGraph, restored: Restored | None, tasks: Collection[TaskId] | None = None) -> None:
+def recover_sinks(
+    graph: ExecutionGraph, restored: RestoredState | None, tasks: Collection[TaskId] | None = None
+) -> None:
     """Let the sinks of these tasks (None: all) finish or take back what they were at; before instances are built.
 
     Raises:
@@ -180,7 +182,7 @@ def recover_sinks(graph: ExecutionGraph, restored: Restored | None, tasks: Colle
             failpoint("job.sink.recovered")
 
 
-def missing_sinks(graph: ExecutionGraph, restored: Restored) -> str | None:
+def missing_sinks(graph: ExecutionGraph, restored: RestoredState) -> str | None:
     """Say which sinks of a checkpoint a plan does not have; None: it has all."""
     names = {node.name for node in graph.graph.operators.values()}
     missing = [name for name in restored.sinks() if name not in names]

@@ -46,14 +46,14 @@ class OperatorStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
+class StateFit:
     """What of a checkpoint is ``dropped``, by operator, and how state is ``adapted`` to what its operator is now."""
 
     dropped: frozenset[str] = frozenset()
     adapted: Mapping[str, Adapt] = field(default_factory=dict)
 
 
-FITS = Fitting()
+FITS = StateFit()
 """Everything goes on as it is."""
 
 
@@ -73,7 +73,7 @@ class LoadedFiles:
         self.repository.fetch(entry, local_path, self.savepoint)
 
 
-class Restored:
+class RestoredState:
     """A checkpoint, verified, and how to read its files."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Restored:
         files: LoadedFiles,
         directory: Path,
         page_stores: PageStores,
-        fitting: Fitting = FITS,
+        fitting: StateFit = FITS,
     ) -> None:
         """Read state when it is asked for; page stores are opened below ``directory``, which goes with `close`.
 

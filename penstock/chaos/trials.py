@@ -18,7 +18,7 @@ from penstock.chaos.child import Child, Start, spawn
 from penstock.chaos.compared_outputs import Difference, Outputs, Rows, difference
 from penstock.chaos.experiment import ChaosError, ChaosOptions, ChaosReport
 from penstock.dsl.job import Job
-from penstock.engine.executors.simulation.promises import not_promised
+from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import UserError
 from penstock.model.job_graph import SinkSpec, SourceSpec
@@ -72,7 +72,7 @@ class Chaos:
         self._sinks = {node.name: node.spec for node in nodes if isinstance(node.spec, SinkSpec)}
         self._file, self._options, self._folder, self._start = file, options, folder, start
         self._rng = np.random.default_rng(options.seed)
-        self._report = ChaosReport(options.seed, left_out=not_promised(job.graph))
+        self._report = ChaosReport(options.seed, left_out=timing_dependent_sinks(job.graph))
         self._check_something_left()
         self._moments = self._draw_moments()
         self._points = {name: int(self._rng.integers(1, 4)) for name in options.points}
@@ -282,7 +282,7 @@ class Chaos:
                 "time, or give operators names"
             )
         late = [line["operator"] for line in summary["operators"] if line["late"]]
-        self._report.left_out |= not_promised(self._graph, late)
+        self._report.left_out |= timing_dependent_sinks(self._graph, late)
         self._check_something_left()
         return {
             name: self._where.read(folder, name, spec)

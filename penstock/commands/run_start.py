@@ -11,7 +11,7 @@ from penstock.dsl.sink_relocation import relocate
 from penstock.engine.connectors.local.print_sink import PrintSink
 from penstock.engine.executors.embedded import Progress
 from penstock.engine.jobs.bad_records import BadRecordsLine
-from penstock.engine.jobs.input_end import check_at_end
+from penstock.engine.jobs.end_of_input import check_at_end
 from penstock.engine.jobs.ledger import OperatorLine
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.recovery import StartInterrupted

@@ -19,7 +19,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions, Progress, embedded_attempts
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.bad_records import BadRecords
-from penstock.engine.jobs.input_end import begin_run, keeps_open, says_end
+from penstock.engine.jobs.end_of_input import begin_run, keeps_open, says_end
 from penstock.engine.jobs.leases import make_leases
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted

@@ -10,13 +10,13 @@ from penstock.dsl.job import Job
 from penstock.dsl.readers import read
 from penstock.dsl.stream import Stream
 from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
-from penstock.engine.connectors.kafka.formats.named import RegistryOption, decoder
+from penstock.engine.connectors.kafka.formats.decoders import RegistryOption, decoder
 from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.letter_topic import LetterTopic
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.source_options import MessageColumns, ReadBounds
-from penstock.engine.connectors.kafka.starts import Where
+from penstock.engine.connectors.kafka.topic_places import Where
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError

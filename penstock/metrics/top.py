@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.engine.jobs.metric_rates import Rates
+from penstock.engine.jobs.metric_rates import JobRates
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.metrics.prometheus_text import parse_metrics
 from penstock.model.errors import UserError
@@ -62,20 +62,20 @@ def watch(address: MetricsAddress, interval_s: float, *, once: bool, as_json: bo
                     raise
                 return
             if as_json:
-                print(json.dumps(view_data(now, Rates(before, now))), flush=True)
+                print(json.dumps(view_data(now, JobRates(before, now))), flush=True)
             else:
-                console(sys.stdout).print(view(now, Rates(before, now)))
+                console(sys.stdout).print(view(now, JobRates(before, now)))
             if once:
                 return
             before = now
-    with Live(view(before, Rates(None, before)), console=console(sys.stdout), auto_refresh=False) as live:
+    with Live(view(before, JobRates(None, before)), console=console(sys.stdout), auto_refresh=False) as live:
         while True:
             time.sleep(interval_s)
             try:
                 now = fetch(address)
             except EndpointGoneError:
                 break
-            live.update(view(now, Rates(before, now)), refresh=True)
+            live.update(view(now, JobRates(before, now)), refresh=True)
             before = now
     print(f"{before.name} has ended")
 
@@ -106,7 +106,7 @@ def fetch(address: MetricsAddress) -> JobMetrics:
     return parse_metrics(body.decode(errors="replace"))
 
 
-def view(metrics: JobMetrics, rates: Rates) -> RenderableType:
+def view(metrics: JobMetrics, rates: JobRates) -> RenderableType:
     """Return what is shown of a job."""
     parts: list[RenderableType] = [Text(_headline(metrics, rates), style="bold")]
     if metrics.checkpoints is not None:
@@ -115,7 +115,7 @@ def view(metrics: JobMetrics, rates: Rates) -> RenderableType:
     return Group(*parts)
 
 
-def view_data(metrics: JobMetrics, rates: Rates) -> dict[str, Any]:
+def view_data(metrics: JobMetrics, rates: JobRates) -> dict[str, Any]:
     """Return what is shown as plain data: rates per second, shares of time in [0, 1], and the snapshot behind them."""
     return {
         "job": metrics.name,
@@ -131,7 +131,7 @@ def view_data(metrics: JobMetrics, rates: Rates) -> dict[str, Any]:
     }
 
 
-def _headline(metrics: JobMetrics, rates: Rates) -> str:
+def _headline(metrics: JobMetrics, rates: JobRates) -> str:
     parts = [
         metrics.name,
         f"running {seconds_text(metrics.elapsed_ns / 1e9)}",
@@ -166,7 +166,7 @@ def _checkpoint_line(metrics: JobMetrics) -> str:
     return "  ".join(parts)
 
 
-def _sources(metrics: JobMetrics, rates: Rates) -> Table:
+def _sources(metrics: JobMetrics, rates: JobRates) -> Table:
     per_second = rates.sources()
     return _table(
         ("source", "rows/s", "rows", "lag", "waiting"),
@@ -183,7 +183,7 @@ def _sources(metrics: JobMetrics, rates: Rates) -> Table:
     )
 
 
-def _operators(metrics: JobMetrics, rates: Rates) -> Table:
+def _operators(metrics: JobMetrics, rates: JobRates) -> Table:
     per_second, state_rates = rates.operators(), rates.states()
     states = {state.operator: state.bytes for state in metrics.states}
     rows = []
@@ -205,7 +205,7 @@ def _operators(metrics: JobMetrics, rates: Rates) -> Table:
     return _table(("operator", "in", "out", "state", "hits", "fetch"), rows)
 
 
-def _instances(metrics: JobMetrics, rates: Rates) -> Table:
+def _instances(metrics: JobMetrics, rates: JobRates) -> Table:
     rows = []
     for item in metrics.instances:
         shares = rates.shares(item)

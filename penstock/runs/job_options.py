@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TypedDict
 
-from penstock.engine.jobs.input_end import AtEnd
+from penstock.engine.jobs.end_of_input import AtEnd
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration
 

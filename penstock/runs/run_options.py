@@ -8,9 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.jobs.input_end import AtEnd, check_at_end
+from penstock.engine.jobs.end_of_input import AtEnd, check_at_end
 from penstock.engine.operators.registry import descriptor_of
-from penstock.engine.restore.compatibility import Allowed
+from penstock.engine.restore.compatibility import AllowedChanges
 from penstock.engine.restore.restorer import RestoreFrom
 from penstock.model.config import CheckpointOptions, LoopOptions, RestartOptions, check_count
 from penstock.model.dead_letter_limit import DEFAULT_LIMIT, DeadLetterLimit, dead_letter_limit
@@ -147,7 +147,7 @@ def restore_from(
     """
     savepoint = where if where not in (None, "none", "latest") else None
     dropped = frozenset[str]() if isinstance(drop_state, bool) else _operators("drop_state", drop_state)
-    allowed = Allowed(drop_state is True, dropped, _operators("accept_changed", accept_changed))
+    allowed = AllowedChanges(drop_state is True, dropped, _operators("accept_changed", accept_changed))
     return RestoreFrom(where not in (None, "none") and savepoint is None, savepoint, allowed, accept_duplicates)
 
 

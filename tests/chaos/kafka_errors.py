@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.chaos.experiment import ChaosError, ChaosReport
-from penstock.engine.connectors.kafka.commits import Commits
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 from penstock.engine.connectors.kafka.fetcher import Fetcher
@@ -29,6 +28,7 @@ from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, 
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.sink_commits import SinkCommits
 from penstock.engine.connectors.kafka.transactions import Publish
 from penstock.engine.connectors.kafka.writer import SendingWriter
 from penstock.model.errors import BugError, PenstockError, RetryableError
@@ -224,7 +224,7 @@ def _send(bench: _Bench) -> None:
 
 def _publish(bench: _Bench, *, from_start: bool) -> None:
     """Exactly once: ids are taken, then rows are published with the checkpoint they are of, or after a restart."""
-    commits = Commits([ID], lambda name: _Answered(bench, name), bench.kept)
+    commits = SinkCommits([ID], lambda name: _Answered(bench, name), bench.kept)
     try:
         if from_start:
             bench.push()

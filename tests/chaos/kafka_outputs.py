@@ -20,7 +20,7 @@ from penstock.chaos.compared_outputs import Outputs, Rows
 from penstock.chaos.experiment import ChaosError
 from penstock.dsl.job import Job
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up
+from penstock.engine.connectors.kafka.topic_places import LATEST, TopicPlace, look_up
 from penstock.engine.connectors.text.row_text import encode_rows
 from penstock.model.job_graph import SinkSpec
 
@@ -89,7 +89,7 @@ def _await_markers(settings: KafkaSettings, topic: str, partitions: int) -> None
 
     everything = KafkaSettings({"bootstrap.servers": settings.bootstrap, "isolation.level": UNCOMMITTED})
     admin = make_admin(settings, "penstock-chaos")
-    ends = {f"{topic}/{number}": Place(name=LATEST) for number in range(partitions)}
+    ends = {f"{topic}/{number}": TopicPlace(name=LATEST) for number in range(partitions)}
     until = time.monotonic() + MARKERS_S
     while look_up(admin, settings, ends) != look_up(admin, everything, ends):
         if time.monotonic() > until:

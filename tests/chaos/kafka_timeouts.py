@@ -19,7 +19,7 @@ from penstock.chaos.experiment import ChaosError, ChaosReport
 from penstock.commands.loading import capture
 from penstock.engine.connectors.kafka.clients import make_admin
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.starts import LATEST, Place, look_up
+from penstock.engine.connectors.kafka.topic_places import LATEST, TopicPlace, look_up
 from penstock.model.job_graph import SinkSpec
 from penstock.runs.failpoint_settings import VARIABLE
 from tests.chaos.kafka_attacks import BATCH_ROWS, INTERVAL, PIPELINE, Events, kafka_lives, make_events
@@ -128,7 +128,7 @@ class _Jobs:
     def is_open(self, job: _Job) -> bool:
         """Return whether a transaction holds readers of committed messages up."""
         topic = self.outputs.topics[job.folder]
-        ends = {f"{topic}/{number}": Place(name=LATEST) for number in range(PARTITIONS)}
+        ends = {f"{topic}/{number}": TopicPlace(name=LATEST) for number in range(PARTITIONS)}
         return look_up(self._admin, self._committed, ends) != look_up(self._admin, self._everything, ends)
 
     def _arguments(self, job: _Job) -> list[str]:

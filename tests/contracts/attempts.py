@@ -11,7 +11,7 @@ import pyarrow as pa
 import penstock as ps
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -141,7 +141,9 @@ class Listening(CheckpointSession):
     def __init__(self, around: JobEnvironment) -> None:
         assert around.repository is not None
         options = CheckpointOptions(interval_ms=86_400_000, directory="kept")
-        snapshots = Snapshots(around.repository, "job", LOOP.key_groups, "1", around.clock.wall_us, Path("unused"))
+        snapshots = CheckpointWriter(
+            around.repository, "job", LOOP.key_groups, "1", around.clock.wall_us, Path("unused")
+        )
         background = around.background or BackgroundThread("contract", lambda: None)
         super().__init__(CheckpointCoordinator(options), around.repository, snapshots, background, around.clock)
         self.begun_with: list[tuple[CheckpointPort, Participants, AttemptStart]] = []

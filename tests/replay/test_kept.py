@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.messages import Messages
-from penstock.engine.connectors.kafka.rows import Made, RowMaker
+from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.errors import UserError
 from penstock.replay.kafka_slices import OffsetRange, RowPosition, cut
 from penstock.replay.offset_log import OffsetLog, read_offset_log
@@ -104,7 +104,7 @@ def messages(offsets: Sequence[int]) -> Messages:
     return Messages("t", 0, [VALUES[offset % 4] for offset in offsets], np.array(offsets), stamps)
 
 
-def told(made: Made, offsets: Sequence[int]) -> list[Any]:
+def told(made: DecodedMessages, offsets: Sequence[int]) -> list[Any]:
     """Return rows and errors, each with the offset of its message; all of them must be one of its own."""
     assert made.rows.column("offset").to_pylist() == [offsets[index] for index in made.row_of]
     assert len(made.row_of) + len(made.errors) + len(made.skipped) == len(offsets)
@@ -145,13 +145,13 @@ def test_a_stream_that_drops_at_its_source_is_the_same_as_a_replay_of_what_it_ke
     make = RowMaker.make
     seen: set[tuple[int, int]] = set()
 
-    def dropping(self: RowMaker, messages: Messages) -> Made:
+    def dropping(self: RowMaker, messages: Messages) -> DecodedMessages:
         """Drop every tenth range of offsets, and note which of the others were seen."""
         made = make(self, messages)
         blocks = messages.offsets // BLOCK
         seen.update((messages.partition, block) for block in blocks.tolist() if block % 10 != 3)
         kept = (blocks % 10 != 3)[made.row_of]
-        return Made(made.rows.filter(pa.array(kept)), made.row_of[kept], made.errors, made.skipped)
+        return DecodedMessages(made.rows.filter(pa.array(kept)), made.row_of[kept], made.errors, made.skipped)
 
     monkeypatch.setattr(RowMaker, "make", dropping)
     shop.run()

@@ -18,7 +18,7 @@ from penstock.model.connectors import Source
 from penstock.model.errors import BugError, UserError
 
 
-class Marked(msgspec.Struct, frozen=True):
+class MarkedPosition(msgspec.Struct, frozen=True):
     """What all positions in files have."""
 
     mark: FileMark
@@ -85,7 +85,7 @@ class FileListing:
         return among
 
     def _known(self, source: Source, positions: Mapping[str, Any]) -> set[str]:
-        marks = {name: read_position(source, at, Marked).mark for name, at in positions.items()}
+        marks = {name: read_position(source, at, MarkedPosition).mark for name, at in positions.items()}
         for mark in marks.values():
             _check_length(mark)
         known: set[str] = set()

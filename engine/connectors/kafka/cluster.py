@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.engine.connectors.kafka.ends import is_over
 from penstock.engine.connectors.kafka.queues import PartitionQueue
+from penstock.engine.connectors.kafka.read_end import is_over
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, look_up, resolve
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, look_up, resolve
 from penstock.engine.connectors.kafka.topics import (
     WATCH_S,
     Listing,
@@ -42,7 +42,12 @@ class Cluster:
     """
 
     def __init__(
-        self, settings: KafkaSettings, topics: Topics, start: Place, end: Place | None, watch_s: float = WATCH_S
+        self,
+        settings: KafkaSettings,
+        topics: Topics,
+        start: TopicPlace,
+        end: TopicPlace | None,
+        watch_s: float = WATCH_S,
     ) -> None:
         """Connect to nothing yet."""
         self._settings, self._topics = settings, topics
@@ -61,7 +66,7 @@ class Cluster:
         self._said: set[str] = set()
 
     @property
-    def start(self) -> Place:
+    def start(self) -> TopicPlace:
         """Where a job without a checkpoint begins to read."""
         return self._start
 
@@ -161,7 +166,7 @@ class Cluster:
 
     def commit(self, job: str, offsets: Mapping[str, int]) -> None:
         """Let monitoring see offsets, by partition, as those of the group; without waiting for whether it works."""
-        from penstock.engine.connectors.kafka.committing import commit_offsets
+        from penstock.engine.connectors.kafka.group_offsets import commit_offsets
 
         with self._lock:
             if self._admin is not None:
@@ -174,7 +179,7 @@ class Cluster:
             late = [name for name in asked if name in self._late]
             early = [name for name in asked if name not in self._late]
             self._starts |= resolve(self._start, early, self._offsets, EARLIEST)
-            self._starts |= resolve(Place(name=EARLIEST), late, self._offsets, EARLIEST)
+            self._starts |= resolve(TopicPlace(name=EARLIEST), late, self._offsets, EARLIEST)
         return KafkaPosition(self._starts[partition], 0, topic.id)
 
     def _end_of(self, partition: str) -> int | None:
@@ -192,7 +197,7 @@ class Cluster:
         if not is_over(position.offset, self._ends[partition]):
             return
         # What a transaction holds back counts: an earlier run may have read it.
-        place = {partition: Place(name=LATEST)}
+        place = {partition: TopicPlace(name=LATEST)}
         written = look_up(self._client(), self._settings, place, uncommitted=True)[partition]
         if position.offset > written:
             raise UserError(
@@ -204,7 +209,7 @@ class Cluster:
     def _names(self) -> list[str]:
         return [name for topic in self._listing.values() for name in topic.names()]
 
-    def _offsets(self, places: Mapping[str, Place]) -> Mapping[str, int]:
+    def _offsets(self, places: Mapping[str, TopicPlace]) -> Mapping[str, int]:
         return look_up(self._client(), self._settings, places) if places else {}
 
     def _fetcher(self, topic: str, partition: int) -> "Fetcher":

@@ -24,7 +24,7 @@ Matches = Callable[[Provenance], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayCounts:
     """What became of letters: written back, left out by ``where``, or without a topic to go back to."""
 
     written: int
@@ -71,7 +71,7 @@ class Replay:
         """How many letters there are at most."""
         return sum(end - start for start, end in self._spans.values())
 
-    def run(self) -> Replayed:
+    def run(self) -> ReplayCounts:
         """Write letters back.
 
         Raises:
@@ -92,7 +92,7 @@ class Replay:
                 self._write(to, letters)
                 written += len(letters)
             self._settle(block)
-        return Replayed(written, left_out, homeless)
+        return ReplayCounts(written, left_out, homeless)
 
     def close(self) -> None:
         """Let go of the clients."""

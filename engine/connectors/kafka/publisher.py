@@ -1,6 +1,6 @@
 """Publishes kept epochs under one transactional id: a transactional producer, and a consumer that reads the marker.
 
-The shell below the state machine of the id, driven by `commits`; it decides nothing but what an error means.
+The shell below the state machine of the id, driven by `sink_commits`; it decides nothing but what an error means.
 """
 
 import threading
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from penstock.engine.connectors.kafka.clients import error_of, make_marker_reader
-from penstock.engine.connectors.kafka.commits import TroubleError
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs, gone
 from penstock.engine.connectors.kafka.markers import marker_offset, read_marker
 from penstock.engine.connectors.kafka.producing import REFUSED, Messenger, sending_failure, topic_denied
 from penstock.engine.connectors.kafka.receipts import Marker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.sink_commits import TroubleError
 from penstock.engine.connectors.kafka.transactions import Broke, Fenced, Publish, Refused
 from penstock.engine.core.clock import SystemClock
 from penstock.model.errors import PenstockError, UserError

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.engine.connectors.kafka.ends import before, is_over
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.queues import Taken
-from penstock.engine.connectors.kafka.rows import Made, RowMaker
+from penstock.engine.connectors.kafka.read_end import before, is_over
+from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader
 
 MOST_MESSAGES = 32_768
@@ -56,7 +56,7 @@ class _Left:
     """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with."""
 
     messages: Messages
-    made: Made
+    made: DecodedMessages
     row: int = 0
     message: int = 0
 
@@ -148,7 +148,7 @@ class KafkaReader(Reader):
         self._messages = None
         return True
 
-    def _rows_read(self, made: Made) -> int:
+    def _rows_read(self, made: DecodedMessages) -> int:
         """Return how many rows of the first message were read before a restart."""
         if not self._position.rows:
             return 0

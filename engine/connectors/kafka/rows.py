@@ -18,7 +18,7 @@ _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class DecodedMessages:
     """What became of some messages: ``rows`` of those at ``row_of``, ``errors`` of others (index, reason).
 
     All three are in order. ``skipped`` are tombstones that were left out, ``skipped_time_us`` their greatest time if
@@ -72,7 +72,7 @@ class RowMaker:
         """Return one for a reader of its own."""
         return replace(self, value=self.value.fresh(), key=None if self.key is None else self.key.fresh())
 
-    def make(self, messages: Messages) -> Made:
+    def make(self, messages: Messages) -> DecodedMessages:
         """Make rows of messages of one partition, in order.
 
         Raises:
@@ -95,7 +95,7 @@ class RowMaker:
         for name, what in self.metadata.items():
             columns[name] = _at(messages.column(what), row_of, whole)
         rows = pa.RecordBatch.from_arrays([columns[name] for name in self.columns], schema=self.schema)
-        made = Made(rows, decoded.row_of, errors, tombstones, self._time_of(tombstones, messages))
+        made = DecodedMessages(rows, decoded.row_of, errors, tombstones, self._time_of(tombstones, messages))
         return self._timed(_without_errors(made) if len(errors) > len(decoded.errors) else made)
 
     def _time_of(self, skipped: NDArray[np.int64], messages: Messages) -> int | None:
@@ -103,7 +103,7 @@ class RowMaker:
             return None
         return messages.latest_us(skipped)
 
-    def _timed(self, made: Made) -> Made:
+    def _timed(self, made: DecodedMessages) -> DecodedMessages:
         """Turn messages of one row whose event time cannot be used into errors, so that their bytes are kept."""
         if self.time is None or not made.rows.num_rows or (made.row_of[1:] == made.row_of[:-1]).any():
             return made
@@ -157,7 +157,7 @@ def _at(column: pa.Array, row_of: pa.Array, whole: bool) -> pa.Array:
     return column if whole else column.take(row_of)
 
 
-def _without_errors(made: Made) -> Made:
+def _without_errors(made: DecodedMessages) -> DecodedMessages:
     """Leave out the rows of messages that are errors."""
     bad = np.isin(made.row_of, [index for index, _ in made.errors])
     return replace(made, rows=made.rows.filter(pa.array(~bad)), row_of=made.row_of[~bad], errors=sorted(made.errors))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engine.connectors.kafka.commits import Commits, Transport
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
 from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
 from penstock.engine.connectors.kafka.settings import KafkaSettings
+from penstock.engine.connectors.kafka.sink_commits import SinkCommits, Transport
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
 from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import Sink, SinkContext, Writer
@@ -52,7 +52,7 @@ class KafkaSink(Sink):
         self.layout = layout
         self.format = format
         self._context: SinkContext | None = None
-        self._commits: Commits | None = None
+        self._commits: SinkCommits | None = None
         self._kept: KeptEpochs | None = None
         self._working = threading.Lock()
         self._open_writers = 0
@@ -64,7 +64,7 @@ class KafkaSink(Sink):
         kept = KeptEpochs(context.kept)
         names = [transactional_id(context.job, context.operator, instance) for instance in range(context.parallelism)]
         copy._context, copy._kept = context, kept
-        copy._commits = Commits(names, copy._publisher, kept, accept_duplicates=context.accept_duplicates)
+        copy._commits = SinkCommits(names, copy._publisher, kept, accept_duplicates=context.accept_duplicates)
         return copy
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
@@ -119,7 +119,7 @@ class KafkaSink(Sink):
         """Name the topic."""
         return f"kafka {self.topic}"
 
-    def _prepared(self) -> Commits:
+    def _prepared(self) -> SinkCommits:
         if self._commits is None:
             raise BugError(f"{self.describe()!r} was opened without checkpoints and cannot commit one")
         return self._commits

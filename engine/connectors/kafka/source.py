@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.cluster import Cluster
-from penstock.engine.connectors.kafka.ends import parse_end
+from penstock.engine.connectors.kafka.read_end import parse_end
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source_options import EVERYTHING, MessageColumns, ReadBounds
-from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, parse_place
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, parse_place
 from penstock.engine.connectors.kafka.topics import WATCH_S, Topics, parse_topics
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
@@ -29,7 +29,7 @@ class SourceParts:
     settings: KafkaSettings
     topics: Topics
     maker: RowMaker
-    start: Place
+    start: TopicPlace
 
 
 class KafkaSource(Source):
@@ -97,7 +97,7 @@ class KafkaSource(Source):
 
     def first_run_only(self) -> str | None:
         """Name ``start``, unless that is where a job begins anyway."""
-        return None if self._cluster.start == Place(name=EARLIEST) else f"start={self._start!r}"
+        return None if self._cluster.start == TopicPlace(name=EARLIEST) else f"start={self._start!r}"
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Start to fetch a partition, from its start or from where it was.

@@ -7,7 +7,7 @@ from typing import get_args
 from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
 from penstock.engine.connectors.kafka.messages import METADATA
 from penstock.engine.connectors.kafka.rows import RowMaker
-from penstock.engine.connectors.kafka.starts import EARLIEST, Where
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, Where
 from penstock.model.errors import OptionError, SchemaError
 from penstock.model.option_literals import Tombstones
 

@@ -1,6 +1,6 @@
 """The state machine of one transactional id: events in, the next command out (docs/design/kafka.md 3).
 
-It decides what is sent, what is sent again and when a producer must never be used again. `commits` drives it.
+It decides what is sent, what is sent again and when a producer must never be used again. `sink_commits` drives it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ TRIES = 4
 """So often something may go wrong before one call gives up."""
 
 
-class State(Enum):
+class ProducerState(Enum):
     """What is known of a transactional id."""
 
     DOWN = "there is no producer that may be used"
@@ -132,13 +132,13 @@ class GiveUp:
 
 Command = Open | Look | Send | Commit | Rest | GiveUp
 
-_S = State
-_FAILURES: Mapping[type[Event], frozenset[State]] = {
+_S = ProducerState
+_FAILURES: Mapping[type[Event], frozenset[ProducerState]] = {
     Broke: frozenset({_S.FENCING, _S.DOWN}),
     Fenced: frozenset({_S.CONTESTED}),
     Refused: frozenset({_S.DOWN}),
 }
-TRANSITIONS: Mapping[State, Mapping[type[Event], frozenset[State]]] = {
+TRANSITIONS: Mapping[ProducerState, Mapping[type[Event], frozenset[ProducerState]]] = {
     _S.DOWN: {Take: frozenset({_S.FENCING}), Publish: frozenset({_S.FENCING})},
     _S.FENCING: {**_FAILURES, Opened: frozenset({_S.LOOKING}), Fenced: frozenset({_S.FENCING, _S.DOWN})},
     _S.LOOKING: {**_FAILURES, Found: frozenset({_S.READY, _S.SENDING, _S.DOWN, _S.LOST})},
@@ -192,7 +192,7 @@ class TransactionalId:
         self.state = after
         return command
 
-    def _decide(self, event: Event) -> tuple[State, Command]:
+    def _decide(self, event: Event) -> tuple[ProducerState, Command]:
         match event:
             case Take():
                 self._wanted, self._tries, self._looked = None, 0, False
@@ -218,13 +218,13 @@ class TransactionalId:
             case Refused():
                 return _S.DOWN, GiveUp(event.error)
 
-    def _publish(self, wanted: Publish) -> tuple[State, Command]:
+    def _publish(self, wanted: Publish) -> tuple[ProducerState, Command]:
         if self.marker == wanted.marker:
             raise self._log.bug(f"what {wanted.marker} stands for is published and shall be published again")
         self._wanted, self._tries = wanted, 0
         return (_S.SENDING, Send(wanted)) if self.state is _S.READY else (_S.FENCING, Open())
 
-    def _found(self, marker: Marker | None) -> tuple[State, Command]:
+    def _found(self, marker: Marker | None) -> tuple[ProducerState, Command]:
         """The marker alone decides: what a fenced or timed-out producer has been told does not."""
         wanted = self._wanted
         if wanted is None:
@@ -237,7 +237,7 @@ class TransactionalId:
             return self._again(f"another producer opened transactional id {self.name!r}", Open())
         return self._done(marker) if marker == wanted.marker else (_S.SENDING, Send(wanted))
 
-    def _lost(self, wanted: Publish, marker: Marker | None) -> tuple[State, Command]:
+    def _lost(self, wanted: Publish, marker: Marker | None) -> tuple[ProducerState, Command]:
         if wanted.claim:
             return _S.DOWN, GiveUp(
                 RetryableError(f"another process published under transactional id {self.name!r} while this one started")
@@ -262,11 +262,11 @@ class TransactionalId:
             "use another version; to go on, start with --accept-duplicates (accept_duplicates=True)"
         )
 
-    def _done(self, marker: Marker | None) -> tuple[State, Command]:
+    def _done(self, marker: Marker | None) -> tuple[ProducerState, Command]:
         self._marker, self._looked, self._wanted = marker, True, None
         return _S.READY, Rest()
 
-    def _again(self, reason: str, command: Open | Look) -> tuple[State, Command]:
+    def _again(self, reason: str, command: Open | Look) -> tuple[ProducerState, Command]:
         self._tries += 1
         if self._tries >= TRIES:
             return _S.DOWN, GiveUp(RetryableError(f"{reason}; gave up after {TRIES} tries"))

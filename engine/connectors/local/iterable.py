@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from penstock.engine.connectors.capsule import batches_of
+from penstock.engine.connectors.arrow_capsule import batches_of
 from penstock.engine.connectors.local.puller import ArrowItem, End, Puller
 from penstock.engine.connectors.positions import read_position
 from penstock.engine.connectors.text.bisect_rows import convert_rows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from penstock.engine.connectors.capsule import arrow_schema, batches_of, is_arrow, normal_schema
+from penstock.engine.connectors.arrow_capsule import arrow_schema, batches_of, is_arrow, normal_schema
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.connectors.partitions import numbered, partition_number
 from penstock.engine.connectors.positions import read_position

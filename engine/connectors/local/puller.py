@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engine.connectors.capsule import is_arrow
+from penstock.engine.connectors.arrow_capsule import is_arrow
 
 BOUND_ROWS = 2 * 65_536
 """How many rows are pulled ahead; an Arrow item that does not tell its rows counts as this many."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.connectors.capsule import normal_schema
+from penstock.engine.connectors.arrow_capsule import normal_schema
 from penstock.engine.connectors.files.listing import FileListing
 from penstock.engine.connectors.parquet.reader import ParquetPosition, ParquetReader
 from penstock.engine.connectors.positions import read_position

@@ -62,7 +62,7 @@ class QuotedDecoder(LineDecoder):
 
 
 @dataclass(slots=True)
-class Piece:
+class DecodedRecords:
     """Decoded records of a chunk. ``errors`` are (index among the records, reason); all others are ``rows``."""
 
     rows: pa.RecordBatch
@@ -112,8 +112,8 @@ class LineReader(Reader):
         self._path: Path | None = None
         self._first_byte = 0
         self._text: ChunkText | None = None
-        self._pieces: Iterator[Piece] = iter(())
-        self._piece: Piece | None = None
+        self._pieces: Iterator[DecodedRecords] = iter(())
+        self._piece: DecodedRecords | None = None
         self._open = False
         if position is not None:
             self._resume(position)
@@ -152,7 +152,7 @@ class LineReader(Reader):
         self._next = places.index(wanted)
         self._read, self._first = position.records, position.first
 
-    def _current(self) -> Piece | None:
+    def _current(self) -> DecodedRecords | None:
         """Return the piece to read from, None at the end of the partition."""
         while self._piece is None:
             if not self._open:
@@ -192,12 +192,12 @@ class LineReader(Reader):
         follows = self._next < len(self._chunks) and self._chunks[self._next] == next_chunk(done)
         self._first = self._text.after if follows else None
 
-    def _decode(self, text: ChunkText) -> Iterator[Piece]:
+    def _decode(self, text: ChunkText) -> Iterator[DecodedRecords]:
         if not text.block:
             return
         rows = self._decode_whole(text)
         if rows is not None:
-            piece = self._timed(Piece(rows, [], 0))
+            piece = self._timed(DecodedRecords(rows, [], 0))
             if not piece.errors:
                 # Many partitions may hold a decoded chunk each; only errors need its text.
                 text.block = b""
@@ -209,7 +209,7 @@ class LineReader(Reader):
             yield self._timed(self._decode_piece(complete[first : first + PIECE_LINES], first))
         if text.too_long:
             rows, _ = self._decoder.decode_each([])
-            yield Piece(rows, [(0, f"the line is longer than {CHUNK_BYTES} bytes")], len(complete))
+            yield DecodedRecords(rows, [(0, f"the line is longer than {CHUNK_BYTES} bytes")], len(complete))
 
     def _decode_whole(self, text: ChunkText) -> pa.RecordBatch | None:
         """Decode a chunk at once: as lines, or as records if it has quotation marks and is not one row a line."""
@@ -224,14 +224,14 @@ class LineReader(Reader):
             return None
         return decoder.decode_records(text.block, records)
 
-    def _decode_piece(self, lines: list[bytes], first: int) -> Piece:
+    def _decode_piece(self, lines: list[bytes], first: int) -> DecodedRecords:
         rows = self._decoder.decode_block(b"\n".join(lines) + b"\n")
         if rows is not None:
-            return Piece(rows, [], first)
+            return DecodedRecords(rows, [], first)
         good, errors = self._decoder.decode_each(lines)
-        return Piece(good, errors, first)
+        return DecodedRecords(good, errors, first)
 
-    def _timed(self, piece: Piece) -> Piece:
+    def _timed(self, piece: DecodedRecords) -> DecodedRecords:
         """Turn rows without a usable event time into errors."""
         if self._time is None or not piece.rows.num_rows:
             return piece
@@ -243,9 +243,9 @@ class LineReader(Reader):
         records = np.delete(np.arange(piece.records), taken)
         missing = np.asarray(times.is_null())
         added = [(int(records[row]), time_error(self._time, bool(missing[row]))) for row in np.flatnonzero(bad)]
-        return Piece(piece.rows.filter(pa.array(~bad)), sorted([*piece.errors, *added]), piece.first_record)
+        return DecodedRecords(piece.rows.filter(pa.array(~bad)), sorted([*piece.errors, *added]), piece.first_record)
 
-    def _take(self, piece: Piece, max_rows: int) -> Read:
+    def _take(self, piece: DecodedRecords, max_rows: int) -> Read:
         """Cut off the first ``max_rows`` rows and the errors among them."""
         records = _records_with_rows(piece, max_rows)
         rows = piece.rows.slice(0, max_rows)
@@ -261,16 +261,16 @@ class LineReader(Reader):
         return RawRecord(line, self._text.place(number), reason)
 
 
-def _after(piece: Piece, records: int) -> Piece:
+def _after(piece: DecodedRecords, records: int) -> DecodedRecords:
     """Return the piece without its first records."""
     if records <= 0:
         return piece
     errors = [(index - records, reason) for index, reason in piece.errors if index >= records]
     passed = records - (len(piece.errors) - len(errors))
-    return Piece(piece.rows.slice(passed), errors, piece.first_record + records)
+    return DecodedRecords(piece.rows.slice(passed), errors, piece.first_record + records)
 
 
-def _records_with_rows(piece: Piece, max_rows: int) -> int:
+def _records_with_rows(piece: DecodedRecords, max_rows: int) -> int:
     """Return how many leading records hold the first ``max_rows`` rows; all of them if there are no more rows."""
     if piece.rows.num_rows <= max_rows:
         return piece.records

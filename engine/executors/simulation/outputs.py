@@ -20,7 +20,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SinkDifference:
     """Rows that one sink should have and has not, and the other way round; some of each are shown."""
 
     sink: str
@@ -42,7 +42,7 @@ def standing(rows: pa.Table, spec: SinkSpec) -> pa.Table:
     return rows
 
 
-def difference(sink: str, expected: pa.Table, actual: pa.Table) -> Difference | None:
+def difference(sink: str, expected: pa.Table, actual: pa.Table) -> SinkDifference | None:
     """Compare the rows that stand; None: they are the same."""
     missing, extra = _less(expected, actual), _less(actual, expected)
     if not missing.num_rows and not extra.num_rows:
@@ -51,7 +51,7 @@ def difference(sink: str, expected: pa.Table, actual: pa.Table) -> Difference | 
         return None
     examples = [f"missing {row}" for row in missing.slice(0, SHOWN).to_pylist()]
     examples += [f"too many {row}" for row in extra.slice(0, SHOWN).to_pylist()]
-    return Difference(sink, missing.num_rows, extra.num_rows, tuple(examples))
+    return SinkDifference(sink, missing.num_rows, extra.num_rows, tuple(examples))
 
 
 def _less(rows: pa.Table, others: pa.Table) -> pa.Table:

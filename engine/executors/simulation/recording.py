@@ -6,9 +6,9 @@ Made for the simulated executor (docs/design/simulated-runs.md 3).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.engine.executors.simulation.promises import not_promised, without_sinks
 from penstock.engine.executors.simulation.recorded import record
 from penstock.engine.executors.simulation.staged_sink import StagedSink
+from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks, without_sinks
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import JobGraph, SinkSpec, SourceSpec
 
@@ -38,7 +38,7 @@ def record_pipeline(graph: JobGraph, rows: int, sleep: Callable[[float], None] =
     Raises:
         PlanError: no sink is left whose rows are promised.
     """
-    left_out = not_promised(graph)
+    left_out = timing_dependent_sinks(graph)
     graph = without_sinks(graph, left_out)
     if not graph.operators:
         raise nothing_left(left_out)

@@ -14,7 +14,7 @@ from penstock.engine.accumulators.contract import Rows
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
-from penstock.engine.operators.aggregates.emptiness import add_to_checksums
+from penstock.engine.operators.aggregates.row_checksums import add_to_checksums
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec

@@ -13,7 +13,7 @@ from penstock.engine.core.event_time import time_array
 from penstock.engine.kernels.order import number_rows
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
-from penstock.engine.operators.aggregates.following import Updating
+from penstock.engine.operators.aggregates.updating_aggregates import UpdatingAggregate
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 _INTEGER = FixedColumn(np.dtype(np.int64))
 
 
-class CountWindowAggregate(Updating):
+class CountWindowAggregate(UpdatingAggregate):
     """One result per key and window; window_start and window_end are the times of its first and last row.
 
     Rows wait until the watermark, less the lateness, has passed them; rows that come after that are late. By the

@@ -17,8 +17,8 @@ from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, EvaluatedRows, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
-from penstock.engine.operators.aggregates.emptiness import CHECKSUM, CHECKSUM_COLUMN
-from penstock.engine.operators.aggregates.following import Following
+from penstock.engine.operators.aggregates.row_checksums import CHECKSUM, CHECKSUM_COLUMN
+from penstock.engine.operators.aggregates.updating_aggregates import UpdatingWindows
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
@@ -28,7 +28,7 @@ from penstock.model.windows import Count, Global, Session
 from penstock.state.store import Slots, TableSpec
 
 
-class GroupAggregate(Following):
+class GroupAggregate(UpdatingWindows):
     """One result per key, or per key and window, that follows its rows."""
 
     def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str) -> None:

@@ -13,7 +13,7 @@ from penstock.engine.kernels.panes import combine_panes, count_pairs
 from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
-from penstock.engine.operators.aggregates.window_state import Refused, WindowState
+from penstock.engine.operators.aggregates.window_state import UnplacedRows, WindowState
 from penstock.engine.operators.scratch import ScratchGroups
 from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import KeyCodec
@@ -36,7 +36,7 @@ class PaneState(WindowState):
         # Kept, because fresh memory costs more than what is written to it.
         self._pairs = np.empty((4, 0), np.int64)
 
-    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> UnplacedRows:
         """Fold every row into its pane."""
         panes, smallest = self._windows.panes(at_us)
         needed_from = self._windows.first_pane(self._open_from)
@@ -45,11 +45,11 @@ class PaneState(WindowState):
             late = panes < needed_from
             kept = np.flatnonzero(~late)
             if not len(kept):
-                return Refused(late)
+                return UnplacedRows(late)
             evaluated, panes = evaluated.take(kept), panes[kept]
             times_us = None if times_us is None else times_us[kept]
         evaluated.fold(self.locate(evaluated, panes), times_us, self.cells)
-        return Refused(late)
+        return UnplacedRows(late)
 
     def results(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield windows by their end."""

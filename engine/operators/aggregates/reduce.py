@@ -12,11 +12,11 @@ from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batc
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
-from penstock.engine.operators.aggregates.following import Updating
 from penstock.engine.operators.aggregates.reduce_fold import Folder
-from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, SessionRows
+from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, ReducedSessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
-from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState, RunningRows, WindowedRows
+from penstock.engine.operators.aggregates.reduce_state import KeyedRows, ReduceState, RunningRows, WindowedRows
+from penstock.engine.operators.aggregates.updating_aggregates import UpdatingAggregate
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
@@ -33,7 +33,7 @@ from penstock.state.tables.grouping import KeyGrouper
 __all__ = ["Reduce", "reduce_output"]
 
 
-class Reduce(Updating):
+class Reduce(UpdatingAggregate):
     """Folds rows with a user's function.
 
     Without a window, the latest row of every key is a changelog, emitted at most once per interval and in quiet
@@ -119,7 +119,7 @@ class Reduce(Updating):
             yield MAIN, Batch(self._state.show(slots), ingest_ns=self._ingest_ns)
             self._state.forget(slots)
 
-    def _piece(self, ordered: pa.RecordBatch) -> Piece | None:
+    def _piece(self, ordered: pa.RecordBatch) -> KeyedRows | None:
         """Evaluate the keys of rows in order of time, and order rows of one key and time by their columns."""
         rows, key_columns = ordered, []
         if self._projection is not None:
@@ -134,7 +134,7 @@ class Reduce(Updating):
         order = tie_order(rows, times_us, groups, len(first_rows))
         # Rows change places with others of their key and time only: keys, groups and times stay as they are.
         rows = rows if order is None else rows.take(pa.array(order))
-        return Piece(rows, times_us, key_columns, keys, groups, first_rows)
+        return KeyedRows(rows, times_us, key_columns, keys, groups, first_rows)
 
     def _passed(self, watermark_us: int) -> int:
         if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
@@ -149,7 +149,7 @@ class Reduce(Updating):
         if isinstance(window, Count):
             return CountRows(*parts, window)
         if isinstance(window, Session):
-            return SessionRows(*parts, window)
+            return ReducedSessionRows(*parts, window)
         if isinstance(window, Global):
             return GlobalRows(*parts)
         # Rows are released by the watermark less the lateness, so the windows themselves know of no lateness.

@@ -13,7 +13,7 @@ from penstock.engine.core.event_time import time_array
 from penstock.engine.kernels.order import number_rows, number_sessions
 from penstock.engine.operators.aggregates.reduce_fold import ROW_COLUMN, Folder
 from penstock.engine.operators.aggregates.reduce_schema import ReducePlan
-from penstock.engine.operators.aggregates.reduce_state import Piece, ReduceState
+from penstock.engine.operators.aggregates.reduce_state import KeyedRows, ReduceState
 from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.windows import Count, Session
@@ -38,7 +38,7 @@ class RunRows(ReduceState):
         super().__init__(context, plan, folder, TableSpec("keys", plan.key_types, columns))
 
     @abstractmethod
-    def number(self, piece: Piece, slots: Slots) -> Ints:
+    def number(self, piece: KeyedRows, slots: Slots) -> Ints:
         """Return each row's run; slots[g] is where the open window of group g is kept, if ``rows`` there is above 0."""
 
     def is_full(self, rows: Ints) -> NDArray[np.bool_]:
@@ -57,7 +57,7 @@ class RunRows(ReduceState):
         """Return window_start and window_end from the times of the first and last row."""
         return first_us, last_us
 
-    def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def fold(self, piece: KeyedRows) -> Iterator[pa.RecordBatch]:
         """Fold rows; yield the windows that are full or followed by another, or with updates what changed in them."""
         slots = self.table.upsert(piece.keys.take(piece.first_rows)).slots
         self._remember(slots)
@@ -144,7 +144,7 @@ class RunRows(ReduceState):
 class GlobalRows(RunRows):
     """One window over everything."""
 
-    def number(self, piece: Piece, slots: Slots) -> Ints:
+    def number(self, piece: KeyedRows, slots: Slots) -> Ints:
         """Put every row into the one window."""
         return np.zeros(len(piece.groups), np.int64)
 
@@ -157,7 +157,7 @@ class CountRows(RunRows):
         super().__init__(context, plan, folder)
         self._size = window.rows
 
-    def number(self, piece: Piece, slots: Slots) -> Ints:
+    def number(self, piece: KeyedRows, slots: Slots) -> Ints:
         """Begin a window after every ``size`` rows."""
         seen = self.table.array("rows")[slots]
         return number_rows(read_only(piece.groups), seen) // self._size
@@ -168,7 +168,7 @@ class CountRows(RunRows):
         return full
 
 
-class SessionRows(RunRows):
+class ReducedSessionRows(RunRows):
     """Windows that end after a gap; a row exactly one gap after the last still joins."""
 
     def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder, window: Session) -> None:
@@ -176,7 +176,7 @@ class SessionRows(RunRows):
         super().__init__(context, plan, folder)
         self._gap_us = window.gap_us
 
-    def number(self, piece: Piece, slots: Slots) -> Ints:
+    def number(self, piece: KeyedRows, slots: Slots) -> Ints:
         """Begin a session after every gap."""
         lasts_us = self.table.array("last_us")[slots]
         open_ = (self.table.array("rows")[slots] > 0).astype(np.int64)

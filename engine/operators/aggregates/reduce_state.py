@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class KeyedRows:
     """Rows in order, their times and keys, and the number of each row's key; ``first_rows`` has a row of each key."""
 
     rows: pa.RecordBatch
@@ -57,7 +57,7 @@ class ReduceState(ABC):
         self.output = UpdatingOutput(context, plan.interval_us, self.show, self.reduced.has)
 
     @abstractmethod
-    def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def fold(self, piece: KeyedRows) -> Iterator[pa.RecordBatch]:
         """Fold rows, which come in order from one call to the next too.
 
         Yield the results that cannot change again and are in no slot any more; with updates, what changed in them.
@@ -97,7 +97,7 @@ class RunningRows(ReduceState):
         """Open the table of keys."""
         super().__init__(context, plan, folder, TableSpec("keys", plan.key_types, ROW_COLUMN))
 
-    def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def fold(self, piece: KeyedRows) -> Iterator[pa.RecordBatch]:
         """Fold rows; nothing is ever final."""
         slots = self.table.upsert(piece.keys.take(piece.first_rows)).slots
         self._remember(slots)
@@ -131,7 +131,7 @@ class WindowedRows(ReduceState):
         self._windows = windows
         self._codec = KeyCodec(key_types)
 
-    def fold(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def fold(self, piece: KeyedRows) -> Iterator[pa.RecordBatch]:
         """Fold rows into all their windows; rows without any are counted as filtered."""
         # Rows come in order, so no window of theirs can be over: none has been closed that ends after them.
         assigned = self._windows.assign(piece.times_us, START_OF_TIME_US)
@@ -166,7 +166,7 @@ class WindowedRows(ReduceState):
         bounds = [time_array(times_us, self.plan.bounds) for times_us in (starts_us, ends_us)]
         return self.plan.result(keys, bounds, self.reduced.batch(slots))
 
-    def _keys(self, piece: Piece, assigned: Assigned) -> KeyBatch:
+    def _keys(self, piece: KeyedRows, assigned: Assigned) -> KeyBatch:
         if assigned.starts_us is None:
             return piece.keys if assigned.rows is None else piece.keys.take(assigned.rows)
         rows = pa.array(assigned.rows)

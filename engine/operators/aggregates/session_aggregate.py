@@ -14,8 +14,8 @@ from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batc
 from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
-from penstock.engine.operators.aggregates.following import Following
-from penstock.engine.operators.aggregates.session_state import SessionRows, SessionState
+from penstock.engine.operators.aggregates.session_state import SessionAssignment, SessionState
+from penstock.engine.operators.aggregates.updating_aggregates import UpdatingWindows
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
@@ -30,7 +30,7 @@ _SHOWN: dict[str, ColumnSpec] = {
 }
 
 
-class SessionAggregate(Following):
+class SessionAggregate(UpdatingWindows):
     """One result per session and key, with ``window_start`` its first row and ``window_end`` its last row + gap.
 
     A row that joins no open session and could only begin one that is over leaves through `LATE`, unchanged.
@@ -134,7 +134,7 @@ class SessionAggregate(Following):
                 yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
         self._sessions.end(over)
 
-    def _remember(self, assigned: SessionRows) -> None:
+    def _remember(self, assigned: SessionAssignment) -> None:
         """Note what the sessions that change have shown until now."""
         limit = len(self._table.array("last"))
         touched = self._output.pending.touch(np.concatenate([assigned.gone, assigned.slots]), limit)

@@ -43,7 +43,7 @@ _NONE: Slots = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRows:
+class SessionAssignment:
     """Where a batch's rows belong: ``slots`` (-1: late), of which ``fresh`` are new; ``late`` rows there are.
 
     Sessions ``gone[i]`` were merged into ``into[i]``; absorb them, then `SessionState.remove` them.
@@ -92,7 +92,7 @@ class SessionState:
         """Return where sessions begin and end."""
         return self.table.array("first")[slots], self.table.array("last")[slots] + self._gap_us
 
-    def assign(self, keys: KeyBatch, times_us: Ints, settled_before_us: int) -> SessionRows:
+    def assign(self, keys: KeyBatch, times_us: Ints, settled_before_us: int) -> SessionAssignment:
         """Find or begin every row's session, in order of arrival."""
         rows = len(times_us)
         located = self._lookup.upsert(keys)
@@ -126,7 +126,7 @@ class SessionState:
         if late:
             idle = located.fresh[newest[located.fresh] == 0]
             self._keys.remove(idle)
-        return SessionRows(sessions, fresh, into, gone, late)
+        return SessionAssignment(sessions, fresh, into, gone, late)
 
     def over(self, settled_before_us: int) -> Slots:
         """Return the sessions that are over, by their end; `remove` them before the next call."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import expand_chains, find_chains, index_rows
-from penstock.engine.operators.row_chunks import Waiting
+from penstock.engine.operators.row_chunks import ChunkRows
 from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 class WindowIndex:
     """Rows placed by window, with one word of their key beside them; equal words are taken for equal keys."""
 
-    def __init__(self, rows: Waiting, most_pairs: int) -> None:
+    def __init__(self, rows: ChunkRows, most_pairs: int) -> None:
         """Index rows; `match` yields at most ``most_pairs`` pairs at a time."""
         self.rows = rows
         self._windows, self._words = read_only(rows.at), read_only(rows.words)
@@ -25,7 +25,7 @@ class WindowIndex:
         self._table, self._older = read_only(table), read_only(older)
         self._outs = np.empty(most_pairs, np.int64), np.empty(most_pairs, np.int64)
 
-    def match(self, rows: Waiting) -> Iterator[tuple[Ints, Ints]]:
+    def match(self, rows: ChunkRows) -> Iterator[tuple[Ints, Ints]]:
         """Yield (position in ``rows``, position among the indexed rows) of equal (window, key).
 
         The arrays are reused: they are good until the next pairs are asked for.

@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UnplacedRows:
     """The rows of a batch that no window took: ``late``, or ``outside`` every window (None: there are none)."""
 
     late: Mask | None = None
@@ -48,7 +48,7 @@ class WindowState(ABC):
         self._retracting = plan.retracting
 
     @abstractmethod
-    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> UnplacedRows:
         """Fold rows into those of their windows that are not over; ``at_us`` decides the windows."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class CustomWindowState(WindowState):
         super().__init__(plan, context, (pa.int64(),))
         self._windows = windows
 
-    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> UnplacedRows:
         """Fold every row into each of its windows."""
         over_until_us = self._windows.over_until_us(watermark_us)
         assigned = self._windows.assign(at_us, over_until_us)
@@ -95,7 +95,7 @@ class CustomWindowState(WindowState):
             evaluated = evaluated.take(assigned.rows)
             slots = self.locate(evaluated, assigned.ends_us, pa.array(assigned.starts_us))
             evaluated.fold(slots, times_us, self.cells)
-        return Refused(assigned.late, assigned.outside)
+        return UnplacedRows(assigned.late, assigned.outside)
 
     def results(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield windows by their end."""
@@ -118,11 +118,11 @@ class CustomWindowState(WindowState):
 class GlobalWindowState(WindowState):
     """One window over everything, over at the end of time."""
 
-    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> Refused:
+    def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> UnplacedRows:
         """Fold every row into its key's only window."""
         slots = self.locate(evaluated, np.zeros(evaluated.count, np.int64))
         evaluated.fold(slots, times_us, self.cells)
-        return Refused()
+        return UnplacedRows()
 
     def results(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield everything at the end of time."""

@@ -20,7 +20,7 @@ from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, s
 from penstock.engine.operators.joins.join_side import TimedSide
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import break_ties, split_late
-from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.engine.operators.state_words import duration_words
 from penstock.engine.operators.words import Words
 from penstock.model.durations import format_microseconds
@@ -121,7 +121,7 @@ class AsOfJoin(Operator):
             return min(*first_us, END_OF_TIME_US - 1) + 1
         return END_OF_TIME_US if self._last.statistics().rows else None
 
-    def _join(self, left: Waiting, right: Waiting) -> Iterator[Emission]:
+    def _join(self, left: ChunkRows, right: ChunkRows) -> Iterator[Emission]:
         """Emit these left rows, given all right rows up to the last of them, and let go of what is done with."""
         right_slots = np.empty(0, np.int64)
         if right.ids.size:
@@ -151,7 +151,7 @@ class AsOfJoin(Operator):
         self._waiting[0].remove(left.ids)
         self._waiting[1].remove(replaced)
 
-    def _break_ties(self, right: Waiting, slots: Ints) -> Waiting:
+    def _break_ties(self, right: ChunkRows, slots: Ints) -> ChunkRows:
         """Return the right rows with those of one time and slot in the order of their columns."""
         groups, group_count = _numbered(slots)
         tied = np.flatnonzero(mark_ties(read_only(right.at), read_only(groups), group_count))
@@ -160,7 +160,7 @@ class AsOfJoin(Operator):
         ids = right.ids.copy()
         rows = self._waiting[1].take(ids[tied])
         ids[tied] = ids[tied][break_ties(rows, np.arange(tied.size), right.at[tied], groups[tied])]
-        return Waiting(ids, right.at, right.words)
+        return ChunkRows(ids, right.at, right.words)
 
     def _slots(self, rows: pa.RecordBatch) -> Ints:
         """Return the slot of each left row's key, -1 where it has none."""
@@ -209,16 +209,16 @@ class AsOfJoin(Operator):
         self._last.remove(slots)
 
 
-def _in_order(parts: list[Waiting]) -> Waiting:
-    waiting = Waiting.concat(parts)
+def _in_order(parts: list[ChunkRows]) -> ChunkRows:
+    waiting = ChunkRows.concat(parts)
     if bool((waiting.at[1:] >= waiting.at[:-1]).all()):
         return waiting
     order = np.argsort(waiting.at, kind="stable")
-    return Waiting(waiting.ids[order], waiting.at[order], waiting.words)
+    return ChunkRows(waiting.ids[order], waiting.at[order], waiting.words)
 
 
-def _part(rows: Waiting, chosen: slice) -> Waiting:
-    return Waiting(rows.ids[chosen], rows.at[chosen], rows.words)
+def _part(rows: ChunkRows, chosen: slice) -> ChunkRows:
+    return ChunkRows(rows.ids[chosen], rows.at[chosen], rows.words)
 
 
 def _together(left: Ints, right: Ints, rows_at_once: int) -> Iterator[tuple[slice, slice]]:

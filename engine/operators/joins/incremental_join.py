@@ -12,7 +12,7 @@ from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorCont
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import weights_of
 from penstock.engine.operators.joins.incremental_join_pairs import Items, PairBuilder
-from penstock.engine.operators.joins.incremental_join_rows import AppendedRows, CountedRows, JoinedRows
+from penstock.engine.operators.joins.incremental_join_rows import AppendedRows, CountedSideRows, JoinedRows
 from penstock.engine.operators.joins.join_schema import join_output, keeps_unmatched, key_types, side_columns
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.engine.operators.row_identity import RowCodec
@@ -94,4 +94,4 @@ class IncrementalJoin(Operator):
         state, identity = self.context.state, self._identities[side]
         if identity is None:
             return AppendedRows(state, name, self._sides[side], self._needed[side])
-        return CountedRows(state, name, self._sides[side], self._needed[side], identity)
+        return CountedSideRows(state, name, self._sides[side], self._needed[side], identity)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.kernels.incremental_join import expand_copies
 from penstock.engine.operators.changelog import consolidate, with_weights
-from penstock.engine.operators.joins.incremental_join_rows import Change, JoinedRows
+from penstock.engine.operators.joins.incremental_join_rows import JoinedRows, SideChange
 from penstock.state.keys.arrays import read_only
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ class Items:
     bounds: Ints
 
     @staticmethod
-    def of(change: Change, heads: Ints, keeps: bool, other_keeps: bool) -> "Items":
+    def of(change: SideChange, heads: Ints, keeps: bool, other_keeps: bool) -> "Items":
         """Compare a change with the other side's chains; ``keeps`` says whether rows without a partner are put out."""
         rows: list[Ints] = []
         for changed, turned in ((change.gained < 0, change.appeared), (change.gained > 0, change.vanished)):

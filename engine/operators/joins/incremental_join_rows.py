@@ -25,7 +25,7 @@ _COUNT = FixedColumn(np.dtype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SideChange:
     """What a batch did to its side.
 
     ``gained`` says of each of ``rows`` how many more (or, below 0, fewer) of it are present. ``appeared`` and
@@ -43,7 +43,7 @@ class JoinedRows(ABC):
     """The rows of one side. Rows with a null among their keys are never found."""
 
     @abstractmethod
-    def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> Change:
+    def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> SideChange:
         """Insert and retract rows; all have the fields of the `JoinSide`. ``weights`` None: insert them all."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class AppendedRows(JoinedRows):
         self._side = side
         self._kept = KeptRows(store, name, side, columns)
 
-    def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> Change:
+    def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> SideChange:
         """Insert rows."""
         keys = self._side.encode(rows)
         appeared = NO_INTEGERS
@@ -82,7 +82,7 @@ class AppendedRows(JoinedRows):
             appeared = self._insert(rows, keys)
         elif known.size:
             appeared = known[self._insert(rows.take(pa.array(known)), keys.take(known))]
-        return Change(rows, keys, np.ones(rows.num_rows, np.int64), appeared, NO_INTEGERS)
+        return SideChange(rows, keys, np.ones(rows.num_rows, np.int64), appeared, NO_INTEGERS)
 
     def newest(self, keys: KeyBatch) -> Ints:
         """Return the id of the newest row of each key."""
@@ -112,7 +112,7 @@ class AppendedRows(JoinedRows):
         return first[located.fresh]
 
 
-class CountedRows(JoinedRows):
+class CountedSideRows(JoinedRows):
     """A changelog's side: every distinct row with its count, which is below 0 while retractions wait for their insert.
 
     The chains lie beside the tables, as slots of distinct rows by slots of keys, and are made anew when it opens.
@@ -140,7 +140,7 @@ class CountedRows(JoinedRows):
         self._dead = [np.setdiff1d(self._log.live(), ids)]
         self._dead_rows = self._dead[0].size
 
-    def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> Change:
+    def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> SideChange:
         """Insert and retract rows."""
         assert weights is not None
         slots = self._distinct.upsert(self._identity.encode(rows)).slots
@@ -162,7 +162,7 @@ class CountedRows(JoinedRows):
         appeared, vanished = self._count(key_slots, gained)
         self._store(rows, nodes, key_slots, np.flatnonzero(new))
         self._forget(nodes, key_slots, np.flatnonzero(~new & (after == 0)))
-        return Change(rows, keys, gained, appeared, vanished)
+        return SideChange(rows, keys, gained, appeared, vanished)
 
     def newest(self, keys: KeyBatch) -> Ints:
         """Return the slot of the newest distinct row of each key that has one present."""

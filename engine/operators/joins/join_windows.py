@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
-from penstock.engine.operators.row_chunks import Waiting
+from penstock.engine.operators.row_chunks import ChunkRows
 
 Ints = NDArray[np.int64]
 
@@ -15,8 +15,8 @@ GROUP_ROWS = 1 << 20
 
 
 def shared_windows(
-    windows: PaneWindows, left: Sequence[Waiting], right: Sequence[Waiting], first: int, closed: int
-) -> Iterator[tuple[Sequence[Waiting], Sequence[Waiting]]]:
+    windows: PaneWindows, left: Sequence[ChunkRows], right: Sequence[ChunkRows], first: int, closed: int
+) -> Iterator[tuple[Sequence[ChunkRows], Sequence[ChunkRows]]]:
     """Yield the rows of both sides, placed by pane, in the windows [first, closed) that have rows on both sides.
 
     In what is yielded rows are placed by window and may repeat. Windows come in groups of about `GROUP_ROWS` rows;
@@ -43,15 +43,15 @@ def shared_windows(
             yield [one], [other]
 
 
-def _by_pane(parts: Sequence[Waiting]) -> Waiting:
-    rows = Waiting.concat(parts)
+def _by_pane(parts: Sequence[ChunkRows]) -> ChunkRows:
+    rows = ChunkRows.concat(parts)
     order = np.argsort(rows.at, kind="stable")
-    return Waiting(rows.ids[order], rows.at[order], rows.words[order])
+    return ChunkRows(rows.ids[order], rows.at[order], rows.words[order])
 
 
-def _place(side: Waiting, windows: Ints, starts: Ints, counts: Ints) -> Waiting:
+def _place(side: ChunkRows, windows: Ints, starts: Ints, counts: Ints) -> ChunkRows:
     rows = _ranges(starts, counts)
-    return Waiting(side.ids[rows], np.repeat(windows, counts), side.words[rows])
+    return ChunkRows(side.ids[rows], np.repeat(windows, counts), side.words[rows])
 
 
 def _windows_of(windows: PaneWindows, panes: Ints, first: int, closed: int) -> Ints:

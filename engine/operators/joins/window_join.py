@@ -25,7 +25,7 @@ from penstock.engine.operators.joins.join_schema import (
 from penstock.engine.operators.joins.join_side import TimedSide
 from penstock.engine.operators.joins.join_windows import shared_windows
 from penstock.engine.operators.joins.same_keys import same_keys
-from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
@@ -127,10 +127,10 @@ class WindowJoin(Operator):
         window = max(self._closed, self._windows.first_window(min(panes)))
         return min(END_OF_TIME_US, self._windows.over_at_us(window))
 
-    def _join(self, sides: tuple[Sequence[Waiting], Sequence[Waiting]]) -> Iterator[Emission]:
+    def _join(self, sides: tuple[Sequence[ChunkRows], Sequence[ChunkRows]]) -> Iterator[Emission]:
         """Emit the pairs of equal (window, keys): index the smaller side and look the other's rows up."""
         small = int(_count(sides[1]) < _count(sides[0]))
-        index = WindowIndex(Waiting.concat(sides[small]), self.context.batch_rows)
+        index = WindowIndex(ChunkRows.concat(sides[small]), self.context.batch_rows)
         pairs: list[tuple[Ints, Ints, Ints]] = []
         count = 0
         for part in sides[1 - small]:
@@ -172,5 +172,5 @@ class WindowJoin(Operator):
         return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
 
 
-def _count(parts: Sequence[Waiting]) -> int:
+def _count(parts: Sequence[ChunkRows]) -> int:
     return sum(part.ids.size for part in parts)

@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 from penstock.engine.core.contract import chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.core.event_time import time_array
-from penstock.engine.operators.process.due import BatchRowTimers, Due
-from penstock.engine.operators.process.piece import NOT_THE_ROWS, Failure, Piece, Progress, Runner
+from penstock.engine.operators.process.batch_timers import BatchRowTimers, DueTimers
+from penstock.engine.operators.process.process_input import (
+    NOT_THE_ROWS,
+    Failure,
+    FunctionRunner,
+    ProcessInput,
+    TimeProgress,
+)
 from penstock.engine.operators.process.results import batch_results
 from penstock.engine.operators.process.rows import timer_rows
 from penstock.engine.operators.process.schema import ProcessPlan
@@ -29,7 +35,7 @@ _NEVER_US = END_OF_TIME_US
 class CallContext:
     """What a call may ask; see `penstock.model.process.BatchContext`."""
 
-    def __init__(self, calendar: Calendar, progress: Progress, timers: BatchRowTimers, state: States) -> None:
+    def __init__(self, calendar: Calendar, progress: TimeProgress, timers: BatchRowTimers, state: States) -> None:
         self._calendar = calendar
         self._progress = progress
         self.timers: BatchTimers = timers
@@ -49,7 +55,7 @@ class CallContext:
         return self._progress.watermark_us == END_OF_TIME_US
 
 
-class BatchRunner(Runner):
+class BatchRunner(FunctionRunner):
     """Calls a `BatchProcess` in one operator instance."""
 
     def __init__(
@@ -58,7 +64,7 @@ class BatchRunner(Runner):
         plan: ProcessPlan,
         state: ProcessState,
         timers: tuple[TimerTable, TimerTable],
-        progress: Progress,
+        progress: TimeProgress,
         batch_rows: int,
     ) -> None:
         """Give the function its state; ``timers`` are those in event time and in processing time."""
@@ -76,11 +82,11 @@ class BatchRunner(Runner):
         self._timers = BatchRowTimers(plan.time is not None)
         self._context = CallContext(Calendar(plan.zone), progress, self._timers, States(handles))
 
-    def run(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def run(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
         """Call the function for the rows and timers of a piece."""
-        due = Due(piece.due_us, piece.due_groups)
+        due = DueTimers(piece.due_us, piece.due_groups)
         if piece.processing:
-            event, clock = Due.none(), due
+            event, clock = DueTimers.none(), due
             while clock:
                 yield from self._fire(piece, event, clock, processing=True)
             due = event
@@ -93,13 +99,13 @@ class BatchRunner(Runner):
                 yield from self._call_rows(piece, ready, due)
                 left = left[:0] if len(ready) == len(left) else np.setdiff1d(left, ready, assume_unique=True)
             else:
-                yield from self._fire(piece, due, Due.none(), processing=False)
+                yield from self._fire(piece, due, DueTimers.none(), processing=False)
 
     def sweep(self) -> None:
         """Forget state that has expired."""
         self._state.sweep(self._progress)
 
-    def _call_rows(self, piece: Piece, ready: Ints, due: Due) -> Iterator[pa.RecordBatch]:
+    def _call_rows(self, piece: ProcessInput, ready: Ints, due: DueTimers) -> Iterator[pa.RecordBatch]:
         whole = len(ready) == piece.rows.num_rows
         rows = piece.rows if whole else piece.rows.take(pa.array(ready))
         groups, members = piece.groups if whole else piece.groups[ready], np.arange(len(piece.keys))
@@ -121,7 +127,9 @@ class BatchRunner(Runner):
 
         yield from self._call(piece, members, due, lambda: self._function.process(rows, context), fail)
 
-    def _fire(self, piece: Piece, event: Due, clock: Due, *, processing: bool) -> Iterator[pa.RecordBatch]:
+    def _fire(
+        self, piece: ProcessInput, event: DueTimers, clock: DueTimers, *, processing: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Fire the first timer of each key that has one."""
         times_us, members = (clock if processing else event).take_first()
         now_us = self._progress.watermark_us if processing else times_us
@@ -134,7 +142,7 @@ class BatchRunner(Runner):
 
         yield from self._call(piece, members, event, lambda: self._function.on_timer(fired, context), fail, clock)
 
-    def _begin(self, piece: Piece, members: Ints, read_us: Any, written_us: Any) -> CallContext:
+    def _begin(self, piece: ProcessInput, members: Ints, read_us: Any, written_us: Any) -> CallContext:
         whole = len(members) == len(piece.keys)
         keys = piece.keys if whole else piece.keys.take(members)
         columns = piece.key_columns
@@ -150,12 +158,12 @@ class BatchRunner(Runner):
 
     def _call(
         self,
-        piece: Piece,
+        piece: ProcessInput,
         members: Ints,
-        event: Due,
+        event: DueTimers,
         call: Callable[[], Any],
         fail: Callable[[str], Failure],
-        clock: Due | None = None,
+        clock: DueTimers | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Make one call, keep what it wrote if it succeeds, and yield what it returned."""
         try:
@@ -169,7 +177,7 @@ class BatchRunner(Runner):
             handle.commit()
         for processing, wanted, times_us, positions in self._timers.changes:
             groups = members[positions]
-            here = (clock or Due.none()) if processing else event
+            here = (clock or DueTimers.none()) if processing else event
             soon = np.zeros(len(groups), np.bool_) if processing else times_us <= piece.bound_us
             if wanted:
                 here.add(times_us[soon], groups[soon])

@@ -15,7 +15,7 @@ from penstock.state.tables.image import positions_of
 _NULL = "null"
 
 
-class Cells(ABC):
+class CellColumns(ABC):
     """Cells of one type. Make it, open the table with its `columns`, then `bind`."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
@@ -44,7 +44,7 @@ class Cells(ABC):
         """Give back what slots hold beside the table, which is about to forget them."""
 
 
-class FixedCells(Cells):
+class FixedCells(CellColumns):
     """Numbers, times and booleans."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
@@ -83,7 +83,7 @@ class FixedCells(Cells):
         self._table.array(self.name)[slots] = raw.to_numpy()
 
 
-class TextCellsOf(Cells):
+class TextCellsOf(CellColumns):
     """Strings and binaries."""
 
     def columns(self) -> Mapping[str, ColumnSpec]:
@@ -99,7 +99,7 @@ class TextCellsOf(Cells):
         self._table.text(self.name).set(slots, values)
 
 
-class LogCells(Cells):
+class LogCells(CellColumns):
     """Values of any other type: rows of a log, whose ids plus one the table holds."""
 
     def __init__(self, name: str, type_: pa.DataType, log: str) -> None:
@@ -132,7 +132,7 @@ class LogCells(Cells):
         self._log.remove(ids[ids > 0] - 1)
 
 
-def cells_of(name: str, type_: pa.DataType, table: str) -> Cells:
+def cells_of(name: str, type_: pa.DataType, table: str) -> CellColumns:
     """Return cells for values of a type, to be called ``name`` in this table."""
     if pt.is_string(type_) or pt.is_binary(type_):
         return TextCellsOf(name, type_)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.operators.process.entry_state import EntryState
-from penstock.engine.operators.process.handles import OUTSIDE, Cursor, Handle
+from penstock.engine.operators.process.handles import OUTSIDE, Cursor, StateHandle
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.process_states import ListState, State
 from penstock.state.keys.batch_keys import KeyBatch
 
 
-class Collection(State, Handle):
+class Collection(State, StateHandle):
     """What lists and maps have in common: entries loaded by key, and a time to live for each."""
 
     _state: EntryState

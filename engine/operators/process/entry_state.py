@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.operators.process.cells import Cells, cells_of
+from penstock.engine.operators.process.cells import CellColumns, cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, FixedColumn, Slots, StateStore, TableSpec
@@ -45,7 +45,7 @@ class EntryState:
     ) -> None:
         """Open the tables of the state; ``types`` are those of the columns of an entry."""
         self.ttl_us = ttl_us
-        self._parts: list[Cells] = [
+        self._parts: list[CellColumns] = [
             cells_of(f"part{index}", type_, f"state {name} entries") for index, type_ in enumerate(types)
         ]
         header: dict[str, ColumnSpec] = {"first": _INT64, "end": _INT64}

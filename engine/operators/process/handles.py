@@ -48,7 +48,7 @@ class Cursor:
         self.journal.clear()
 
 
-class Handle(ABC):
+class StateHandle(ABC):
     """State of one piece's keys, which `Cursor` numbers."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Outside(list[Any]):
 OUTSIDE = Outside()
 
 
-class RowValue(ValueState[Any], Handle):
+class RowValue(ValueState[Any], StateHandle):
     """Values that cannot change by themselves and live for ever."""
 
     def __init__(self, declared: ValueState[Any], state: PointState, type_: ValueType, cursor: Cursor) -> None:

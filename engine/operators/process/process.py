@@ -19,7 +19,7 @@ from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.process.batches import BatchRunner
-from penstock.engine.operators.process.piece import Failure, Piece, Progress, Runner
+from penstock.engine.operators.process.process_input import Failure, FunctionRunner, ProcessInput, TimeProgress
 from penstock.engine.operators.process.rows import RowRunner, shown_keys
 from penstock.engine.operators.process.schema import plan_process, process_output
 from penstock.engine.operators.process.state import ProcessState
@@ -73,11 +73,11 @@ class Process(Operator):
         self._event_timers = TimerTable(store, "timers", types)
         self._clock_timers = TimerTable(store, "processing timers", types)
         self._state = ProcessState(self._spec.states, store, types, self._plan.zone)
-        self._progress = Progress(context.earliest("watermark_us", START_OF_TIME_US))
+        self._progress = TimeProgress(context.earliest("watermark_us", START_OF_TIME_US))
         self._clock = ProcessingClock(context.clock)
         timers = (self._event_timers, self._clock_timers)
         runner = BatchRunner if self._spec.vectorised else RowRunner
-        self._runner: Runner = runner(
+        self._runner: FunctionRunner = runner(
             self._function, self._plan, self._state, timers, self._progress, context.batch_rows
         )
         self._grouper = KeyGrouper()
@@ -214,7 +214,7 @@ class Process(Operator):
         due_us: Ints,
         due_columns: list[pa.Array],
         bound_us: int,
-    ) -> Piece:
+    ) -> ProcessInput:
         """Number the distinct keys of rows and timers, and order rows of one key and time by their columns."""
         count = rows.num_rows
         if len(due_us):
@@ -227,7 +227,7 @@ class Process(Operator):
             rows = rows if order is None else rows.take(pa.array(order))
         chosen = pa.array(first_rows)
         distinct = [column.take(chosen) for column in key_columns]
-        return Piece(
+        return ProcessInput(
             rows,
             times_us,
             groups[:count],
@@ -240,7 +240,7 @@ class Process(Operator):
             processing=False,
         )
 
-    def _run(self, piece: Piece) -> Iterator[Emission]:
+    def _run(self, piece: ProcessInput) -> Iterator[Emission]:
         self._progress.clock_us = self._clock.now_us()
         for rows in self._runner.run(piece):
             yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)

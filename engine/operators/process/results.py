@@ -26,7 +26,7 @@ _EXACT = {
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
-class RowResults:
+class ResultRows:
     """Result rows of a row-wise function until they become a batch.
 
     ``values`` holds the values of one row behind those of the other, ``width`` of each: nothing the garbage collector

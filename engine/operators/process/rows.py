@@ -11,9 +11,15 @@ import pyarrow as pa
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.functions.python_rows import python_values
-from penstock.engine.operators.process.handles import Cursor, Handle
-from penstock.engine.operators.process.piece import NOT_THE_ROWS, Failure, Piece, Progress, Runner
-from penstock.engine.operators.process.results import RowResults
+from penstock.engine.operators.process.handles import Cursor, StateHandle
+from penstock.engine.operators.process.process_input import (
+    NOT_THE_ROWS,
+    Failure,
+    FunctionRunner,
+    ProcessInput,
+    TimeProgress,
+)
+from penstock.engine.operators.process.results import ResultRows
 from penstock.engine.operators.process.schema import ProcessPlan
 from penstock.engine.operators.process.state import ProcessState
 from penstock.engine.operators.process.timers import Calendar, RowTimers, TimerTable
@@ -30,7 +36,7 @@ class RowContext:
     __slots__ = ("_calendar", "_columns", "_cursor", "_keys", "_progress", "state", "timers")
 
     def __init__(
-        self, cursor: Cursor, calendar: Calendar, progress: Progress, timers: RowTimers, state: States
+        self, cursor: Cursor, calendar: Calendar, progress: TimeProgress, timers: RowTimers, state: States
     ) -> None:
         self._cursor = cursor
         self._calendar = calendar
@@ -70,7 +76,7 @@ class RowContext:
         return self._progress.watermark_us == END_OF_TIME_US
 
 
-class RowRunner(Runner):
+class RowRunner(FunctionRunner):
     """Calls a `Process` in one operator instance."""
 
     def __init__(
@@ -79,7 +85,7 @@ class RowRunner(Runner):
         plan: ProcessPlan,
         state: ProcessState,
         timers: tuple[TimerTable, TimerTable],
-        progress: Progress,
+        progress: TimeProgress,
         batch_rows: int,
     ) -> None:
         """Give the function its state; ``timers`` are those in event time and in processing time."""
@@ -96,11 +102,11 @@ class RowRunner(Runner):
         handles = state.row_handles(self._cursor)
         for name, handle in handles.items():
             object.__setattr__(function, name, handle)
-        self._handles: list[Handle] = list(handles.values())
+        self._handles: list[StateHandle] = list(handles.values())
         self._context = RowContext(self._cursor, self._calendar, progress, self._timers, States(handles))
-        self._results = RowResults(plan.output.fields, plan.output.time)
+        self._results = ResultRows(plan.output.fields, plan.output.time)
 
-    def run(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def run(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
         """Call the function for the rows and timers of a piece."""
         self._begin(piece)
         if piece.processing:
@@ -117,7 +123,7 @@ class RowRunner(Runner):
         """Forget state that has expired."""
         self._state.sweep(self._progress)
 
-    def _begin(self, piece: Piece) -> None:
+    def _begin(self, piece: ProcessInput) -> None:
         cursor, timers = self._cursor, self._timers
         cursor.now_us, cursor.clock_us = self._progress.watermark_us, self._progress.clock_us
         if not piece.by_arrival and not piece.processing:
@@ -131,7 +137,7 @@ class RowRunner(Runner):
         for handle in self._handles:
             handle.begin(piece.keys)
 
-    def _end(self, piece: Piece) -> None:
+    def _end(self, piece: ProcessInput) -> None:
         for handle in self._handles:
             handle.end()
         if self._timers.event:
@@ -139,7 +145,7 @@ class RowRunner(Runner):
         if self._timers.clock:
             self._clock_timers.apply(piece.keys, self._timers.clock)
 
-    def _call_rows(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _call_rows(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
         process, context, cursor, journal = self._process, self._context, self._cursor, self._cursor.journal
         add, add_row, produced = self._results.add, self._results.add_row, self._results.values
         heap, least_us = self._timers.heap, self._progress.watermark_us
@@ -179,7 +185,7 @@ class RowRunner(Runner):
                 if journal:
                     journal.clear()
 
-    def _fire(self, piece: Piece, limit_us: int) -> Iterator[pa.RecordBatch]:
+    def _fire(self, piece: ProcessInput, limit_us: int) -> Iterator[pa.RecordBatch]:
         """Fire the event-time timers up to and with a time, in order."""
         heap, armed, cursor = self._timers.heap, self._timers.event, self._cursor
         while heap and heap[0][0] <= limit_us:
@@ -195,14 +201,14 @@ class RowRunner(Runner):
             if len(self._results.values) >= self._batch_rows * self._results.width:
                 yield from self._cut()
 
-    def _fire_by_clock(self, piece: Piece, time_us: int, at: int) -> None:
+    def _fire_by_clock(self, piece: ProcessInput, time_us: int, at: int) -> None:
         if self._timers.clock.get((time_us, at)) is False:
             return
         self._cursor.at = at
         self._cursor.time_us = None
         self._call_timer(piece, Timer(self._calendar.datetime_of(time_us), True), time_us)
 
-    def _call_timer(self, piece: Piece, timer: Timer, time_us: int) -> None:
+    def _call_timer(self, piece: ProcessInput, timer: Timer, time_us: int) -> None:
         produced = self._results.values
         mark = len(produced)
         try:

@@ -11,8 +11,8 @@ from penstock.engine.operators.process.collections import RowList
 from penstock.engine.operators.process.entry_state import EntryState
 from penstock.engine.operators.process.handles import CarefulRowValue, Cursor, RowInteger, RowReduced, RowValue
 from penstock.engine.operators.process.maps import RowMap
-from penstock.engine.operators.process.piece import Progress
 from penstock.engine.operators.process.point_state import PointState
+from penstock.engine.operators.process.process_input import TimeProgress
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import PlanError
 from penstock.model.process_states import ListState, MapState, ReducingState, State, ValueState
@@ -60,7 +60,7 @@ class ProcessState:
                 handles[name] = BatchList(state, store, types[0])
         return handles
 
-    def sweep(self, progress: Progress) -> None:
+    def sweep(self, progress: TimeProgress) -> None:
         """Forget what has expired."""
         for name, state in self._states.items():
             if state.ttl_us is not None:
@@ -71,7 +71,7 @@ class ProcessState:
         timed = [self._stores[name] for name, state in self._states.items() if state.ttl_clock == "event"]
         return min((due for store in timed if (due := store.due_us()) is not None), default=None)
 
-    def peek(self, name: str, progress: Progress) -> tuple[list[pa.Array], list[Any]]:
+    def peek(self, name: str, progress: TimeProgress) -> tuple[list[pa.Array], list[Any]]:
         """Return the columns of the keys that have something in a state, and what: a value, a list or a dict.
 
         Raises:
@@ -120,5 +120,5 @@ class ProcessState:
         return RowList(state, store, types[0], cursor)
 
 
-def _now_us(state: State, progress: Progress) -> int:
+def _now_us(state: State, progress: TimeProgress) -> int:
     return progress.watermark_us if state.ttl_clock == "event" else progress.clock_us

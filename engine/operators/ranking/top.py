@@ -14,7 +14,7 @@ from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
-from penstock.engine.operators.ranking.top_counts import CountedRows
+from penstock.engine.operators.ranking.top_counts import RankedRowCounts
 from penstock.engine.operators.ranking.top_ranks import RankedRows
 from penstock.engine.operators.ranking.top_schema import plan_top, top_output
 from penstock.engine.operators.state_words import key_names, key_traits, order_words
@@ -54,9 +54,9 @@ class Top(Operator):
         self._table = context.state.table(TableSpec("keys", self._plan.key_types))
         self._log = context.state.log("rows", self._plan.input.physical, context.locate_port(0))
         self._lookup = KeyLookup(self._table)
-        self._kept: RankedRows | CountedRows
+        self._kept: RankedRows | RankedRowCounts
         if self._plan.input.changelog:
-            self._kept = CountedRows(self._plan, self._log, self._table, self._order_only)
+            self._kept = RankedRowCounts(self._plan, self._log, self._table, self._order_only)
         else:
             self._kept = RankedRows(self._plan, self._log, self._order_only)
         self._interval_ns = context.interval_ns(self._plan.interval_us)
@@ -122,7 +122,7 @@ class Top(Operator):
             rows = self._log.take(part)
             evaluated = self._projection(rows)
             self._kept.restore(rows, self._order_of(evaluated), self._slots(evaluated), part)
-        if isinstance(self._kept, CountedRows):
+        if isinstance(self._kept, RankedRowCounts):
             self._kept.restored(step)
 
     def _slots(self, evaluated: pa.RecordBatch) -> Slots:

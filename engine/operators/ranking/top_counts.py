@@ -41,7 +41,7 @@ class _Sorted:
     net: Ints
 
 
-class CountedRows:
+class RankedRowCounts:
     """The rows of every slot with their weights, in order: those of the last emission, then what came since."""
 
     def __init__(self, plan: TopPlan, log: RowLog, table: KeyedTable, computed: Computed) -> None:

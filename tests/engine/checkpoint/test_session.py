@@ -11,7 +11,7 @@ import pytest
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.notices import STOP_COMMIT_NS
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Participants, Report
@@ -60,7 +60,7 @@ class Turning:
     def __init__(self, *members: Member) -> None:
         self.clock = ManualClock()
         repository = CheckpointRepository(SimulatedFiles(SimulatedDisk(Dice(1))))
-        snapshots = Snapshots(repository, "job", 8, "0", self.clock.wall_us, Path("unused"))
+        snapshots = CheckpointWriter(repository, "job", 8, "0", self.clock.wall_us, Path("unused"))
         options = CheckpointOptions(interval_ms=10, timeout_ms=100, directory="disk")
         self.background = SimulatedBackground(self.clock, Dice(1))
         coordinator = CheckpointCoordinator(options)

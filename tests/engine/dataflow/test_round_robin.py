@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.engine.core.elements import END_OF_TIME_US
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.dataflow.round_robin import QUANTUM_NS, Standing, Turns
+from penstock.engine.dataflow.round_robin import QUANTUM_NS, Turns, TurnStanding
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.wake_times import WakeTimes
@@ -87,10 +87,10 @@ def test_only_sources_that_no_other_is_behind_may_read(starts: list[int], steps:
 def test_those_with_much_to_do_go_first_and_those_with_little_last() -> None:
     clock = ManualClock()
     turns = Turns()
-    made = {standing: instance(standing.value, Costly(clock), clock, [channel()]) for standing in Standing}
-    for standing in reversed(Standing):
+    made = {standing: instance(standing.value, Costly(clock), clock, [channel()]) for standing in TurnStanding}
+    for standing in reversed(TurnStanding):
         turns.place(made[standing], standing)
-    for standing in Standing:
+    for standing in TurnStanding:
         for _ in range(3):
             assert turns.next() is made[standing]
             turns.spend(made[standing], QUANTUM_NS // 2)
@@ -102,7 +102,7 @@ def test_one_that_was_forgotten_has_no_turn() -> None:
     clock = ManualClock()
     turns = Turns()
     one = instance("one", Costly(clock), clock, [channel()])
-    turns.place(one, Standing.EAGER)
+    turns.place(one, TurnStanding.EAGER)
     turns.forget(one)
     assert turns.next() is None
 

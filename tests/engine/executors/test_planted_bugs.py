@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.core.elements import START_OF_TIME_US, Barrier, Batch
 from penstock.engine.dataflow import source_head
 from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.plan.regions import struck_by
-from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.halves import ReceivingHalf
 from penstock.state.checkpoints.manifest import pack_notes
 from penstock.state.files import simulated_files
@@ -73,23 +73,23 @@ def a_barrier_overtakes(patch):
 
 def drop_a_dirty_part(patch):
     """The state of the first instance of each operator is left out of every other checkpoint."""
-    entry = Snapshots._entry
+    entry = CheckpointWriter._entry
 
     def without(snapshots, epoch, cut):
         made = entry(snapshots, epoch, cut)
         return made if cut.instance or epoch % 2 else msgspec.structs.replace(made, files=())
 
-    patch.setattr(Snapshots, "_entry", without)
+    patch.setattr(CheckpointWriter, "_entry", without)
 
 
 def lose_the_notes(patch):
     """Checkpoints have no notes: what operators know beside their tables is gone at a restart."""
-    entry = Snapshots._entry
+    entry = CheckpointWriter._entry
 
     def without(snapshots, epoch, cut):
         return msgspec.structs.replace(entry(snapshots, epoch, cut), notes=pack_notes({}))
 
-    patch.setattr(Snapshots, "_entry", without)
+    patch.setattr(CheckpointWriter, "_entry", without)
 
 
 def forget_the_notes_at_restore(patch):
@@ -97,8 +97,8 @@ def forget_the_notes_at_restore(patch):
 
     No output that is compared shows it, as nothing is promised of late rows.
     """
-    start_of = Restored.start_of
-    patch.setattr(Restored, "start_of", lambda *arguments: replace(start_of(*arguments), notes=()))
+    start_of = RestoredState.start_of
+    patch.setattr(RestoredState, "start_of", lambda *arguments: replace(start_of(*arguments), notes=()))
 
 
 def publish_before_the_sync(patch):

@@ -15,7 +15,7 @@ from penstock import count, sum_
 from penstock.engine.executors.simulated import Simulation, record_pipeline
 from penstock.engine.executors.simulation.faults import KINDS, Faults
 from penstock.engine.executors.simulation.outputs import difference
-from penstock.engine.executors.simulation.promises import not_promised
+from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.function_sink import FunctionSink
 from tests.engine.executors.simulated_support import PIPELINES, read, rows, shared
@@ -135,7 +135,7 @@ def test_sinks_of_what_is_not_promised_are_left_out():
     windows.collect().name("kept")
     windows.side_output("late").collect().name("late")
     keyed.deduplicate(order="arrival").name("first").collect().name("arrival")
-    left_out = not_promised(job.graph)
+    left_out = timing_dependent_sinks(job.graph)
     assert set(left_out) == {"late", "arrival"}
     assert "late rows of 'windows'" in left_out["late"]
     assert record_pipeline(job.graph, 100).left_out == left_out

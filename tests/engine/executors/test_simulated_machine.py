@@ -15,7 +15,7 @@ import penstock as ps
 from penstock import count, sum_
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
@@ -154,7 +154,7 @@ class Machine(RuleBasedStateMachine):
     def process(self):
         self.world.restart()
         options = CheckpointOptions(interval_ms=1_000_000, directory="disk")
-        snapshots = Snapshots(
+        snapshots = CheckpointWriter(
             self.world.repository, "machine", LOOP.key_groups, "0", self.world.clock.wall_us, Path("unused")
         )
         self.session = CheckpointSession(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.core.elements import END_OF_TIME_US
 from penstock.engine.operators.ordered_rows import OrderedRows, sort_keys, split_late, tie_order
-from penstock.engine.operators.row_chunks import RowChunks, Waiting
+from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.tables.image import StoreImage
 from tests.engine.restarts import HALF, locate_by, part_of
@@ -129,7 +129,7 @@ def test_chunks_of_any_size_are_found_again_after_a_restart() -> None:
     for again in (chunks, RowChunks(MemoryStore("op", image=image), "rows", fields)):
         assert len(again) == sum(place >= 10 for place in places)
         assert again.first() == min(place for place in places if place >= 10)
-        waiting = Waiting.concat(again.below(20))
+        waiting = ChunkRows.concat(again.below(20))
         assert sorted(waiting.at.tolist()) == sorted(place for place in places if 10 <= place < 20)
         assert again.take(waiting.ids)["v"].to_pylist() == waiting.at.tolist()
     assert RowChunks(store, "none", fields).below(20) == []

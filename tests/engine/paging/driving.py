@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.checkpoint.writer import Snapshots
+from penstock.engine.checkpoint.writer import CheckpointWriter
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import LATE, MAIN, Operator, OperatorContext, RowCounters
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
@@ -19,7 +19,7 @@ from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
-from penstock.engine.restore.state_assignment import LoadedFiles, Restored
+from penstock.engine.restore.state_assignment import LoadedFiles, RestoredState
 from penstock.model.key_groups import assign, key_groups_at
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.local_files import LocalFiles
@@ -193,7 +193,7 @@ class Paged:
         """Finish the checkpoint that is under way."""
         if not self._cuts:
             return
-        snapshots = Snapshots(self._repository, "job", KEY_GROUPS, "1", lambda: 0, self._directory / "snapshots")
+        snapshots = CheckpointWriter(self._repository, "job", KEY_GROUPS, "1", lambda: 0, self._directory / "snapshots")
         manifest = snapshots.upload(self._epoch, self._cuts, {})
         self._repository.publish(manifest)
         self._cuts, self.uploaded = [], True
@@ -204,7 +204,7 @@ class Paged:
             driven.operator.abort()
         files = LoadedFiles(self._repository)
         loaded = self._repository.load(self._epoch)
-        restored = Restored(loaded.manifest, files, self._directory / "fetched", self.shelves)
+        restored = RestoredState(loaded.manifest, files, self._directory / "fetched", self.shelves)
         self.results = self._saved.copy()
         self._open(parallelism, restored)
         restored.close()
@@ -217,7 +217,7 @@ class Paged:
             sizes = sorted(bucket.bytes for bucket in stores.buckets)
             assert limit is None or stores.frozen() or sum(sizes[:-1]) <= max(limit, 0), (sizes, limit)
 
-    def _open(self, parallelism: int, restored: Restored | None) -> None:
+    def _open(self, parallelism: int, restored: RestoredState | None) -> None:
         self._owners = assign(KEY_GROUPS, parallelism)
         self.instances = []
         for index in range(parallelism):

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.paging.bucket import Bucket, Held
+from penstock.engine.paging.bucket import Bucket, ResidentState
 from penstock.engine.paging.bucket_pages import read_bucket
 from penstock.engine.paging.bucket_writing import MOST_SEGMENTS, write_bucket
 from penstock.engine.paging.ring import RING, Span
@@ -41,7 +41,7 @@ class Driven:
         store.table(TableSpec("beside", (pa.int64(),), lasting=False))
         if self.tabled:
             store.table(TABLE)
-        self.bucket.held = Held(KINDS["inner join"].make(), store)
+        self.bucket.held = ResidentState(KINDS["inner join"].make(), store)
 
     def append(self, log: int, count: int) -> None:
         first = len(self.rows[log])

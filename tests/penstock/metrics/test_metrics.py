@@ -13,7 +13,7 @@ from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.ledger import Ledger, OperatorLine
-from penstock.engine.jobs.metric_rates import OperatorRates, Rates, StateRates
+from penstock.engine.jobs.metric_rates import JobRates, OperatorRates, StateRates
 from penstock.engine.jobs.metrics import (
     InstanceMetrics,
     JobMetrics,
@@ -177,19 +177,19 @@ def test_rates_are_differences_over_time() -> None:
         sources=(SourceMetrics("in", 300, None, None),),
         states=(StateMetrics("sum", 5, Accesses(30, 25, 500)),),
     )
-    rates = Rates(before, after)
+    rates = JobRates(before, after)
     assert (rates.seconds, rates.source_rows, rates.sources()) == (2, 100, {"in": 100})
     assert rates.operators() == {"sum": OperatorRates(100, 1)}
     assert rates.states() == {"sum": StateRates(10, 0.75, 100)}
     shares = rates.shares(after.instances[0])
     assert (shares.busy, shares.core_wait, shares.input_wait, shares.output_wait) == (0.3, 0.1, 0.5, 0.1)
-    assert Rates(None, after).source_rows == pytest.approx(100)
+    assert JobRates(None, after).source_rows == pytest.approx(100)
 
 
 @settings(max_examples=50)
 @given(before=snapshots() | st.none(), after=snapshots())
 def test_no_rate_is_negative_and_shares_add_up(before: JobMetrics | None, after: JobMetrics) -> None:
-    rates = Rates(before, after)
+    rates = JobRates(before, after)
     assert rates.seconds > 0
     figures = [rates.source_rows, *rates.sources().values()]
     figures += [rate for found in rates.operators().values() for rate in (found.rows_in, found.rows_out)]

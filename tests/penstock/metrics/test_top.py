@@ -17,7 +17,7 @@ from penstock.dsl.job import Handle
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.ledger import Ledger, OperatorLine
-from penstock.engine.jobs.metric_rates import Rates
+from penstock.engine.jobs.metric_rates import JobRates
 from penstock.engine.jobs.metrics import (
     InstanceMetrics,
     JobMetrics,
@@ -118,7 +118,7 @@ def test_what_is_shown() -> None:
         checkpoints=CheckpointMetrics(3, 2, 1, 4, 7, 12_000_000, 1_000, 9_000, "epoch 6: disk full", (), 5, "no"),
     )
     text = io.StringIO()
-    Console(file=text, width=160, markup=False).print(top.view(metrics, Rates(None, metrics)))
+    Console(file=text, width=160, markup=False).print(top.view(metrics, JobRates(None, metrics)))
     for said in (
         "rides  running 2.000 s  500.0 k/s  1,000,000 rows read  watermark -  state 5.0 MB  2 late",
         "checkpoints 2 committed, 1 given up  epoch 7  took 0.012 s  1.0 kB new, 9.0 kB kept  4 restarts",

@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.commands.run_start import RunOverrides
 from penstock.dsl.job import Job
 from penstock.engine.checkpoint import notices as checkpoint_news
-from penstock.engine.checkpoint.notices import SLOW_NS, CheckpointNews
+from penstock.engine.checkpoint.notices import SLOW_NS, CheckpointNotices
 from penstock.engine.checkpoint.states import CheckpointState
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.jobs import recovery as recovering
@@ -165,7 +165,7 @@ def test_the_command_line_sets_how_many_may_fail_and_how_long_a_start_may_take()
 
 def test_a_stage_that_lasts_is_said_once_and_so_is_its_end() -> None:
     told: list[str] = []
-    news = CheckpointNews(ManualClock(), told.append)
+    news = CheckpointNotices(ManualClock(), told.append)
     for second in range(100):
         news.look(CheckpointState.READY, 6, second * SLOW_NS)
     news.look(CheckpointState.COMMITTING, 7, 0)

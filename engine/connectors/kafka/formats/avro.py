@@ -20,7 +20,7 @@ from penstock.engine.connectors.kafka.formats.avro_schema import Record, parse_a
 from penstock.engine.connectors.kafka.formats.avro_types import arrow_schema, avro_json, to_arrow_value
 from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, HeadersOf, ValueDecoder, no_headers
 from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
-from penstock.engine.connectors.kafka.formats.registry import Registry
+from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
 from penstock.engine.connectors.kafka.formats.wire import (
     PREFIX_BYTES,
     SchemaName,
@@ -58,7 +58,9 @@ class AvroValues(ValueDecoder):
     reader's. Fields may have been added with a default, dropped, renamed by an alias, and numbers promoted.
     """
 
-    def __init__(self, reader: Record, registry: Registry | None = None, wanted: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, reader: Record, registry: SchemaRegistry | None = None, wanted: Sequence[str] | None = None
+    ) -> None:
         """Raise `SchemaError` if a field has no columnar counterpart. ``wanted`` are the columns to read, or all."""
         self._full, self._registry = reader, registry
         fields = {item.name: item for item in reader.fields}

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Headers, ValueDecoder, ValueEncoder
+from penstock.engine.connectors.kafka.formats.decoders import RegistryOption, check_format, open_registry
 from penstock.engine.connectors.kafka.formats.extras import needed
 from penstock.engine.connectors.kafka.formats.json import JsonEncoder, JsonValues
-from penstock.engine.connectors.kafka.formats.named import RegistryOption, check_format, open_registry
 from penstock.engine.connectors.kafka.formats.raw import RawEncoder, RawValues
-from penstock.engine.connectors.kafka.formats.registry import Registered, Registry
+from penstock.engine.connectors.kafka.formats.schema_registry import RegisteredSchema, SchemaRegistry
 from penstock.engine.connectors.kafka.formats.wire import VALUE_HEADER, header, prefix
 from penstock.model.errors import OptionError, SchemaError, UserError
 
@@ -78,7 +78,7 @@ def _arrow_values(columns: pa.Schema) -> ValueDecoder:
     return ArrowValues(columns)
 
 
-def _avro(subject: str, schema: Any, registry: Registry | None) -> SinkFormat:
+def _avro(subject: str, schema: Any, registry: SchemaRegistry | None) -> SinkFormat:
     needed("fastavro", "avro", "format='avro'")
     from penstock.engine.connectors.kafka.formats.avro import AvroValues, avro_text, load_avro
     from penstock.engine.connectors.kafka.formats.avro_encoder import AvroEncoder
@@ -102,7 +102,7 @@ def _avro(subject: str, schema: Any, registry: Registry | None) -> SinkFormat:
     return SinkFormat(make, read)
 
 
-def _protobuf(subject: str, message: Any, registry: Registry | None) -> SinkFormat:
+def _protobuf(subject: str, message: Any, registry: SchemaRegistry | None) -> SinkFormat:
     needed("google.protobuf", "protobuf", "format='protobuf'")
     from penstock.engine.connectors.kafka.formats.protobuf import ProtobufValues, check_message_class
     from penstock.engine.connectors.kafka.formats.protobuf_encoder import ProtobufEncoder
@@ -122,7 +122,7 @@ def _protobuf(subject: str, message: Any, registry: Registry | None) -> SinkForm
     return SinkFormat(make, lambda columns: ProtobufValues(kind, registry))
 
 
-def _names(registry: Registry, names: Registered, indexes: bytes = b"") -> tuple[bytes, Headers]:
+def _names(registry: SchemaRegistry, names: RegisteredSchema, indexes: bytes = b"") -> tuple[bytes, Headers]:
     """Return what stands before each message, and its headers, to name the schema as the settings want it."""
     if registry.settings.serializer == "prefix":
         return prefix(names.schema_id) + indexes, ()

@@ -12,7 +12,7 @@ from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, 
 from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
 from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, written_name
 from penstock.engine.connectors.kafka.formats.protobuf_types import arrow_fields, getters, plain_names
-from penstock.engine.connectors.kafka.formats.registry import Registry
+from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
 from penstock.engine.connectors.kafka.formats.wire import (
     PREFIX_BYTES,
     SchemaName,
@@ -36,7 +36,7 @@ class ProtobufValues(ValueDecoder):
     """
 
     def __init__(
-        self, message: type[Message], registry: Registry | None = None, wanted: Sequence[str] | None = None
+        self, message: type[Message], registry: SchemaRegistry | None = None, wanted: Sequence[str] | None = None
     ) -> None:
         """Take a generated class; ``wanted`` are the columns to read, or all.
 

@@ -8,7 +8,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from penstock.engine.connectors.kafka.formats.registry import Reference, Registered, Registry
+from penstock.engine.connectors.kafka.formats.schema_registry import ReferencedSchema, RegisteredSchema, SchemaRegistry
 
 _BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
 """Files that every registry has."""
@@ -44,7 +44,7 @@ def written_name(text: str, indexes: tuple[int, ...]) -> str | None:
     return ".".join(names)
 
 
-def register_file(registry: Registry, subject: str, file: FileDescriptor) -> Registered:
+def register_file(registry: SchemaRegistry, subject: str, file: FileDescriptor) -> RegisteredSchema:
     """Make sure that the registry has a file and all that it imports.
 
     Raises:
@@ -54,9 +54,9 @@ def register_file(registry: Registry, subject: str, file: FileDescriptor) -> Reg
     return _register(registry, subject, file)[0]
 
 
-def _register(registry: Registry, subject: str, file: FileDescriptor) -> tuple[Registered, int]:
+def _register(registry: SchemaRegistry, subject: str, file: FileDescriptor) -> tuple[RegisteredSchema, int]:
     references = tuple(
-        Reference(other.name, other.name, _register(registry, other.name, other)[1]) for other in _imports(file)
+        ReferencedSchema(other.name, other.name, _register(registry, other.name, other)[1]) for other in _imports(file)
     )
     text = base64.b64encode(file.serialized_pb).decode("ascii")
     return registry.register(subject, text, "PROTOBUF", references)

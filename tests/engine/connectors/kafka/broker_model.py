@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.engine.connectors.kafka.commits import Commits, TroubleError
 from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs, gone
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
+from penstock.engine.connectors.kafka.sink_commits import SinkCommits, TroubleError
 from penstock.engine.connectors.kafka.transactions import Broke, Fenced, Publish
 from penstock.model.errors import PenstockError
 
@@ -138,7 +138,7 @@ class Process:
         self._ids = [f"id-{instance}" for instance in range(parallelism)]
         self._kept = KeptEpochs(world.files)
         make = lambda name: ModelTransport(world.broker, name, self._kept)  # noqa: E731
-        self._commits = Commits(self._ids, make, self._kept, accept_duplicates=accept, draw=world.draw)
+        self._commits = SinkCommits(self._ids, make, self._kept, accept_duplicates=accept, draw=world.draw)
         self._writing = [EpochFile() for _ in self._ids]
         self._receipts: list[object] = []
         self.next_step = "recover"

@@ -12,8 +12,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from penstock.engine.connectors.kafka.formats.decoders import decoder
 from penstock.engine.connectors.kafka.formats.json import JsonValues
-from penstock.engine.connectors.kafka.formats.named import decoder
 from penstock.engine.connectors.text.json_decode import JsonDecoder
 from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.errors import OptionError

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.dsl.kafka import read_kafka
 from penstock.engine.connectors.kafka.settings import REDACTED, KafkaSettings
-from penstock.engine.connectors.kafka.starts import EARLIEST, LATEST, Place, parse_place, resolve
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, parse_place, resolve
 from penstock.engine.connectors.kafka.topics import Topic, changed, parse_topics, split_name
 from penstock.model.errors import OptionError, SchemaError, UserError
 
@@ -89,7 +89,7 @@ def test_topics_that_are_none_are_refused(topics: Any) -> None:
 def test_places_are_names_times_and_offsets() -> None:
     topics = parse_topics("t")
     names = (EARLIEST, LATEST)
-    assert parse_place("start", "latest", topics, names) == Place(name=LATEST)
+    assert parse_place("start", "latest", topics, names) == TopicPlace(name=LATEST)
     assert parse_place("start", "1970-01-01T00:00:02Z", topics, names).time_ms == 2_000
     assert parse_place("start", datetime.datetime(1970, 1, 1, 0, 0, 3), topics, names).time_ms == 3_000
     assert parse_place("start", {0: 5, "t/1": 6}, topics, names).offsets == {"t/0": 5, "t/1": 6}
@@ -101,15 +101,15 @@ def test_places_are_names_times_and_offsets() -> None:
 
 
 def test_places_are_asked_for_at_once() -> None:
-    asked: list[dict[str, Place]] = []
+    asked: list[dict[str, TopicPlace]] = []
 
     def look_up(places: Any) -> dict[str, int]:
         asked.append(places)
         return dict.fromkeys(places, 7)
 
-    offsets = Place(offsets={"t/1": 3})
+    offsets = TopicPlace(offsets={"t/1": 3})
     assert resolve(offsets, ["t/0", "t/1"], look_up, EARLIEST) == {"t/0": 7, "t/1": 3}
-    assert asked == [{"t/0": Place(name=EARLIEST)}]
+    assert asked == [{"t/0": TopicPlace(name=EARLIEST)}]
 
 
 def test_a_topic_is_known_by_its_id() -> None:

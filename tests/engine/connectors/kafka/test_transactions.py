@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from penstock.engine.connectors.kafka.receipts import Marker, Receipt
-from penstock.engine.connectors.kafka.settling import settle
+from penstock.engine.connectors.kafka.settlement import settle
 from penstock.engine.connectors.kafka.transactions import (
     TRIES,
     Broke,
@@ -20,11 +20,11 @@ from penstock.engine.connectors.kafka.transactions import (
     Look,
     Open,
     Opened,
+    ProducerState,
     Publish,
     Rest,
     Send,
     Sent,
-    State,
     Take,
     TransactionalId,
 )
@@ -223,7 +223,7 @@ def test_who_is_fenced_looks_who_has_written_before_it_opens_again() -> None:
     assert machine.on(Fenced()) == Look()
     command = machine.on(Found(Marker("run", 1, "another")))
     assert isinstance(command, GiveUp) and isinstance(command.error, FatalError)
-    assert machine.state is State.LOST
+    assert machine.state is ProducerState.LOST
 
 
 def test_a_broker_that_lost_a_commit_is_named_and_nobody_else_blamed() -> None:
@@ -235,7 +235,7 @@ def test_a_broker_that_lost_a_commit_is_named_and_nobody_else_blamed() -> None:
     machine.on(Broke("timed out"))
     machine.on(Opened())
     command = machine.on(Found(Marker("run", 1, AFTER.start)))
-    assert isinstance(command, GiveUp) and machine.state is State.DOWN
+    assert isinstance(command, GiveUp) and machine.state is ProducerState.DOWN
     said = f"the output up to checkpoint {AFTER.epoch} is committed .* says so up to 1 only: the broker lost a commit"
     with pytest.raises(FatalError, match=said):
         raise command.error

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.engine.connectors.kafka.formats.avro import AvroValues
 from penstock.engine.connectors.kafka.formats.avro_schema import parse_avro
 from penstock.engine.connectors.kafka.formats.contract import Decoded
-from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
+from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
 from penstock.engine.connectors.kafka.formats.wire import prefix
 from tests.engine.connectors.kafka.formats.registry_server import RegistryServer, registry_server
 
@@ -57,7 +57,7 @@ def message(server: RegistryServer, schema: dict[str, Any], value: Any, subject:
 
 
 def read(server: RegistryServer, reader: Any, messages: list[bytes], columns: list[str] | None = None) -> Decoded:
-    decoder = AvroValues(parse_avro(reader), Registry(RegistrySettings(server.url)))
+    decoder = AvroValues(parse_avro(reader), SchemaRegistry(RegistrySettings(server.url)))
     return (decoder if columns is None else decoder.restrict(columns)).decode(messages)
 
 
@@ -67,15 +67,15 @@ FIELDS = st.dictionaries(
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[RegistryServer, Registry]]:
+def shared() -> Iterator[tuple[RegistryServer, SchemaRegistry]]:
     """One registry for all histories."""
     with registry_server() as server:
-        yield server, Registry(RegistrySettings(server.url))
+        yield server, SchemaRegistry(RegistrySettings(server.url))
 
 
 @settings(max_examples=150)
 @given(data=st.data())
-def test_histories_of_a_schema(shared: tuple[RegistryServer, Registry], data: st.DataObject) -> None:
+def test_histories_of_a_schema(shared: tuple[RegistryServer, SchemaRegistry], data: st.DataObject) -> None:
     """Add, drop, rename, retype and reorder: each version's messages have the fate that Avro's rules give them."""
     versions = [data.draw(FIELDS)]
     for _ in range(data.draw(st.integers(1, 5))):

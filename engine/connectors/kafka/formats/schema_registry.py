@@ -53,7 +53,7 @@ class KnownSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredSchema:
     """What names a schema from now on."""
 
     schema_id: int
@@ -61,7 +61,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferencedSchema:
     """That a schema uses another one by a name."""
 
     name: str
@@ -69,7 +69,7 @@ class Reference:
     version: int
 
 
-class Registry:
+class SchemaRegistry:
     """One registry, for any number of threads. A schema that is known stays known, whatever becomes of the registry."""
 
     def __init__(self, settings: RegistrySettings, clock: Monotonic | None = None) -> None:
@@ -121,8 +121,8 @@ class Registry:
             return self._with_references(found.schema)
 
     def register(
-        self, subject: str, text: str, kind: str, references: tuple[Reference, ...] = ()
-    ) -> tuple[Registered, int]:
+        self, subject: str, text: str, kind: str, references: tuple[ReferencedSchema, ...] = ()
+    ) -> tuple[RegisteredSchema, int]:
         """Make sure that a subject has a schema, and return its names and its version there.
 
         Raises:
@@ -144,7 +144,7 @@ class Registry:
                 "auto.register.schemas is False: register it first"
             )
         guid = None if found.guid is None else UUID(found.guid)
-        return Registered(found.schema_id, guid), found.version or 1
+        return RegisteredSchema(found.schema_id, guid), found.version or 1
 
     def _check_known(self, name: SchemaName) -> None:
         since = self._unknown.get(name)

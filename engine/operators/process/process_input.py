@@ -28,7 +28,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Piece:
+class ProcessInput:
     """Rows and due timers.
 
     ``rows`` come in event-time order, or as they arrived (``by_arrival``); ``times_us`` are their event times (None:
@@ -51,18 +51,18 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Progress:
+class TimeProgress:
     """How far time has come, as functions may ask: by watermark and by clock."""
 
     watermark_us: int = START_OF_TIME_US
     clock_us: int = 0
 
 
-class Runner(ABC):
+class FunctionRunner(ABC):
     """Calls the user's function for a piece at a time; keeps its state."""
 
     @abstractmethod
-    def run(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def run(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
         """Yield what comes out; the piece's failures are complete and state is written once the last was taken."""
 
     @abstractmethod

@@ -9,8 +9,8 @@ from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
 from penstock.engine.connectors.kafka.formats.extras import needed
 from penstock.engine.connectors.kafka.formats.json import JsonValues
 from penstock.engine.connectors.kafka.formats.raw import RawValues
-from penstock.engine.connectors.kafka.formats.registry import Registry
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
+from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
 from penstock.model.errors import OptionError, SchemaError
 from penstock.model.option_literals import MessageFormat
 from penstock.model.schema import required_paths, to_arrow_schema
@@ -83,16 +83,16 @@ def check_format(name: str, schema: Any, message: Any, registry: RegistryOption)
         raise OptionError("format='protobuf' takes its fields from message=..., so leave schema= out")
 
 
-def open_registry(registry: RegistryOption) -> Registry | None:
+def open_registry(registry: RegistryOption) -> SchemaRegistry | None:
     """Return the registry, if one is given; it connects when it is asked.
 
     Raises:
         OptionError: a setting is wrong, or libraries are missing.
     """
-    return None if registry is None else Registry(RegistrySettings(registry))
+    return None if registry is None else SchemaRegistry(RegistrySettings(registry))
 
 
-def _avro(schema: Any, topics: str | Sequence[str], registry: Registry | None) -> ValueDecoder:
+def _avro(schema: Any, topics: str | Sequence[str], registry: SchemaRegistry | None) -> ValueDecoder:
     needed("fastavro", "avro", "format='avro'")
     from penstock.engine.connectors.kafka.formats.avro import AvroValues, load_avro
     from penstock.engine.connectors.kafka.formats.avro_schema import parse_avro

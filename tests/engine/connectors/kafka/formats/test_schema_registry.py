@@ -17,10 +17,10 @@ from penstock.engine.connectors.kafka.formats import extras
 from penstock.engine.connectors.kafka.formats.avro import AvroValues
 from penstock.engine.connectors.kafka.formats.avro_schema import parse_avro
 from penstock.engine.connectors.kafka.formats.contract import Headers
+from penstock.engine.connectors.kafka.formats.decoders import decoder
 from penstock.engine.connectors.kafka.formats.encoders import sink_format
-from penstock.engine.connectors.kafka.formats.named import decoder
-from penstock.engine.connectors.kafka.formats.registry import UNKNOWN_FOR_S, Registry, UnknownSchemaError
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
+from penstock.engine.connectors.kafka.formats.schema_registry import UNKNOWN_FOR_S, SchemaRegistry, UnknownSchemaError
 from penstock.engine.connectors.kafka.formats.wire import VALUE_HEADER, header, prefix
 from penstock.engine.core.clock import ManualClock
 from penstock.model.errors import OptionError, RetryableError, SchemaError, UserError
@@ -40,8 +40,8 @@ def body(value: int) -> bytes:
     return stream.getvalue()
 
 
-def registry_of(server: RegistryServer, clock: ManualClock | None = None, **more: Any) -> Registry:
-    return Registry(RegistrySettings({"url": server.url, **FAST, **more}), clock)
+def registry_of(server: RegistryServer, clock: ManualClock | None = None, **more: Any) -> SchemaRegistry:
+    return SchemaRegistry(RegistrySettings({"url": server.url, **FAST, **more}), clock)
 
 
 def encoder(server: RegistryServer, name: str = "avro", rows: pa.RecordBatch = ROWS, **more: Any) -> MessageEncoder:
@@ -251,7 +251,7 @@ def test_settings_that_are_refused(given: Any, said: str) -> None:
 
 def test_a_setting_that_the_client_does_not_know() -> None:
     with pytest.raises(OptionError, match="does not fit"):
-        Registry(RegistrySettings({"url": "http://127.0.0.1:1", "no.such": 1})).schema(1)
+        SchemaRegistry(RegistrySettings({"url": "http://127.0.0.1:1", "no.such": 1})).schema(1)
 
 
 def test_protobuf_names_its_message() -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
 from penstock.engine.connectors.kafka.receipts import Marker, Receipt, from_receipts
-from penstock.engine.connectors.kafka.settling import settle, settled_ids
+from penstock.engine.connectors.kafka.settlement import settle, settled_ids
 from penstock.engine.connectors.kafka.transactions import (
     Broke,
     Command,
@@ -63,7 +63,7 @@ class Transport(Protocol):
         """Throw away what is open."""
 
 
-class Commits:
+class SinkCommits:
     """What `Sink.recover` and `Sink.commit` of an exactly-once Kafka sink do. Used by one thread at a time."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Places in a topic as users say them, for where reading starts and (`ends`) where it is over, and as offsets.
+"""Places in a topic as users say them, for where reading starts and (`read_end`) where it is over, and as offsets.
 
 Called by the source, once for all partitions.
 """
@@ -22,7 +22,7 @@ Where: TypeAlias = str | datetime.datetime | Mapping[Any, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TopicPlace:
     """One of: a ``name`` (`EARLIEST`, `LATEST`), a time, or ``offsets`` by name of partition."""
 
     name: str | None = None
@@ -30,11 +30,11 @@ class Place:
     offsets: Mapping[str, int] | None = None
 
 
-LookUp: TypeAlias = Callable[[Mapping[str, Place]], Mapping[str, int]]
+LookUp: TypeAlias = Callable[[Mapping[str, TopicPlace]], Mapping[str, int]]
 """Returns the offsets of names and times, by partition."""
 
 
-def parse_place(option: str, where: Where, topics: Topics, names: Sequence[str]) -> Place:
+def parse_place(option: str, where: Where, topics: Topics, names: Sequence[str]) -> TopicPlace:
     """Read what a user gave as ``option``; ``names`` are allowed there.
 
     Offsets are by ``"topic/3"``, or by number of the partition if one topic is read.
@@ -43,9 +43,9 @@ def parse_place(option: str, where: Where, topics: Topics, names: Sequence[str])
         OptionError: it is nothing of the kind.
     """
     if isinstance(where, Mapping):
-        return Place(offsets=_offsets(option, where, topics))
+        return TopicPlace(offsets=_offsets(option, where, topics))
     if isinstance(where, str) and where in names:
-        return Place(name=where)
+        return TopicPlace(name=where)
     time = where
     if isinstance(where, str):
         try:
@@ -58,19 +58,19 @@ def parse_place(option: str, where: Where, topics: Topics, names: Sequence[str])
     if not isinstance(time, datetime.datetime):
         raise OptionError(f"{option} must be a name, a time or offsets by partition, not {where!r}")
     zoned = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
-    return Place(time_ms=int(zoned.timestamp() * 1_000))
+    return TopicPlace(time_ms=int(zoned.timestamp() * 1_000))
 
 
-def resolve(place: Place, partitions: Sequence[str], look_up: LookUp, otherwise: str) -> dict[str, int]:
+def resolve(place: TopicPlace, partitions: Sequence[str], look_up: LookUp, otherwise: str) -> dict[str, int]:
     """Return the offset of a place in every partition; in those that its offsets do not name, that of ``otherwise``."""
     known = place.offsets or {}
-    fallback = place if place.offsets is None else Place(name=otherwise)
+    fallback = place if place.offsets is None else TopicPlace(name=otherwise)
     found = look_up({name: fallback for name in partitions if name not in known})
     return {name: known[name] if name in known else found[name] for name in partitions}
 
 
 def look_up(
-    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place], *, uncommitted: bool = False
+    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, TopicPlace], *, uncommitted: bool = False
 ) -> dict[str, int]:
     """Ask the cluster for the offsets of names and times; a time that nothing was written after is the end.
 
@@ -82,7 +82,7 @@ def look_up(
     """
     committed_only = settings.committed_only and not uncommitted
     found = _listed(admin, settings, places, committed_only)
-    beyond = {name: Place(name=LATEST) for name, offset in found.items() if offset < 0}
+    beyond = {name: TopicPlace(name=LATEST) for name, offset in found.items() if offset < 0}
     return {**found, **_listed(admin, settings, beyond, committed_only)}
 
 
@@ -101,7 +101,7 @@ def _offsets(option: str, given: Mapping[Any, int], topics: Topics) -> dict[str,
     return offsets
 
 
-def _spec(place: Place) -> Any:
+def _spec(place: TopicPlace) -> Any:
     # Not among the names that the module says it exports.
     from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
@@ -112,7 +112,7 @@ def _spec(place: Place) -> Any:
 
 
 def _listed(
-    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, Place], committed_only: bool
+    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, TopicPlace], committed_only: bool
 ) -> dict[str, int]:
     if not places:
         return {}

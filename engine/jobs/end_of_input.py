@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from penstock.engine.jobs.metrics import JobMetrics
-from penstock.engine.restore.state_assignment import Restored
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.connectors import Source
 from penstock.model.errors import OptionError
 from penstock.model.job_graph import JobGraph, SourceSpec
@@ -68,7 +68,7 @@ def begin_run(graph: JobGraph) -> None:
         source.begin_run()
 
 
-def passed_over(graph: JobGraph, restored: Restored) -> Iterator[str]:
+def passed_over(graph: JobGraph, restored: RestoredState) -> Iterator[str]:
     """Yield a sentence for each source of which an option is for jobs without a checkpoint only."""
     for name, source in _sources(graph):
         option = source.first_run_only()
@@ -79,7 +79,7 @@ def passed_over(graph: JobGraph, restored: Restored) -> Iterator[str]:
             )
 
 
-def kept(metrics: JobMetrics) -> str:
+def open_windows_sentence(metrics: JobMetrics) -> str:
     """Say that windows stay open, and from which time on."""
     times = [
         f"{source.source!r} is at {_text(source.watermark_us)}, windows that end later are open"

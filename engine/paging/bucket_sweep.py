@@ -8,7 +8,7 @@ from penstock.engine.paging.bucket import Bucket
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BucketTurn:
     """A bucket's: its place among what waits, and how many rows wait there."""
 
     place: int
@@ -16,34 +16,34 @@ class Turn:
     rows: int
 
 
-class Sweep:
+class BucketSweep:
     """Buckets take their turns one after the other; false when none is left."""
 
     def __init__(self) -> None:
         """Nothing is under way."""
-        self._turns: deque[Turn] = deque()
+        self._turns: deque[BucketTurn] = deque()
         self._forward = True
 
     def __bool__(self) -> bool:
         return bool(self._turns)
 
-    def __iter__(self) -> Iterator[Turn]:
+    def __iter__(self) -> Iterator[BucketTurn]:
         return iter(self._turns)
 
     @property
-    def first(self) -> Turn:
+    def first(self) -> BucketTurn:
         """Whose turn it is."""
         return self._turns[0]
 
     def begin(self, buckets: Sequence[Bucket], counts: Sequence[int]) -> None:
         """Let every bucket, at its place, have a turn: those in memory first, else from either end in turns."""
-        turns = [Turn(place, bucket, counts[place]) for place, bucket in enumerate(buckets)]
+        turns = [BucketTurn(place, bucket, counts[place]) for place, bucket in enumerate(buckets)]
         if not self._forward:
             turns.reverse()
         self._forward = not self._forward
         self._turns.extend(sorted(turns, key=lambda turn: not turn.bucket.is_resident))
 
-    def choose(self, may_begin: Callable[[Turn], bool]) -> bool:
+    def choose(self, may_begin: Callable[[BucketTurn], bool]) -> bool:
         """Let the next one that may begin be the first; return whether there is one."""
         for _ in range(len(self._turns)):
             if may_begin(self._turns[0]):
@@ -59,5 +59,5 @@ class Sweep:
         """Let buckets, at places from ``first_place`` on, have the next turns after the one that is on."""
         swept = self._turns.popleft()
         for offset in reversed(range(len(buckets))):
-            self._turns.appendleft(Turn(first_place + offset, buckets[offset], counts[offset]))
+            self._turns.appendleft(BucketTurn(first_place + offset, buckets[offset], counts[offset]))
         self._turns.appendleft(swept)

@@ -7,11 +7,11 @@ away. So a partition has ended once its position, which passes those, is at the 
 import numpy as np
 
 from penstock.engine.connectors.kafka.messages import Messages
-from penstock.engine.connectors.kafka.starts import LATEST, Place, Where, parse_place
+from penstock.engine.connectors.kafka.topic_places import LATEST, TopicPlace, Where, parse_place
 from penstock.engine.connectors.kafka.topics import Topics
 
 
-def parse_end(until: Where | None, topics: Topics) -> Place | None:
+def parse_end(until: Where | None, topics: Topics) -> TopicPlace | None:
     """Read ``until``: ``latest`` (as seen at the start), a time, or offsets, none of which are read any more.
 
     Raises:

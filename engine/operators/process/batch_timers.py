@@ -17,7 +17,7 @@ Change = tuple[bool, bool, Ints, Ints]
 """In processing time or not, set or cancelled, the times, and the positions of their keys among the call's."""
 
 
-class Due:
+class DueTimers:
     """Timers that are due, by key and time, each once."""
 
     def __init__(self, times_us: Ints, groups: Ints) -> None:
@@ -25,7 +25,7 @@ class Due:
         self._groups, self._times_us = _distinct(groups, times_us)
 
     @classmethod
-    def none(cls) -> "Due":
+    def none(cls) -> "DueTimers":
         """Return no timers."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 

@@ -1,6 +1,6 @@
 """What the updating aggregates have in common: when they emit their changes, and when processing time ends a window.
 
-Count windows and reduce build on `Updating`; `group_aggregate` and `session_aggregate` on `Following`.
+Count windows and reduce build on `UpdatingAggregate`; `group_aggregate` and `session_aggregate` on `UpdatingWindows`.
 """
 
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 
 
-class Updating(Operator):
+class UpdatingAggregate(Operator):
     """Emits changes when their interval ends, when idle, before a barrier and at the end; `open` makes ``_output``."""
 
     _output: UpdatingOutput
@@ -38,7 +38,7 @@ class Updating(Operator):
         return self._output.emit()
 
 
-class Following(Updating):
+class UpdatingWindows(UpdatingAggregate):
     """Results that follow their rows, in windows that may be of processing time; the constructor sets ``_by_clock``."""
 
     _by_clock: bool

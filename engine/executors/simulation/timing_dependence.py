@@ -12,7 +12,7 @@ from penstock.model.ids import OperatorId
 from penstock.model.job_graph import LATE, JobGraph, OperatorNode, SinkSpec
 
 
-def not_promised(graph: JobGraph, late: Iterable[str] = ()) -> dict[str, str]:
+def timing_dependent_sinks(graph: JobGraph, late: Iterable[str] = ()) -> dict[str, str]:
     """Return the sinks, by name, whose rows depend on timing, and why; ``late`` are operators that had late rows."""
     counted = set(late)
     why: dict[OperatorId, str] = {}
