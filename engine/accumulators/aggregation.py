@@ -33,7 +33,7 @@ filters.
 
 
 class Aggregation:
-    """What the aggregates of one operator keep and return.
+    """The state and results of the aggregates of one operator.
 
     ``input_types[j]`` are the types of the inputs of ``calls[j]``; ``updating`` says that rows can
     be retracted. Without ``sharing`` every aggregate has state of its own.
@@ -245,7 +245,7 @@ def _prefix(index: int) -> str:
 
 
 def _same_rows(left: AggregateCall, right: AggregateCall, filters: bool) -> bool:
-    """Whether two calls see the same values, of the same rows if ``filters`` matter."""
+    """Return whether two calls see the same values, of the same rows if ``filters`` matter."""
     pairs: list[tuple[Expr | None, Expr | None]] = [*zip(left.inputs, right.inputs, strict=True)]
     if filters:
         pairs.append((left.where, right.where))

@@ -63,7 +63,7 @@ class BagOfValues(TableCells):
 
 
 class CountDistinct(BagOfValues):
-    """How many values a lane of each bag has."""
+    """The number of values in a lane of each bag."""
 
     def __init__(self, table: KeyedTable, prefix: str, updating: bool, lane: int) -> None:
         super().__init__(table, prefix)

@@ -44,7 +44,7 @@ def best(order: "BestOrder") -> TableAccumulator:
 
 
 class BestOrder:
-    """Which columns are compared, in which direction, and which of them is the answer.
+    """Columns to compare, with directions, and the one of them that is the answer.
 
     ``sources`` says for each column which input of the aggregate it is (None: the event time);
     ``answer`` is the position of the column that the aggregate returns.

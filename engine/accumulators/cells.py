@@ -1,4 +1,4 @@
-"""What all accumulators over a keyed table share: their columns by name and the check of whom
+"""The base of accumulators over a keyed table: their columns by name and the check of whom
 they merge with.
 """
 
@@ -44,7 +44,7 @@ class TableAccumulator(Accumulator):
 
     @property
     def plain(self) -> bool:
-        """Whether a group takes little room whatever its rows are, so that every row can have a group of its own."""
+        """True if a group takes little room whatever its rows are, so that every row can have a group of its own."""
         return all(isinstance(spec, FixedColumn | TextColumn) for spec in self.columns.values())
 
     def bind(self, table: KeyedTable, prefix: str) -> Cells:

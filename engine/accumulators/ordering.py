@@ -45,12 +45,12 @@ class SortColumn:
 
     @property
     def text(self) -> bool:
-        """Whether the key is a string or binary rather than words."""
+        """True if the key is a string or binary rather than words."""
         return is_text(self.type)
 
     @property
     def width(self) -> int:
-        """How many keys the column becomes."""
+        """The number of keys that the column becomes."""
         return 2 if pt.is_decimal(self.type) and self.type.precision > 18 else 1
 
     def keys(self, array: pa.Array) -> Keys:
@@ -71,12 +71,12 @@ class SortColumn:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values are compared as bytes."""
+    """Return whether values are compared as bytes."""
     return bool(pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind))
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Whether this type can be a `SortColumn`."""
+    """Return whether this type can be a `SortColumn`."""
     if pt.is_interval(kind):
         return False
     plain = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal128(kind)

@@ -162,7 +162,7 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """What one aggregate takes and how it is built."""
+    """The inputs of one aggregate and its constructor."""
 
     build: _Build
     accepts: Callable[[pa.DataType], bool] = is_ordered

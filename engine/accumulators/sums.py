@@ -192,7 +192,7 @@ _PAIR = np.dtype([("low", np.int64), ("high", np.int64)])
 
 
 def _too_long(low: Words, high: Words) -> NDArray[np.bool_]:
-    """Whether 128-bit integers have more than 38 decimal digits."""
+    """Return whether 128-bit integers have more than 38 decimal digits."""
     unsigned = low.view(np.uint64)
     limit_high, limit_low = _DIGITS >> 64, np.uint64(_DIGITS & (2**64 - 1))
     floor_high, floor_low = -_DIGITS >> 64, np.uint64(-_DIGITS & (2**64 - 1))

@@ -71,7 +71,7 @@ class CheckpointCoordinator:
 
     @property
     def log(self) -> tuple[str, ...]:
-        """What it was told lately, oldest first."""
+        """The latest events, oldest first."""
         return self._log.entries
 
     def is_halted(self) -> bool:

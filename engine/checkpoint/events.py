@@ -1,4 +1,4 @@
-"""What the checkpoint coordinator is told and what it orders: frozen values.
+"""Events and commands of the checkpoint coordinator: frozen values.
 
 Instances are named as `Instance.name` names them. Epochs count from 1 and are never used twice; attempts grow with
 every start of an instance, so that what a dead one still says is known as such.

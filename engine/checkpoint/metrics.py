@@ -1,4 +1,4 @@
-"""What a job says of its checkpoints: a part of `JobMetrics`, read from its `CheckpointSession`."""
+"""Checkpoint metrics of a job: a part of `JobMetrics`, read from its `CheckpointSession`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from penstock.engine.checkpoint.session import CheckpointSession
 
 @dataclass(frozen=True, slots=True)
 class RegionRestarts:
-    """How often one region began again after a failure: tasks that are joined by channels, ``region`` names them."""
+    """Restarts of one region, tasks that are joined by channels, after failures; ``region`` names them."""
 
     region: str
     restarts: int

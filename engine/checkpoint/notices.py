@@ -1,4 +1,4 @@
-"""What is said of checkpoints that fail, once for each cause, and when they work again. `checkpoint.session` tells."""
+"""Notices of checkpoints that fail, once for each cause, and of their recovery. Called by `checkpoint.session`."""
 
 from collections.abc import Callable
 

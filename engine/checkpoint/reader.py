@@ -52,7 +52,7 @@ class KeptTable:
 
 @dataclass(frozen=True, slots=True)
 class KeptOperator:
-    """What a checkpoint holds of one operator, source or sink.
+    """The part of a checkpoint that belongs to one operator, source or sink.
 
     ``file_bytes`` are those of its files; ``notes`` one mapping an instance, those that noted something; ``positions``
     where the partitions of a source go on; ``receipts`` what the writers of a sink prepared; ``rows`` its row counters.
@@ -100,7 +100,7 @@ class Checkpoint:
 
     @property
     def created_us(self) -> int:
-        """When it was taken, in microseconds since 1970 UTC."""
+        """The time of the checkpoint, in microseconds since 1970 UTC."""
         return self.manifest.created_us
 
     @property
@@ -110,7 +110,7 @@ class Checkpoint:
 
     @property
     def warning(self) -> str | None:
-        """Which newer checkpoints are damaged and were passed over; None if none was."""
+        """Names the newer checkpoints that are damaged and were passed over; None if none was."""
         return self._loaded.warning()
 
     def operators(self) -> tuple[KeptOperator, ...]:

@@ -1,4 +1,4 @@
-"""Where a run keeps files that nobody needs after it: a folder of its own, so that two runs cannot meet in it.
+"""The scratch folder of a run, for files that nobody needs after it: its own, so that two runs cannot meet in it.
 
 Also a run that was taken over, and does not know yet, works on in its own. A lock that ends with its process tells
 which folders are left over.

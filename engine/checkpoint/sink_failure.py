@@ -1,4 +1,4 @@
-"""What a session of checkpoints tells the job whose sink could not commit."""
+"""The error of a job whose sink could not commit."""
 
 from dataclasses import dataclass
 

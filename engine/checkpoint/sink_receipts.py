@@ -1,4 +1,4 @@
-"""What the writers of sinks have prepared and no checkpoint has committed yet."""
+"""Receipts of sink writers that no checkpoint has committed yet."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

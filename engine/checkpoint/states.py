@@ -23,7 +23,7 @@ from penstock.engine.checkpoint.events import (
 
 
 class CheckpointState(Enum):
-    """What the coordinator waits for. An attempt may be restarted in HALTED only."""
+    """States of the coordinator, each a thing it waits for. An attempt may be restarted in HALTED only."""
 
     READY = "no checkpoint is in flight"
     ALIGNING = "barriers travel"

@@ -1,4 +1,4 @@
-"""Where records go that could not be read or processed: JSON lines in the job's directory, or where routes lead.
+"""The output of records that could not be read or processed: JSON lines in the job's directory, or routes.
 
 Implements the operators' `DeadLetters` contract; made by the executor, one for a whole job. An
 operator whose dead letters are read as a stream has a `DeadLetterOutput` in between.
@@ -96,7 +96,7 @@ class DeadLetterWriter:
 
     @property
     def failure(self) -> PenstockError | None:
-        """Why letters cannot be written where their routes lead: the job, or this attempt, must end."""
+        """The error because of which routes cannot take letters: the job, or this attempt, must end."""
         return None if self._routes is None else self._routes.failure
 
     def reject(self, operator: str, rows: pa.RecordBatch, errors: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which dead letters go elsewhere than into the job's directory, and what is told with them.
+"""Routes of dead letters that go elsewhere than into the job's directory, and the context sent with them.
 
 Used by the job's `DeadLetterWriter`. A target that fails is not asked again: the attempt must end.
 """

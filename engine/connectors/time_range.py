@@ -1,4 +1,4 @@
-"""Which event times mean something: years 1 to 9999. Called where rows enter: the normaliser and the text readers."""
+"""The range of valid event times: years 1 to 9999. Called where rows enter: the normaliser and the text readers."""
 
 import numpy as np
 import pyarrow as pa

@@ -63,7 +63,7 @@ class Reading:
 
     @property
     def began_s(self) -> Floats:
-        """When each instance began, in seconds since the job did: times add up to the wall clock."""
+        """The start of each instance, in seconds since the job's: times add up to the wall clock."""
         return np.asarray((self.time_ns - self.spent_ns.sum(axis=1)) / 1e9, np.float64)
 
 

@@ -26,7 +26,7 @@ class Redecided:
 
     @property
     def same(self) -> bool | None:
-        """Whether it is the recorded one; None: none was recorded."""
+        """True if it is the recorded one; None: none was recorded."""
         return None if self.recorded is None else plain(self.decision) == self.recorded
 
 

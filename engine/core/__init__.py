@@ -1,1 +1,1 @@
-"""What the whole engine shares: elements, clocks, watermarks, the contracts of operators, sources and sinks."""
+"""The core of the engine: elements, clocks, watermarks, the contracts of operators, sources and sinks."""

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Clock(Protocol):
-    """Where time comes from; the simulator hands in another."""
+    """The source of time; the simulator hands in another."""
 
     def monotonic_ns(self) -> int:
         """Return a time that never goes back, for durations."""
@@ -46,7 +46,7 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class RowCounters:
-    """What became of an operator's rows, each counted where it happens (rows, not batches).
+    """Counters of an operator's rows, each counted where it happens (rows, not batches).
 
     At every moment between two batches: rows_in = passed + folded + filtered + late + dead_lettered.
     ``passed`` counts input rows that left (once, however many rows they became), ``folded`` those kept in state.
@@ -114,7 +114,7 @@ def asleep() -> None:
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """What an operator instance is given when it opens.
+    """The context of an operator instance, handed to it when it opens.
 
     ``key_groups`` maps every key group to the instance that owns it (empty for operators without key).
     ``seed`` makes the instance's random choices repeatable. ``wake`` makes the loop ask `Operator.timer_ns` again; it

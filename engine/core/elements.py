@@ -1,4 +1,4 @@
-"""What travels through channels: batches of rows and the control elements between them, in order."""
+"""Elements of channels: batches of rows and the control elements between them, in order."""
 
 from dataclasses import dataclass
 

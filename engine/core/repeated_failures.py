@@ -1,4 +1,4 @@
-"""What fails again and again, said once for each cause and then counted; whoever asks says it."""
+"""Repeated failures, reported once for each cause and then counted; the caller reports them."""
 
 import re
 from dataclasses import dataclass

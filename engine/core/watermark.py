@@ -1,4 +1,4 @@
-"""How watermarks of several inputs become one: their minimum, leaving out idle and ended inputs."""
+"""The merge of the watermarks of several inputs: their minimum, leaving out idle and ended inputs."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class WatermarkMerge:
 
     @property
     def idle(self) -> bool:
-        """Whether every input that has not ended is idle, and at least one is."""
+        """True if every input that has not ended is idle, and at least one is."""
         open_inputs = [index for index, time in enumerate(self._times) if time != END_OF_TIME_US]
         return bool(open_inputs) and all(self._idle[index] for index in open_inputs)
 

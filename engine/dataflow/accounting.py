@@ -1,4 +1,4 @@
-"""Where an instance's time goes: five kinds of time that add up to the wall clock.
+"""The account of an instance's time: five kinds of time that add up to the wall clock.
 
 The controllers read only these figures, so an instance is always in exactly one `Activity`.
 """
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Activity(Enum):
-    """What an instance is doing at a moment."""
+    """Activities of an instance, one at a time."""
 
     BUSY = "busy"
     REMOTE_WAIT = "remote_wait"

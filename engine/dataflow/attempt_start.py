@@ -1,4 +1,4 @@
-"""What the instances of an attempt, all or a region, begin with."""
+"""The start of an attempt's instances, all of them or a region."""
 
 from dataclasses import dataclass
 

@@ -58,7 +58,7 @@ class ChainNode:
 
 
 class Room(Protocol):
-    """What a parked chain waits for."""
+    """The room that a parked chain waits for."""
 
     def has_room(self) -> bool:
         """Return whether the chain can go on."""

@@ -1,4 +1,4 @@
-"""What a session of checkpoints and the instances of an attempt say to each other: names and values, no live objects.
+"""Messages between a session of checkpoints and the instances of an attempt: names and values, no live objects.
 
 The session asks by a `CheckpointPort`; what instances contribute comes to it as reports, by whatever way and as late as
 the executor brings them.
@@ -30,7 +30,7 @@ TakeReport = Callable[[Report], None]
 
 
 class CheckpointPort(Protocol):
-    """What a session asks of whoever runs instances. Names of instances that are not up are passed over."""
+    """The requests of a session to whoever runs instances. Names of instances that are not up are passed over."""
 
     def inject(self, epoch: int, names: Collection[str], *, last: bool) -> None:
         """Let these sources send the barrier of an epoch before they read on; after the ``last`` one none does."""

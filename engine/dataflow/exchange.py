@@ -1,4 +1,4 @@
-"""How an instance's output reaches the instances of the next task: forward, hash, rebalance or broadcast."""
+"""Exchanges of an instance's output to the instances of the next task: forward, hash, rebalance or broadcast."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

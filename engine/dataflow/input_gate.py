@@ -1,4 +1,4 @@
-"""Where an instance's input channels meet: fair choice, merged watermarks, aligned barriers, the end of all inputs."""
+"""The gate of an instance's input channels: fair choice, merged watermarks, aligned barriers, the end of all inputs."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ PATIENCE_NS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """How an instance takes part in checkpoints: ``report`` takes what it contributes, from the thread that steps it.
+    """The part of an instance in checkpoints: ``report`` takes its contribution, from the thread that steps it.
 
     ``last_epoch`` is the last epoch before its first barrier.
     """

@@ -1,4 +1,4 @@
-"""What an executor provides to the instances that it has built: time, storage, channels, and whom they tell what."""
+"""Services of an executor to the instances that it has built: time, storage, channels and callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

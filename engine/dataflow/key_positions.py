@@ -1,4 +1,4 @@
-"""Where the keys of input rows lie among the key groups: what exchanges route by, asked of rows that state keeps."""
+"""Positions of keys among the key groups: those that exchanges route by, computed for rows that state keeps."""
 
 from collections.abc import Sequence
 

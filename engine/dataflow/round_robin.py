@@ -14,7 +14,7 @@ QUANTUM_NS = 2_000_000
 
 
 class TurnStanding(Enum):
-    """Which instances go first, the first of these that there are any of.
+    """The order in which instances go: the first of these that there are any of.
 
     Sources come behind those that have a full batch to work off, as what was just read is still near the core, and
     before those that have little to do, as they may be about to fill it.

@@ -1,4 +1,4 @@
-"""Which sources of a region may read: those that no other is behind in event time. Asked by `Instance` and the loop."""
+"""Sources of a region that may read: those that no other is behind in event time. Called by `Instance` and the loop."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush

@@ -10,7 +10,7 @@ from penstock.model.connectors import Source
 
 
 class SourceDiscovery:
-    """What one of ``parallelism`` source instances knows of all partitions."""
+    """The view that one of ``parallelism`` source instances has of all partitions."""
 
     def __init__(self, source: Source, index: int, parallelism: int, known: Sequence[str]) -> None:
         """Begin with the partitions that were dealt out to all instances when they started."""

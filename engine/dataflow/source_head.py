@@ -68,7 +68,7 @@ class SourceHead:
 
     @property
     def progress_us(self) -> int:
-        """Where the last read began of the partition furthest behind; the end of time if all are ended or idle."""
+        """Start of the last read of the partition furthest behind; the end of time if all are ended or idle."""
         reading = [item.began_us for item in self._partitions if not (item.ended or item.idle)]
         return min(reading, default=END_OF_TIME_US)
 
@@ -84,7 +84,7 @@ class SourceHead:
 
     @property
     def ordered(self) -> bool:
-        """Whether the source is aligned with others by its event time."""
+        """True if the source is aligned with others by its event time."""
         return self._stream.time is not None and self._source.aligned
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""What a reader brings: every record counted, good rows told from bad ones, and how far the partition has come."""
+"""The intake of a reader's records: all counted, good rows separated from bad ones, the partition's progress."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the head of a source is made of: the stream that it makes, how it reads, and where it begins."""
+"""Options of a source head: the stream that it makes, the pace of reading, and the start."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class SourceStream:
 
 @dataclass(frozen=True, slots=True)
 class ReadPace:
-    """How much is read at a time, how long small reads wait for more, and after what silence a partition is idle.
+    """The size of a read, the wait of small reads for more, and the silence after which a partition is idle.
 
     A source that ``keeps`` does not end its stream: at its end it is exhausted, and its watermark stays for later runs.
     """

@@ -1,4 +1,4 @@
-"""When each of many instances is to be looked at again; only those that are due are touched. For the worker loop."""
+"""Wake times of many instances; only those that are due are touched. For the worker loop."""
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush

@@ -1,1 +1,1 @@
-"""Where a job runs: in this process, or in a simulated cluster under a virtual clock."""
+"""Executors of a job: in this process, or in a simulated cluster under a virtual clock."""

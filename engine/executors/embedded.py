@@ -62,7 +62,7 @@ class EmbeddedJob:
 
     @property
     def attempt(self) -> EmbeddedAttempt:
-        """What runs its instances."""
+        """The attempt that runs its instances."""
         assert self._attempt is not None
         return self._attempt
 
@@ -78,7 +78,7 @@ class EmbeddedJob:
 
     @property
     def drained(self) -> bool:
-        """Whether it has run to the end of its inputs, or was told to end as if it had."""
+        """True if it has run to the end of its inputs, or was told to end as if it had."""
         return self.attempt.drained
 
     def run(self, progress: Progress | None = None) -> None:

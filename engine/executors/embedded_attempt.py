@@ -45,7 +45,7 @@ PROGRESS_NS = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """What a run in this process may have otherwise than its plan says.
+    """Options of a run in this process that override its plan.
 
     ``letters`` is where dead letters go that have no target of their source's; None: into a file, as all do that are
     not ``routed``. One that ``keeps``, which needs checkpoints, leaves windows open when its inputs have ended, and

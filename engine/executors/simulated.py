@@ -48,7 +48,7 @@ _PATIENCE = 60
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """What one seed did. ``problem`` is None if the committed output is that of the undisturbed run.
+    """The outcome of one seed. ``problem`` is None if the committed output is that of the undisturbed run.
 
     ``crashes`` counts losses of power or of a worker, ``crashed_at`` failpoints at which power was lost, ``passed``
     failpoints that were passed, ``committed`` checkpoints.
@@ -143,12 +143,12 @@ class Simulation:
 
     @property
     def loop(self) -> LoopOptions:
-        """How the loop cuts its work."""
+        """The options of the worker loop."""
         return self._loop
 
     @property
     def parallelism(self) -> int:
-        """That of the undisturbed run."""
+        """The parallelism of the undisturbed run."""
         return self._parallelism
 
     def interval_ms(self, world: World) -> int:

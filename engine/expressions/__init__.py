@@ -1,1 +1,1 @@
-"""How typed expressions become steps over Arrow arrays; `penstock.engine.expressions.compiler` is the way in."""
+"""Typed expressions compiled to steps over Arrow arrays; `penstock.engine.expressions.compiler` is the way in."""

@@ -78,7 +78,7 @@ def try_cast(typed: TypedExpression) -> Kernel:
 
 
 def never_fails(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of ``source`` can be cast to ``target``."""
+    """Return whether every value of ``source`` can be cast to ``target``."""
     if pt.is_null(source) or source == target or (pt.is_boolean(target) and not pt.is_string(source)):
         return True
     if pt.is_floating(target) or pt.is_string(target):

@@ -75,7 +75,7 @@ class CompiledProjection:
 
 @dataclass(frozen=True, slots=True)
 class Isolated(Generic[Result]):
-    """What a function gave for the rows it could be called with.
+    """The results of a function for the rows it could be called with.
 
     ``good`` are the indices of these rows (int64, ascending), ``result`` is the function's result over them (None if
     every row failed), ``errors`` are (index, text) of all others, ascending.

@@ -1,4 +1,4 @@
-"""Which kernel computes which operation of a typed expression, and which operations can fail for a row.
+"""Kernels by operation of a typed expression, and the operations that can fail for a row.
 
 `expressions.program` builds its steps from it; one entry per operation of `model.typed_expressions` and of
 `model.functions`.
@@ -44,7 +44,7 @@ def build(typed: TypedExpression) -> Kernel:
 
 
 def over_text(typed: TypedExpression) -> bool:
-    """Whether a step is a function of one text alone that gives null for null, so that it can run per distinct text."""
+    """Return whether a step takes one text alone and gives null for null, so that it can run per distinct text."""
     subject = typed.args[0] if typed.args else None
     if subject is None or not pt.is_string(subject.type) or subject.op == "literal":
         return False
@@ -54,7 +54,7 @@ def over_text(typed: TypedExpression) -> bool:
 
 
 def is_costly(typed: TypedExpression) -> bool:
-    """Whether a function of text costs so much that finding equal texts first pays."""
+    """Return whether a function of text costs so much that finding equal texts first pays."""
     if typed.op == "like":
         inner = typed.value[0].strip("%")
         return "%" in inner or "_" in inner
@@ -64,7 +64,7 @@ def is_costly(typed: TypedExpression) -> bool:
 
 
 def missing(typed: TypedExpression) -> Kernel:
-    """Where there is no value; told from the distinct values if text is encoded."""
+    """The mask of missing values; from the distinct values if text is encoded."""
     del typed
     null = arrow("is_null")
     there = arrow("is_valid")
@@ -81,7 +81,7 @@ def missing(typed: TypedExpression) -> Kernel:
 
 
 def may_fail(typed: TypedExpression) -> bool:
-    """Whether some row may have no result, so that a case must not compute it for rows that take another branch."""
+    """Return whether some row may have no result: a case must not compute it for rows that take another branch."""
     pending, seen = [typed], set()
     while pending:
         part = pending.pop()
@@ -132,7 +132,7 @@ def _field(typed: TypedExpression) -> Kernel:
 
 
 def _failure(typed: TypedExpression) -> Kernel:
-    """What is left of constants that do not combine: every row fails."""
+    """The failure of every row, for constants that do not combine."""
 
     def kernel() -> pa.Array:
         raise RowError(typed.value)

@@ -58,7 +58,7 @@ def quotient(typed: TypedExpression) -> Kernel:
 
 
 def remainder(typed: TypedExpression) -> Kernel:
-    """What a division that truncates leaves over; it has the sign of the dividend."""
+    """The remainder of a division that truncates; it has the sign of the dividend."""
     if pt.is_floating(typed.type):
         return _float_remainder(typed)
     return _integer_division(typed, _left_over)

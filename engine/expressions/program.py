@@ -61,7 +61,7 @@ class Program:
 
     @property
     def columns(self) -> list[int]:
-        """Which columns of the schema the program reads, by index."""
+        """The columns of the schema that the program reads, by index."""
         return list(self._columns)
 
     def run(self, columns: Sequence[Any], rows: int) -> list[pa.Array]:

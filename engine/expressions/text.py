@@ -85,7 +85,7 @@ def substring(typed: TypedExpression) -> Kernel:
 
 
 class Parts:
-    """Where the parts of each row begin in ``data``: int64[parts + 1, rows], see `kernels.text.split`."""
+    """The starts of each row's parts in ``data``: int64[parts + 1, rows], see `kernels.text.split`."""
 
     def __init__(self, starts: npt.NDArray[np.int64], data: Bytes) -> None:
         self.starts = starts
@@ -142,7 +142,7 @@ def like(typed: TypedExpression) -> Kernel:
 
 
 def regexp_matches(typed: TypedExpression) -> Kernel:
-    """Whether a regular expression matches somewhere."""
+    """Return whether a regular expression matches somewhere."""
     return _matches(typed.value[0])
 
 
@@ -155,7 +155,7 @@ def regexp_extract(typed: TypedExpression) -> Kernel:
 
 
 def count_char(typed: TypedExpression) -> Kernel:
-    """How often one code point occurs."""
+    """Return the number of times that one code point occurs."""
     character = typed.value[0]
     if not character.isascii():
         counted = arrow("count_substring", pc.MatchSubstringOptions(character))
@@ -172,17 +172,17 @@ def count_char(typed: TypedExpression) -> Kernel:
 
 
 def starts_with(typed: TypedExpression) -> Kernel:
-    """Whether text begins with a constant."""
+    """Return whether text begins with a constant."""
     return arrow("starts_with", pc.MatchSubstringOptions(typed.value[0]))
 
 
 def ends_with(typed: TypedExpression) -> Kernel:
-    """Whether text ends with a constant."""
+    """Return whether text ends with a constant."""
     return arrow("ends_with", pc.MatchSubstringOptions(typed.value[0]))
 
 
 def contains(typed: TypedExpression) -> Kernel:
-    """Whether a constant occurs in text."""
+    """Return whether a constant occurs in text."""
     return _contains(typed.value[0])
 
 
@@ -230,7 +230,7 @@ def equals(wanted: str) -> Kernel:
 
 
 def is_ascii(text: pa.Array) -> bool:
-    """Whether all rows are ASCII."""
+    """Return whether all rows are ASCII."""
     offsets, data = text_parts(text)
     used = data[offsets[0] : offsets[-1]]
     return not len(used) or bool(used.max() < 128)

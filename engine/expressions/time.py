@@ -132,7 +132,7 @@ def arithmetic(typed: TypedExpression) -> Kernel:
 
 
 def _within_one(ticks: Ints, length: int) -> bool:
-    """Whether all times lie in one interval of ``length`` ticks, as those of a batch often do in one day or minute."""
+    """Return whether all times lie in one interval of ``length`` ticks, as a batch's often do in one day or minute."""
     return bool(ticks.min() // length == ticks.max() // length)
 
 

@@ -1,4 +1,4 @@
-"""What flows between the steps of a compiled expression: Arrow arrays, constants, and text held by reference.
+"""Values between the steps of a compiled expression: Arrow arrays, constants, and text held by reference.
 
 Helpers here give kernels the memory of an array as numpy and wrap numpy results as arrays, validity included.
 """

@@ -1,4 +1,4 @@
-"""What a recovering job asks of one attempt: to run, to lose a region and to get it back.
+"""Operations of a recovering job on one attempt: to run, to lose a region and to get it back.
 
 Whoever runs instances in another way, in other processes or on another clock, implements `Attempt` and hands in a
 `MakeAttempt`; `EmbeddedAttempt` and `SimulatedAttempt` do.
@@ -37,7 +37,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """What all attempts of a job share; without ``scratch`` each has a folder of its own for what nobody keeps."""
+    """The environment that all attempts of a job share; without ``scratch`` each has a scratch folder of its own."""
 
     clock: Clock
     checkpoints: CheckpointSession

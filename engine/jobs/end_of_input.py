@@ -1,4 +1,4 @@
-"""What becomes of open windows when the inputs of a run have ended, and what a run that goes on says of its sources.
+"""The end of a run's inputs: the choice to keep or close open windows, and sentences on the sources of a later run.
 
 A bound belongs to a run, a position to the checkpoint. Decided when a job is made ready; said by the recovering job.
 """

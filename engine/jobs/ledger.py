@@ -32,7 +32,7 @@ class EdgeLine:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What became of every row of a job."""
+    """The account of every row of a job."""
 
     operators: tuple[OperatorLine, ...]
     edges: tuple[EdgeLine, ...]

@@ -14,7 +14,7 @@ from penstock.model.ids import TaskId
 
 
 class JobState(Enum):
-    """Where a job is in its life."""
+    """States in the life of a job."""
 
     CREATED = "nothing has been started"
     RESTORING = "state is restored and instances are built"
@@ -35,7 +35,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What `Restore` ordered is done and runs."""
+    """Event: the attempt that `Restore` ordered runs."""
 
     now_ns: int
 
@@ -51,7 +51,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class TakenDown:
-    """What one `TakeDown` ordered is done, and the checkpoint coordinator is halted."""
+    """Event: the attempt that one `TakeDown` named is down, and the checkpoint coordinator is halted."""
 
     now_ns: int
 
@@ -173,7 +173,7 @@ STOP_DELAY_NS = 500_000_000
 
 
 class JobLifeCycle:
-    """What becomes of a job. `on` is the only way to change it.
+    """The state machine of a job's life. `on` is the only way to change it.
 
     A stop that was asked for outlives failures: the job restarts under its policy, `STOP_TRIES` times at most, and then
     stops. Asked for while the job waits for its next attempt, it ends the wait. A job that has not run yet has nothing
@@ -199,12 +199,12 @@ class JobLifeCycle:
 
     @property
     def has_run(self) -> bool:
-        """Whether an attempt ever came to run."""
+        """True if an attempt ever came to run."""
         return self._has_run
 
     @property
     def log(self) -> tuple[str, ...]:
-        """What it was told lately, oldest first."""
+        """The latest events, oldest first."""
         return self._log.entries
 
     def due_ns(self) -> int | None:

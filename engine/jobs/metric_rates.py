@@ -8,7 +8,7 @@ from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How an instance spent an interval: parts of it in [0, 1] that add up to 1; all 0 if no time was counted."""
+    """An instance's shares of an interval: parts of it in [0, 1] that add up to 1; all 0 if no time was counted."""
 
     busy: float
     remote_wait: float
@@ -27,7 +27,7 @@ class OperatorRates:
 
 @dataclass(frozen=True, slots=True)
 class StateRates:
-    """How often the state of an operator was asked for, per second.
+    """State accesses of an operator, per second.
 
     ``hit_rate`` is the part that was in memory, in [0, 1]; ``wait_ns`` the mean time to fetch the rest. None: nothing
     was asked for, or fetched.
@@ -39,7 +39,7 @@ class StateRates:
 
 
 class JobRates:
-    """What happened between two snapshots of one job.
+    """Rates between two snapshots of one job.
 
     After a restart counters go back to those of a checkpoint; what went back counts as nothing, so no rate is negative.
     """

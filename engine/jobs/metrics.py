@@ -1,4 +1,4 @@
-"""What a job says of itself: a frozen snapshot of rates, times, watermarks and rows."""
+"""Metrics of a job: a frozen snapshot of rates, times, watermarks and rows."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ class InstanceMetrics:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How many messages of a partition are known to be there and were not read yet."""
+    """The number of messages of a partition that are known to be there and were not read yet."""
 
     partition: str
     messages: int
@@ -50,7 +50,7 @@ class SourceMetrics:
 
     @property
     def lag_messages(self) -> int | None:
-        """How many messages wait in all partitions that know it; None: none does."""
+        """The number of messages that wait in all partitions that know it; None: none does."""
         return sum(item.messages for item in self.partitions) if self.partitions else None
 
 

@@ -1,4 +1,4 @@
-"""What a job with checkpoints says of itself: what it goes on from, what it waits for, and that it is back."""
+"""Notices of a job with checkpoints: what it goes on from, what it waits for, and that it is back."""
 
 from collections.abc import Callable, Sequence
 

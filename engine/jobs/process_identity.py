@@ -1,4 +1,4 @@
-"""Who this process is, and whether another one of this machine lives. For the owner of a lease."""
+"""The identity of this process, and the liveness of others on this machine. For the owner of a lease."""
 
 import getpass
 import os

@@ -117,7 +117,7 @@ class RecoveringJob:
 
     @property
     def has_run(self) -> bool:
-        """Whether an attempt ever came to run: before that a stop has nothing to keep."""
+        """True if an attempt ever came to run: before that a stop has nothing to keep."""
         return self._life.has_run
 
     def run(self, progress: Progress | None = None) -> None:

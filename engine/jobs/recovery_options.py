@@ -1,4 +1,4 @@
-"""What a recovering job is told: what its user wants of it, and what surrounds it."""
+"""Options of a recovering job: the user's choices, and the job's environment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from penstock.state.stores.page_store import PageStores
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOptions:
-    """What a user wants of a job that recovers; ``checkpoints`` has a directory. ``version`` is this program's.
+    """The user's options of a job that recovers; ``checkpoints`` has a directory. ``version`` is this program's.
 
     ``savepoint_on_stop`` names a savepoint to keep of the last checkpoint. ``says_end``: say at the end what became of
     windows. With ``take_over`` another run that lives is fenced.
@@ -32,7 +32,7 @@ class RecoveryOptions:
 
 @dataclass(frozen=True, slots=True)
 class JobEnvironment:
-    """What surrounds a job; the simulator hands in another. None: as it is in a process of its own.
+    """The environment of a job; the simulator hands in another. None: as it is in a process of its own.
 
     ``warn`` takes what the user is to be told. ``pause`` lets at most so many seconds pass while nothing runs. With a
     ``repository`` and no ``make_leases`` nothing is leased: its world has one run at a time.

@@ -1,4 +1,4 @@
-"""Whether and when a job that failed is restarted: exponential back-off (docs/design/recovery.md 3)."""
+"""The restart policy of a job that failed: exponential back-off (docs/design/recovery.md 3)."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class RestartPolicy:
 
     @property
     def start_timeout_ns(self) -> int:
-        """How long a job that has never run is tried to be started."""
+        """The time within which a job that has never run must start."""
         return self._options.start_timeout_ms * 1_000_000
 
     def failed(self, ran_ns: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The end of a job that was told to stop while rows of its sinks do not arrive. Pure; called by `EmbeddedAttempt`."""
+"""The patience of a stopping job with sinks that are still sending. Pure; called by `EmbeddedAttempt`."""
 
 from collections.abc import Iterable
 

@@ -35,7 +35,7 @@ def _two(word: int, place: int) -> int:
 
 @inlined
 def _are_digits(word: int) -> bool:
-    """Whether every byte is at most 9."""
+    """Return whether every byte is at most 9."""
     return bool(((word | (word + _TO_HIGH)) & _HIGHS) == np.uint64(0))
 
 

@@ -60,7 +60,7 @@ def text_end(at: int, end: int) -> int:
 
 @inlined
 def is_null(at: int) -> bool:
-    """Whether ``null`` is there."""
+    """Return whether ``null`` is there."""
     return bool((load64(at) & _LOW_WORD) == _NULL)
 
 

@@ -80,7 +80,7 @@ def event_times(n: Ints, start_us: int, delay_us: float) -> Ints:
 
 @jit
 def expiry_times(n: Ints, key: np.uint64, start_us: int, delay_us: float, ahead: int) -> Ints:
-    """When auctions end, in ms: 1 + uniform(twice the time of the next ``ahead`` events) later."""
+    """Return the ends of auctions, in ms: 1 + uniform(twice the time of the next ``ahead`` events) later."""
     times = np.empty(n.size, np.int64)
     for i in range(n.size):
         now = (start_us + np.int64(n[i] * delay_us)) // 1000

@@ -1,4 +1,4 @@
-"""Where records begin and end in text whose quoted values may hold line breaks. Called by `quoted_records`.
+"""The bounds of records in text whose quoted values may hold line breaks. Called by `quoted_records`.
 
 A value is quoted if it begins with a quotation mark; two of them inside stand for one. A value that goes on after its
 line has to end there, before a delimiter or a line break: otherwise its first line is a record of its own, as is every

@@ -36,7 +36,7 @@ _FAR, _NEAR = 16, 8
 
 
 class RankedArrays(NamedTuple):
-    """What `rank_rows` lists: by row and by slot what is an entry now, what is deferred, and what has fallen out."""
+    """The lists of `rank_rows`: by row and by slot what is an entry now, what is deferred, and what has fallen out."""
 
     alive: npt.NDArray[np.bool_]
     changed: Ints

@@ -157,5 +157,5 @@ def _as_keys(column: pa.Array) -> list[pa.Array]:
 
 
 def _is_odd(kind: pa.DataType) -> bool:
-    """Whether neither Arrow nor a key compares values of this type."""
+    """Return whether neither Arrow nor a key compares values of this type."""
     return bool(pt.is_nested(kind) or pt.is_null(kind) or pt.is_interval(kind))

@@ -1,4 +1,4 @@
-"""What the engine knows of one kind of operator: a descriptor beside every operator, found by `registry`.
+"""The contract of operator descriptors: one beside every operator, found by `registry`.
 
 Schemas, column pruning, the planner, checkpoints and ``explain`` ask descriptors.
 """
@@ -30,7 +30,7 @@ Wanted = Mapping[str, Set[str]]
 
 
 class Partitioning(Enum):
-    """Which rows of an operator's inputs must come to the same instance.
+    """The rows of an operator's inputs that must come to the same instance.
 
     ``BY_SOME_KEYS``: all rows of a key, but where the input is partitioned by some of the keys already, state may lie
     by these alone (`OperatorContext.placed_by`). ``BY_SIDES``: two inputs, each by its own keys, of which one may be
@@ -45,7 +45,7 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """Where an operator stands in a plan.
+    """The context of an operator in a plan.
 
     Input by input: the ``inputs``' schemas, the keys by which rows are ``placed``, and the names of the ``sources``
     upstream.
@@ -59,14 +59,14 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """How an operator keeps its aggregates: by table, and the types of the values of its frames, in order."""
+    """The layout of an operator's aggregates: by table, and the types of the values of its frames, in order."""
 
     tables: Mapping[str, Aggregation] = field(default_factory=dict)
     values: tuple[pa.DataType, ...] = ()
 
 
 class OperatorDescriptor(ABC, Generic[S]):
-    """What the engine asks of one kind of operator; all answers are pure functions of the spec.
+    """The engine's view of one kind of operator; all answers are pure functions of the spec.
 
     Subclasses name the ``spec`` that they describe and the ``verb`` by which users know it, and override what differs
     from a stateful operator that goes wherever its input is.
@@ -100,7 +100,7 @@ class OperatorDescriptor(ABC, Generic[S]):
 
     @property
     def keyed(self) -> bool:
-        """Whether it has state that lies by the keys of its rows."""
+        """True if it has state that lies by the keys of its rows."""
         return self.partitioning is not Partitioning.ANYWHERE
 
     @abstractmethod

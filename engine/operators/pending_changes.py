@@ -1,4 +1,4 @@
-"""Which results changed since they were last emitted, and what they were then; for updating aggregates."""
+"""Results that changed since they were last emitted, with their values then; for updating aggregates."""
 
 from dataclasses import dataclass
 

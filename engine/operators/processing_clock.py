@@ -18,7 +18,7 @@ class ProcessingClock:
 
     @property
     def latest_us(self) -> int:
-        """What `now_us` returned last, `START_OF_TIME_US` before its first call."""
+        """The last value of `now_us`, `START_OF_TIME_US` before its first call."""
         return self._latest_us
 
     def notes(self) -> Notes:

@@ -48,7 +48,7 @@ class SinkOperator(Operator):
 
     @property
     def receipts(self) -> Mapping[int, Any]:
-        """What the writer returned for each checkpoint whose receipt was not taken, by rising epochs."""
+        """The writer's receipts that were not taken yet, by rising epochs."""
         return MappingProxyType(self._receipts)
 
     def take_receipt(self, epoch: int) -> Any:

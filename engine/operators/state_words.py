@@ -1,4 +1,4 @@
-"""How descriptors say in words what state stands for: kept in manifests, so that these words never change.
+"""The words of descriptors for the meaning of state: kept in manifests, so that these words never change.
 
 Two pipelines that keep the same state get the same words, in every process: sets inside of expressions are sorted.
 """

@@ -1,4 +1,4 @@
-"""How descriptors say in words what an operator does, and how expressions, windows and durations read there."""
+"""The words of descriptors for operators, expressions, windows and durations."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ Detail = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What an operator does: one headline, then details."""
+    """The description of an operator: one headline, then details."""
 
     headline: str
     details: tuple[Detail, ...] = ()

@@ -20,7 +20,7 @@ from penstock.engine.paging.waiting import LaterInput, WaitingInput
 
 
 class Backlog:
-    """What waits for the buckets of one operator instance; true if anything does.
+    """The input that waits for the buckets of one operator instance; true if there is any.
 
     ``swept_us`` is the watermark that all of them have come to, ``passed_us`` the one that they have passed on, and
     ``released_us`` that one from the end of a sweep until someone has taken it. ``since_ns`` is when waiting began.
@@ -66,17 +66,17 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether as much waits as may."""
+        """True if as much waits as may."""
         return self._waiting.bytes >= self._stores.options.waiting_bytes
 
     @property
     def has_ended(self) -> bool:
-        """Whether the end of time waits."""
+        """True if the end of time waits."""
         return self._waiting.watermark_us == END_OF_TIME_US
 
     @property
     def under_way(self) -> bool:
-        """Whether a sweep is under way."""
+        """True if a sweep is under way."""
         return bool(self._unswept)
 
     def add(self, port: int, batch: Batch) -> None:

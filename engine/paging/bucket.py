@@ -55,7 +55,7 @@ class Bucket:
 
     @property
     def is_resident(self) -> bool:
-        """Whether it is in memory."""
+        """True if it is in memory."""
         return self.held is not None
 
     @property
@@ -89,7 +89,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ResidentState:
-    """What a bucket has in memory."""
+    """The operator and store of a bucket in memory."""
 
     operator: Operator
     store: MemoryStore = field(repr=False)

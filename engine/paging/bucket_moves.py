@@ -11,7 +11,7 @@ from penstock.engine.paging.bucket_store import BucketStores
 
 
 class BucketMoves:
-    """What moves the buckets of one operator instance."""
+    """The mover of one operator instance's buckets."""
 
     def __init__(self, stores: BucketStores) -> None:
         """Move these."""

@@ -22,7 +22,7 @@ PAGE_BYTES = 64 << 10
 
 
 class BucketHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the first page of a bucket says of it; ``segments`` are the lengths of its images, in order."""
+    """The header on the first page of a bucket; ``segments`` are the lengths of its images, in order."""
 
     low: int
     high: int
@@ -42,7 +42,7 @@ class BucketHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class BucketImage:
-    """What a bucket held: its tables and logs (None: nothing), and its operator's notes."""
+    """The contents of a bucket: its tables and logs (None: nothing), and its operator's notes."""
 
     part: StoreDump | None
     notes: Notes

@@ -85,7 +85,7 @@ class BucketStores(StateStore):
 
     @property
     def has_pages(self) -> bool:
-        """Whether anything was ever stored."""
+        """True if anything was ever stored."""
         return self._pages is not None
 
     def direct(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is left of a sweep: the buckets that have yet to work off what waits for them. Kept by `paged_operator`."""
+"""The sweep of buckets: those that have yet to work off what waits for them. Kept by `paged_operator`."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ class BucketSweep:
 
     @property
     def first(self) -> BucketTurn:
-        """Whose turn it is."""
+        """The bucket whose turn it is."""
         return self._turns[0]
 
     def begin(self, buckets: Sequence[Bucket], counts: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""What of a bucket in memory has to be stored: all of it, or only the rows that its logs have got since.
+"""The part of a bucket in memory that has to be stored: all of it, or only the rows added to its logs since.
 
 `bucket_store` calls it when a bucket is let go, `pages_cut` at a checkpoint.
 """
@@ -22,7 +22,7 @@ MOST_SEGMENTS = 16
 
 @dataclass(frozen=True, slots=True)
 class EncodedBucket:
-    """What of a bucket is to be stored: bytes that share nothing with it, so that it may change meanwhile.
+    """The part of a bucket to be stored: bytes that share nothing with it, so that it may change meanwhile.
 
     ``image`` is behind those of the lengths ``before`` if it is ``appended``, else in their place; None: no image.
     """

@@ -1,4 +1,4 @@
-"""How many rows an operator may be given at once: what they add must not outgrow its bucket by much.
+"""The bound of rows handed to an operator at once: what they add must not outgrow its bucket by much.
 
 Called by `paged_operator`, which cuts longer input and looks after every piece whether the bucket must be cut.
 """
@@ -16,7 +16,7 @@ _REMEMBERED_ROWS = 16_384
 
 
 class Growth:
-    """What a row adds to the state of one operator, by the rows that came last."""
+    """The growth of one operator's state per row, by the rows that came last."""
 
     def __init__(self) -> None:
         """Nothing is known."""

@@ -1,11 +1,11 @@
-"""How much memory paged operators take, and what of it is for what. Handed to `bucket_store` and `paged_operator`."""
+"""The memory of paged operators and its division. Handed to `bucket_store` and `paged_operator`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PagingOptions:
-    """How much an operator instance keeps in memory.
+    """The memory of an operator instance.
 
     ``budget_bytes`` bounds state, waiting rows and the page store's memory together (None: everything stays in memory).
     ``bucket_bytes``: a bucket that is alone is cut when it grows beyond, and none that has less than
@@ -21,19 +21,19 @@ class PagingOptions:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes of rows may wait before they are worked off."""
+        """The bytes of rows that may wait before they are worked off."""
         if self.row_bytes is not None:
             return self.row_bytes
         return 64 << 20 if self.budget_bytes is None else max(self.budget_bytes // 4, 1 << 16)
 
     @property
     def page_memory_bytes(self) -> int:
-        """What the page store gets of the budget."""
+        """The page store's part of the budget."""
         return 32 << 20 if self.budget_bytes is None else min(64 << 20, max(1 << 20, self.budget_bytes // 4))
 
     @property
     def held_bytes(self) -> int | None:
-        """What is left for buckets, besides rows that wait."""
+        """The part of the budget for buckets, besides rows that wait."""
         return None if self.budget_bytes is None else self.budget_bytes - self.page_memory_bytes
 
     def largest_bytes(self, buckets: int) -> int:

@@ -1,4 +1,4 @@
-"""What a paged operator contributes to a checkpoint: buckets that another thread stores, files of its page store."""
+"""The contribution of a paged operator to a checkpoint: buckets that another thread stores, files of its page store."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How the operators of a job page their state: options, and where their page stores lie. Handed to `build`."""
+"""The paging of a job's operators: options, and the directory of their page stores. Handed to `build`."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ class Paging:
     """Makes paged operators; every instance has a page store of its own below ``directory``."""
 
     def __init__(self, options: PagingOptions, stores: PageStores, directory: Path, *, threads: bool = True) -> None:
-        """What the directory held is of an earlier attempt, and goes. With ``threads`` each store writes in its own."""
+        """Delete what the directory holds of an earlier attempt. With ``threads`` each store writes in its own."""
         self._threads = threads
         self._options = options
         self._stores = stores

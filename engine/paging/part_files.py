@@ -14,7 +14,7 @@ _LENGTH_BYTES = 8
 
 
 class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the stream of a table or log lies."""
+    """The place of a table's or log's stream."""
 
     name: str
     start: int

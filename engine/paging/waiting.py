@@ -28,7 +28,7 @@ class _Rows:
 
 
 class WaitingInput:
-    """What waits for ``buckets`` buckets, all of which work it off together: `shares` of each, then `clear`."""
+    """The input waiting for ``buckets`` buckets, all of which work it off together: `shares` of each, then `clear`."""
 
     def __init__(self, buckets: int) -> None:
         """Begin with nothing."""

@@ -226,7 +226,7 @@ def _with_one_fused(graph: JobGraph) -> JobGraph | None:
 
 
 def _reads_letters(graph: JobGraph, node: OperatorNode) -> bool:
-    """Whether an operator of one input reads dead letters or has its own read."""
+    """Return whether an operator of one input reads dead letters or has its own read."""
     return node.inputs[0].output == DEAD_LETTER or graph.is_read(node.id, DEAD_LETTER)
 
 

@@ -15,7 +15,7 @@ from penstock.model.job_graph import MAIN, Input, JobGraph, OperatorNode, SinkSp
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """What is known of an operator: its parallelism and the columns its outputs are partitioned by (None: nothing)."""
+    """The placement of an operator: its parallelism and the columns its outputs are partitioned by (None: nothing)."""
 
     parallelism: int
     partitioned_by: Columns | None
@@ -138,7 +138,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
 
 
 def meets_everything(node: OperatorNode) -> bool:
-    """Whether one side of a join is broadcast, so that rows of the other find their partners wherever they are."""
+    """Return whether one side of a join is broadcast, so that rows of the other meet their partners anywhere."""
     two_sided = descriptor_of(node.spec).partitioning is Partitioning.BY_SIDES
     return two_sided and any(edge.exchange == "broadcast" for edge in node.inputs)
 

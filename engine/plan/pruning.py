@@ -29,7 +29,7 @@ def prune_columns(graph: JobGraph) -> JobGraph:
 
 
 def _event_time_matters(graph: JobGraph) -> bool:
-    """Whether the event time column is worth reading although no expression uses it.
+    """Return whether the event time column is worth reading although no expression uses it.
 
     Operators that group or order by time need watermarks row by row, and several sources are aligned by them. One
     source under stateless operators reports event time from what it skips over instead.

@@ -1,4 +1,4 @@
-"""What comes out of an operator, given what goes in: its descriptor's answer, and its dead letters.
+"""The output schemas of an operator, given its inputs: its descriptor's answer, and its dead letters.
 
 The DSL calls it when the user adds an operator, the optimiser after it has pruned columns.
 """

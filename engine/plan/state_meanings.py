@@ -1,4 +1,4 @@
-"""What the state of each operator of a plan stands for, in the words of the pipeline: pure functions of the plan.
+"""The meaning of each operator's state, in the words of the pipeline: pure functions of the plan.
 
 In manifests by `checkpoint.writer`; `meaning_changes` compares two. Nothing depends on parallelism, and of what the
 optimiser does only the conditions that it moves into joins, for they decide which rows are kept. What functions of the

@@ -1,4 +1,4 @@
-"""What users call the columns of state: keys by their names, what aggregates keep by theirs.
+"""The names of state columns for users: keys by their names, accumulators by those of their aggregates.
 
 Called by `checkpoint.reader`, with what the checkpoint says the state means.
 """

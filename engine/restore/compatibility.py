@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits a pipeline: what is refused, in the user's words, what is dropped and what is adapted.
+"""The compatibility of a checkpoint with a pipeline: refusals in the user's words, dropped and adapted state.
 
 Called by `restore.restorer`, before anything runs.
 """
@@ -20,7 +20,7 @@ from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
 @dataclass(frozen=True, slots=True)
 class AllowedChanges:
-    """What the user lets happen: state is dropped of operators that are gone (``gone``), or of these if they changed.
+    """Changes that the user allows: state is dropped of operators that are gone (``gone``), or of these if changed.
 
     ``accepted`` are operators whose state goes on although they changed.
     """

@@ -1,4 +1,4 @@
-"""Whether state still means what it meant: what a checkpoint says of an operator, beside what the pipeline says now.
+"""Changes in the meaning of state: the words of a checkpoint for an operator beside those of the pipeline now.
 
 Pure. `restore.restorer` refuses what differs; what may differ is told to the user.
 """
@@ -11,7 +11,7 @@ from penstock.state.checkpoints.operator_meaning import AggregateMeaning, Operat
 
 @dataclass(frozen=True, slots=True)
 class MeaningChange:
-    """How an operator differs from what its state was kept for: ``changes``, which its state does not fit, in words.
+    """The difference of an operator from the one its state was kept for: ``changes``, in words.
 
     ``notices`` are changes that it fits.
     """

@@ -1,4 +1,4 @@
-"""What a job says of the checkpoint that it goes on from: its age, where each source goes on, how far time has come."""
+"""Notices of the checkpoint that a job resumes from: its age, the position of each source, the progress of time."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

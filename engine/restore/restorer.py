@@ -25,7 +25,7 @@ from penstock.state.stores.rocksdb_store import RocksDbStores
 
 @dataclass(frozen=True, slots=True)
 class RestoreFrom:
-    """Where a job begins: ``latest`` its newest complete checkpoint if there is one, a savepoint by name, or nothing.
+    """The start of a job: ``latest`` its newest complete checkpoint if there is one, a savepoint by name, or nothing.
 
     ``allowed`` says which state it may leave behind, or go on with although its operator has changed,
     ``accept_duplicates`` lets its sinks go on although they have published what came after the checkpoint. ``afresh``

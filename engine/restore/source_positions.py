@@ -1,4 +1,4 @@
-"""Where a partition of a source continues after a restore, in event time too. Made and taken back by `SourceHead`."""
+"""The position of a source's partition after a restore, in event time too. Made and taken back by `SourceHead`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

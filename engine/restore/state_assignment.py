@@ -1,4 +1,4 @@
-"""What a job goes on from: a checkpoint, dealt out to the instances of a plan whose parallelism may be another.
+"""The assignment of a checkpoint's state to the instances of a plan, whose parallelism may be another.
 
 The state of an operator follows its name. `build` asks for what each instance begins with.
 """
@@ -37,7 +37,7 @@ STATE_FILE = "state"
 
 @dataclass(frozen=True, slots=True)
 class OperatorStart:
-    """What one operator instance begins with: an image, or ``sources`` if it is paged."""
+    """The initial state of one operator instance: an image, or ``sources`` if it is paged."""
 
     image: StoreImage = EMPTY
     notes: tuple[Notes, ...] = ()
@@ -47,7 +47,7 @@ class OperatorStart:
 
 @dataclass(frozen=True, slots=True)
 class StateFit:
-    """What of a checkpoint is ``dropped``, by operator, and how state is ``adapted`` to what its operator is now."""
+    """The fit of a checkpoint: ``dropped`` state by operator, and state ``adapted`` to what its operator is now."""
 
     dropped: frozenset[str] = frozenset()
     adapted: Mapping[str, Adapt] = field(default_factory=dict)

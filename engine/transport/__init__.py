@@ -1,1 +1,1 @@
-"""How elements travel between instances."""
+"""The transport of elements between instances."""

@@ -17,7 +17,7 @@ Deliver = Callable[[Element, Picks | None, int, int], None]
 
 
 class SendingHalf:
-    """What a producer instance puts elements into.
+    """The half into which a producer instance puts elements.
 
     Bounded by credit, in bytes: a batch may be put while some is left, so one batch may exceed it. Control elements
     always have room. ``on_credit`` tells the loop to look at the producer again.

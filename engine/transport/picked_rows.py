@@ -49,7 +49,7 @@ def _column(parts: Sequence[Part], counts: Sequence[int], place: int) -> pa.Arra
 
 
 def _is_word(kind: pa.DataType) -> bool:
-    """Whether values are 8 bytes each."""
+    """Return whether values are 8 bytes each."""
     return bool(pt.is_primitive(kind) and kind.bit_width == 64)
 
 

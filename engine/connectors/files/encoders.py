@@ -1,4 +1,4 @@
-"""How rows become the bytes of one Parquet, JSON-lines or CSV file. Called by the writers of `files.sinks`."""
+"""Encoders of rows as one Parquet, JSON-lines or CSV file. Called by the writers of `files.sinks`."""
 
 from abc import ABC, abstractmethod
 from typing import BinaryIO

@@ -19,13 +19,13 @@ from penstock.model.errors import BugError, UserError
 
 
 class MarkedPosition(msgspec.Struct, frozen=True):
-    """What all positions in files have."""
+    """The mark that all positions in files carry."""
 
     mark: FileMark
 
 
 class FileListing:
-    """What a path, a directory or a glob holds. Restricted copies of a source share it."""
+    """The files of a path, a directory or a glob. Restricted copies of a source share it."""
 
     def __init__(self, path: str | Path, suffixes: Sequence[str], what: str) -> None:
         """List the files; ``what`` names the format in messages.

@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the commit of one checkpoint added; ``accepted``: some of it was changed or removed on purpose since."""
+    """Files that the commit of one checkpoint added; ``accepted``: some were since changed or removed on purpose."""
 
     epoch: int
     files: tuple[OutputFile, ...]
@@ -25,7 +25,7 @@ class Epoch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is committed: everything up to checkpoint ``epoch`` (0: nothing yet), by rising epochs; none without files.
+    """The committed files up to checkpoint ``epoch`` (0: nothing yet), by rising epochs; none without files.
 
     ``suffix`` is that of every file.
     """

@@ -1,4 +1,4 @@
-"""Whether the files that checkpoints have committed are still what was written. Called by `committed_files`.
+"""The check that committed files still hold what was written. Called by `committed_files`.
 
 Every file is looked for and its size compared; digests are taken of the newest only, up to `DIGESTED_BYTES` in all, so
 that a start costs the same after a year as after an hour.

@@ -1,4 +1,4 @@
-"""Which files a path, directory or glob means, decided when the pipeline is built. Called by the file sources."""
+"""Resolution of a path, directory or glob to files when the pipeline is built. Called by the file sources."""
 
 import difflib
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What a position in files remembers of them, so that a restore goes on in the same files or not at all.
+"""Marks of files in positions, so that a restore goes on in the same files or not at all.
 
 Shared by the sources of Parquet and of lines, whose readers add where they stand in a file.
 """

@@ -27,7 +27,7 @@ class RunStaging:
 
     @property
     def folder(self) -> Path:
-        """Where files are staged."""
+        """The folder of staged files."""
         return self._root if self._run is None else self._root / f"run-{self._run.number:010d}-{self._run.token}"
 
     def begin(self) -> None:

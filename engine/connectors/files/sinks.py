@@ -20,7 +20,7 @@ from penstock.model.errors import BugError, UserError
 
 
 class FileSink(Sink, ABC):
-    """What the file sinks share: ``path`` is a file if it has a suffix and there is one instance, else a directory.
+    """The base of the file sinks: ``path`` is a file if it has a suffix and there is one instance, else a directory.
 
     An existing file is replaced once the new one is complete, so are the parts of an earlier run in a directory.
     With checkpoints ``path`` is a directory, and what an earlier run left there is removed when the job begins.
@@ -37,7 +37,7 @@ class FileSink(Sink, ABC):
 
     @property
     def path(self) -> Path:
-        """Where it writes."""
+        """The files that it writes."""
         return self._path
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:

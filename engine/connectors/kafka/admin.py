@@ -1,4 +1,4 @@
-"""What is asked of a cluster before anything flows: does it answer, which topics are there, what may this user do.
+"""Requests to a cluster before anything flows: reachability, topics, and the permissions of this user.
 
 Used by ``penstock dev kafka``, ``penstock doctor --kafka`` and the tests. Answers are plain values.
 """
@@ -34,7 +34,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What a cluster answered; ``problem`` is why it did not, empty if it did."""
+    """The answer of a cluster; ``problem`` is why it did not answer, empty if it did."""
 
     brokers: tuple[str, ...] = ()
     problem: str = ""
@@ -42,7 +42,7 @@ class ClusterView:
 
 
 def is_ready(bootstrap: str, timeout_s: float) -> bool:
-    """Whether a broker answers within a time and serves topics; returns early if it says that it does not yet."""
+    """Return whether a broker answers within a time and serves topics; returns early if it says "not yet"."""
     quiet = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.ms": 50}
     try:
         return bool(make_admin(KafkaSettings(quiet), CLIENT_ID).list_topics(timeout=timeout_s).brokers)

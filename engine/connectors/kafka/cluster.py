@@ -1,4 +1,4 @@
-"""What the copies of one Kafka source share while they read: clients, topics as last seen, where to start and to end.
+"""The state shared by the copies of one Kafka source: clients, topics as last listed, the start and the end.
 
 Made by `KafkaSource`; begins with the first reader and lets go of every client with the last. Partitions of one
 source in one process are fetched by one consumer.
@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def start(self) -> TopicPlace:
-        """Where a job without a checkpoint begins to read."""
+        """The place at which a job without a checkpoint begins to read."""
         return self._start
 
     def begin(self) -> None:

@@ -33,7 +33,7 @@ MakeEncoder = Callable[[pa.Schema], ValueEncoder | BatchEncoder]
 
 @dataclass(frozen=True, slots=True)
 class MessageLayout:
-    """Which columns become what. ``value`` are those of the message's value.
+    """The roles of columns in a message. ``value`` are those of the message's value.
 
     ``upsert``: rows with a true last column ``deleted`` become tombstones.
     """

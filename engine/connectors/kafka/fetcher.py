@@ -74,7 +74,7 @@ class Fetcher:
 
     @property
     def reachable(self) -> bool:
-        """Whether a broker answers, as far as is known."""
+        """True if a broker answers, as far as is known."""
         return self._reachable
 
     def may_attach(self, topic: str, partition: int) -> bool:

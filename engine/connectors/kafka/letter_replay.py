@@ -25,7 +25,7 @@ Matches = Callable[[Provenance], bool]
 
 @dataclass(frozen=True, slots=True)
 class ReplayCounts:
-    """What became of letters: written back, left out by ``where``, or without a topic to go back to."""
+    """Counts of replayed letters: written back, left out by ``where``, or without a topic to go back to."""
 
     written: int
     left_out: int
@@ -68,7 +68,7 @@ class Replay:
 
     @property
     def waiting(self) -> int:
-        """How many letters there are at most."""
+        """The greatest number of letters there may be."""
         return sum(end - start for start, end in self._spans.values())
 
     def run(self) -> ReplayCounts:

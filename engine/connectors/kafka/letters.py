@@ -21,7 +21,7 @@ _LONGEST = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What our headers tell of a letter; what is not known is empty or None.
+    """The origin of a letter, from our headers; what is not known is empty or None.
 
     ``stage`` is ``decode``, ``udf`` or ``sink``; ``timestamp_ms`` is the original message's.
     """

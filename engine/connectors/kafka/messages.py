@@ -62,7 +62,7 @@ class Messages:
 
     @property
     def bytes(self) -> int:
-        """What they take in memory, about."""
+        """The memory of these messages, about."""
         return sum(map(len, filter(None, self.values))) + OVERHEAD_BYTES * len(self.values)
 
     @property

@@ -17,7 +17,7 @@ _making = threading.Lock()
 
 
 class Outage:
-    """Whether a cluster answers, as far as is known. Methods may be called from any thread."""
+    """The last known reachability of a cluster. Methods may be called from any thread."""
 
     def __init__(self, cluster: str, say: Callable[[str], None], clock: Clock) -> None:
         """``say`` takes each line; ``cluster`` is its bootstrap address."""

@@ -1,4 +1,4 @@
-"""What was fetched and not yet read: a queue per partition, all of them bounded together. Between fetcher and readers.
+"""Queues of fetched messages, one per partition, all of them bounded together. Between fetcher and readers.
 
 Only the lock is shared; which partitions are to be held up is decided here and done by the fetcher.
 """
@@ -36,7 +36,7 @@ def _nobody() -> None:
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """What was fetched of one partition; changed by `Queues` only."""
+    """The fetched messages of one partition; changed by `Queues` only."""
 
     topic: str
     partition: int

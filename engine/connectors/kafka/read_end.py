@@ -1,4 +1,4 @@
-"""Where reading a partition is over: by position, never by message (docs/design/kafka.md 2).
+"""The end of reading a partition: by position, never by message (docs/design/kafka.md 2).
 
 The end of a topic may lie behind its last message: transactions leave markers and aborted rows, compaction takes rows
 away. So a partition has ended once its position, which passes those, is at the end. Called by the source and reader.

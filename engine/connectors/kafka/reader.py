@@ -37,7 +37,7 @@ Take = Callable[[int, int], Taken]
 
 @dataclass(frozen=True, slots=True)
 class PartitionFeed:
-    """What fetches a partition, as its reader sees it.
+    """The fetcher of a partition, as its reader sees it.
 
     ``reachable`` returns whether brokers answer. ``close`` is called once. ``watch`` takes what is to be called when
     there is something after ``take`` gave nothing. ``written`` returns the offset that the partition's next message
@@ -88,7 +88,7 @@ class KafkaReader(Reader):
 
     @property
     def over(self) -> bool:
-        """Whether the partition is read to its end."""
+        """True if the partition is read to its end."""
         return is_over(self._position.offset, self._end)
 
     def watch(self, wake: Callable[[], None]) -> bool:

@@ -1,4 +1,4 @@
-"""What one instance of the Kafka sink prepared for a checkpoint, and the marker that says how far a run is published.
+"""Receipts of one Kafka sink instance for a checkpoint, and the marker that says how far a run is published.
 
 Values only; `kept_epochs` writes what a receipt stands for, `markers` brings markers to the broker and back.
 """

@@ -19,7 +19,7 @@ _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class DecodedMessages:
-    """What became of some messages: ``rows`` of those at ``row_of``, ``errors`` of others (index, reason).
+    """The result of decoding messages: ``rows`` of those at ``row_of``, ``errors`` of others (index, reason).
 
     All three are in order. ``skipped`` are tombstones that were left out, ``skipped_time_us`` their greatest time if
     the event time is the message's own.
@@ -34,7 +34,7 @@ class DecodedMessages:
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """How messages become rows of `schema`.
+    """The conversion of messages to rows of `schema`.
 
     ``value`` and ``key`` decode columns (``key`` None: keys are not asked for), ``metadata`` gives by name of column
     what of `METADATA` it tells. ``columns`` are all of these in the order of the rows. Tombstones become rows whose

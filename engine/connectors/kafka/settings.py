@@ -1,4 +1,4 @@
-"""What a user says about a Kafka cluster: librdkafka's own settings, passed on as they are, secrets by reference.
+"""Settings of a Kafka cluster: librdkafka's own, passed on as they are, secrets by reference.
 
 Made by the front door (docs/design/kafka.md 7); `clients` turns it into the settings of each client.
 """
@@ -119,7 +119,7 @@ class KafkaSettings:
 
     @property
     def committed_only(self) -> bool:
-        """Whether consumers see only what transactions have committed."""
+        """True if consumers see only what transactions have committed."""
         return self._given.get("isolation.level", "read_committed") == "read_committed"
 
     def consumer(self, client_id: str, group: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What must be published before a job goes on from a checkpoint, and whether it may go on at all.
+"""The settlement of a start: epochs to publish before a job resumes from a checkpoint, or the reason it may not.
 
 Pure: from the receipts of the checkpoint and the markers on the broker to what is published under which id
 (docs/design/kafka.md 4).
@@ -113,7 +113,7 @@ def _published_behind(epoch: int, markers: Mapping[str, Marker | None]) -> dict[
 
 
 def _publish(claim: Marker, receipts: Sequence[Receipt], marker: Marker | None) -> Publish:
-    """What is not marked as published is published; where no marker tells (None), what is still kept."""
+    """Publish whatever is not marked as published; without a marker (None), whatever is still kept."""
     if marker is None:
         return Publish(claim, tuple(receipts), claim=True, may_be_gone=True)
     return Publish(claim, tuple(item for item in receipts if item.epoch > marker.epoch), claim=True)

@@ -64,7 +64,7 @@ class Transport(Protocol):
 
 
 class SinkCommits:
-    """What `Sink.recover` and `Sink.commit` of an exactly-once Kafka sink do. Used by one thread at a time."""
+    """`Sink.recover` and `Sink.commit` of an exactly-once Kafka sink. Used by one thread at a time."""
 
     def __init__(
         self,

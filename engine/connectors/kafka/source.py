@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
-    """What a source is made of: ``start`` is where a job without a checkpoint begins to read."""
+    """The parts of a source: ``start`` is where a job without a checkpoint begins to read."""
 
     settings: KafkaSettings
     topics: Topics
@@ -70,7 +70,7 @@ class KafkaSource(Source):
 
     @property
     def parts(self) -> SourceParts:
-        """What it is made of, for those who read the same topics in another way."""
+        """The parts of the source, for those who read the same topics in another way."""
         return SourceParts(self._settings, self._topics, self._maker, self._cluster.start)
 
     @property

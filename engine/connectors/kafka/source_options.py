@@ -1,4 +1,4 @@
-"""What is read of topics: which columns messages become, and from where to where."""
+"""Options of the Kafka source: the columns that messages become, and the bounds of reading."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class MessageColumns:
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """Where a job without a checkpoint begins, and where a run ends; with ``until`` the source is bounded.
+    """The start of a job without a checkpoint and the end of a run; with ``until`` the source is bounded.
 
     Partitions that come later are found every ``discovery_us``; None: never.
     """

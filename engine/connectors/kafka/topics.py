@@ -1,4 +1,4 @@
-"""Which topics are read, how many partitions they have and which ids: asked of the cluster, and watched while reading.
+"""Topics with their partitions and ids: listed from the cluster, and watched while reading.
 
 A topic that is deleted, or made anew under its name, is told by its id; clusters that know none give None.
 """
@@ -41,7 +41,7 @@ Listing = Mapping[str, Topic]
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What a user wants to read: topics by name, and patterns, which begin with ``^`` and match from there."""
+    """A selection of topics: by name, and patterns, which begin with ``^`` and match from there."""
 
     names: tuple[str, ...]
     patterns: tuple[str, ...]

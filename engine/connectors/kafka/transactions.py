@@ -16,7 +16,7 @@ TRIES = 4
 
 
 class ProducerState(Enum):
-    """What is known of a transactional id."""
+    """States of a producer under its transactional id."""
 
     DOWN = "there is no producer that may be used"
     FENCING = "a new producer takes the id, which ends whatever an older one has begun"
@@ -171,7 +171,7 @@ class TransactionalId:
 
     @property
     def marker(self) -> Marker | None:
-        """What is published as far as this process knows; None: there is no marker.
+        """The marker of what is published, as far as this process knows; None: there is none.
 
         Raises:
             BugError: it was never read.

@@ -60,7 +60,7 @@ class SourceTable(LookupTable):
 
 
 class FunctionTable(LookupTable):
-    """What a function returns: anything with the Arrow PyCapsule interface, or a list of dicts."""
+    """A table that a function returns: anything with the Arrow PyCapsule interface, or a list of dicts."""
 
     def __init__(
         self, function: Callable[[], Any], schema: pa.Schema | None = None, refresh_us: int | None = None

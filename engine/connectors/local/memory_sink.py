@@ -28,7 +28,7 @@ class _Kept(NamedTuple):
 
 @dataclass
 class _Contents:
-    """What a sink holds. ``prepared``: batches that a commit will show, by epoch and instance."""
+    """The contents of a sink. ``prepared``: batches that a commit will show, by epoch and instance."""
 
     schema: pa.Schema | None = None
     received: list[_Kept] = field(default_factory=list)

@@ -13,7 +13,7 @@ _END_OF_TIME_US = 253_402_300_799_999_999
 
 @dataclass(frozen=True)
 class NexmarkConfig:
-    """What to generate; equal configs give equal rows on every machine.
+    """Parameters of the generator; equal configs give equal rows on every machine.
 
     Event ``n`` is a person, an auction or a bid by its place in a round of
     ``person_proportion + auction_proportion + bid_proportion`` events. Raises ``OptionError``.

@@ -36,7 +36,7 @@ class Events:
     n: Ints
 
     def key(self, field: str) -> np.uint64:
-        """Where the random sequence of a field starts."""
+        """The start of a field's random sequence."""
         return field_key(self.config.seed, field)
 
 

@@ -66,13 +66,13 @@ _OTHER_TEXT_BYTES = 128
 
 
 def rows_of_kind(config: NexmarkConfig, kind: str) -> int | None:
-    """How many rows of ``kind`` the stream holds in all; None if it never ends."""
+    """The number of rows of ``kind`` in the whole stream; None if it never ends."""
     return None if config.events is None else rows_before(config, kind, config.events)
 
 
 @lru_cache(maxsize=256)
 def rows_before(config: NexmarkConfig, kind: str, events: int) -> int:
-    """How many of the first ``events`` events in stream order are of ``kind``."""
+    """The number of events of ``kind`` among the first ``events`` in stream order."""
     order = _order(config.period, config.out_of_order_group, _places(config, kind))
     blocks, rest = divmod(events, config.period)
     positions = np.arange(rest, dtype=np.int64)

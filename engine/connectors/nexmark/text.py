@@ -29,7 +29,7 @@ _HOT_CHANNELS = ["Google", "Facebook", "Baidu", "Apple"]
 
 @lru_cache(maxsize=256)
 def field_key(seed: int, field: str) -> np.uint64:
-    """Where the random sequence of a field starts: 64 bits of a hash of seed and name."""
+    """The start of a field's random sequence: 64 bits of a hash of seed and name."""
     digest = hashlib.blake2b(f"{field}/{seed}".encode(), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
 

@@ -1,4 +1,4 @@
-"""Which parts of a file a predicate rules out, by the least and greatest value of each column in each part.
+"""Parts of a file that a predicate rules out, by the least and greatest value of each column in each part.
 
 Pure; called by the Parquet source with the statistics of row groups. Comparisons are evaluated by the same compiled
 expressions as over rows, so that types and constants mean the same here.

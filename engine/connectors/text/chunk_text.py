@@ -24,7 +24,7 @@ class ChunkText:
 
     @property
     def quoted(self) -> bool:
-        """Whether there is a quotation mark."""
+        """True if there is a quotation mark."""
         return b'"' in self.block
 
     def cut_records(self, quoting: Quoting) -> Records:

@@ -1,4 +1,4 @@
-"""What sources of one record per line have in common, whatever the format: files, partitions, columns, event time.
+"""The base of sources with one record per line, whatever the format: files, partitions, columns, event time.
 
 The CSV and JSON lines sources build on it.
 """

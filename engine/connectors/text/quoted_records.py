@@ -42,7 +42,7 @@ class Records:
 
 
 class Quoting:
-    """How records of one delimiter are found. A record of several lines has `record_bytes` bytes at the most.
+    """The rules that separate records of one delimiter. A record of several lines has `record_bytes` bytes at the most.
 
     A line whose quoted value does not end within that, or ends before anything but a delimiter or a line break, is a
     record of its own: an unclosed quotation mark costs one line.

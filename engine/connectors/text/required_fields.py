@@ -1,4 +1,4 @@
-"""Which rows lack a value that their schema requires, also within structs and lists. Called by JSON decoders."""
+"""The check for rows that lack a required value, also within structs and lists. Called by JSON decoders."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias

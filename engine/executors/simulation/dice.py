@@ -1,4 +1,4 @@
-"""Where every choice of a simulated run comes from: one seed, drawn in blocks as the scheduler asks at every turn."""
+"""The source of every choice of a simulated run: one seed, drawn in blocks as the scheduler asks at every turn."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated run, and when: drawn from the seed, at named failpoints and at turns."""
+"""Faults of a simulated run and their times: drawn from the seed, at named failpoints and at turns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

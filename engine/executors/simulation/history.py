@@ -1,4 +1,4 @@
-"""What happened in a simulated run, in order: the trace that a seed reproduces and the story that a person reads."""
+"""The history of a simulated run, in order: the trace that a seed reproduces and the story that a person reads."""
 
 from penstock.engine.core.contract import Clock
 

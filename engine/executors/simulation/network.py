@@ -23,7 +23,7 @@ class _Message:
 
 
 class Link:
-    """What is between the halves of a channel to another worker: what is put arrives by `deliver`, in order.
+    """The link between the halves of a channel to another worker: `deliver` brings what was put, in order.
 
     Credit comes back at once when something is taken, so rows under way count against the channel's bound.
     """
@@ -46,7 +46,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """That of its channel."""
+        """The name of its channel."""
         return self.channel.sender.name
 
     def deliver(self) -> Element:

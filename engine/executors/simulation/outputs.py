@@ -1,4 +1,4 @@
-"""Whether two runs put out the same: multisets of rows, of changelogs what stands after all changes."""
+"""The comparison of two runs' outputs: multisets of rows, of changelogs what stands after all changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

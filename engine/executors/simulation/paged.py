@@ -37,7 +37,7 @@ class SimulatedPaging:
 
 
 class SimulatedPages:
-    """What pages the state of one seed's run."""
+    """The paging of one seed's run."""
 
     def __init__(self, paging: SimulatedPaging, faults: PageFaults) -> None:
         """Nothing is made yet."""

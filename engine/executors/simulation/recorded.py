@@ -37,7 +37,7 @@ class RecordedSource(Source):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(table.num_rows for table in self._partitions.values())
 
     def partitions(self, parallelism: int) -> Sequence[str]:

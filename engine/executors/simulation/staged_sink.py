@@ -31,7 +31,7 @@ class StagedSink(Sink):
 
     @property
     def files(self) -> DurableFiles:
-        """Where it writes."""
+        """The files that it writes."""
         assert self._files is not None
         return self._files
 

@@ -1,4 +1,4 @@
-"""What a pipeline promises to be the same in every run, and the sinks that see more than that.
+"""The sinks of a pipeline whose rows depend on timing, and may differ between runs.
 
 Late rows, processing time, order of arrival and unordered calls depend on timing, so their sinks are not compared.
 """

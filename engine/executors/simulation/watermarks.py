@@ -15,7 +15,7 @@ _TIME = "_us"
 
 
 class Watermarks:
-    """What operators had passed on, and noted, at each cut, over all attempts of a job."""
+    """The watermarks that operators had passed on, and noted, at each cut, over all attempts of a job."""
 
     def __init__(self) -> None:
         """Know nothing yet."""

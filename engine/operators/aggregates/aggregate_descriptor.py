@@ -1,4 +1,4 @@
-"""What the engine knows of aggregates by key and window; several operators carry them out."""
+"""The descriptor of aggregates by key and window; several operators carry them out."""
 
 from collections.abc import Mapping, Sequence, Set
 

@@ -1,4 +1,4 @@
-"""What an aggregate operator computes from each batch: keys, inputs and filters, compiled together and evaluated once.
+"""The input of an aggregate operator: a batch's keys, inputs and filters, compiled together and evaluated once.
 
 Called by the group, window and session aggregates.
 """

@@ -1,4 +1,4 @@
-"""What an aggregate may aggregate and what comes out of it, checked when the pipeline is built.
+"""The plan and output schema of an aggregate, checked when the pipeline is built.
 
 The descriptor and the aggregate operators call it; the operators compute nothing that is not fixed here.
 """

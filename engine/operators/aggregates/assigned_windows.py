@@ -44,7 +44,7 @@ class AssignedWindows:
 
     @property
     def keeps_starts(self) -> bool:
-        """Whether a window is known by its start and end, not by its end alone."""
+        """True if a window is known by its start and end, not by its end alone."""
         return isinstance(self._window, WindowAssigner)
 
     def over_until_us(self, watermark_us: int) -> int:

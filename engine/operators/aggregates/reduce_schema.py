@@ -1,4 +1,4 @@
-"""What a reduce may fold and what comes out of it, checked when the pipeline is built."""
+"""The plan and output schema of a reduce, checked when the pipeline is built."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where reduced rows are kept: one per key (running), or one per key and window (tumbling, hopping, custom windows).
+"""The state of reduced rows: one per key (running), or one per key and window (tumbling, hopping, custom windows).
 
 `reduce` hands in rows in event-time order, a piece at a time, and emits what comes back.
 """

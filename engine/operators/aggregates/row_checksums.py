@@ -1,4 +1,4 @@
-"""Whether every insert of a group has met its retraction: then, and only then, may the group be forgotten.
+"""Checksums of a group's rows: zero once every insert has met its retraction, and only then may it be forgotten.
 
 A row count of zero does not say so: a retraction may have come before its own insert and met another row's.
 """

@@ -44,7 +44,7 @@ _NONE: Slots = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class SessionAssignment:
-    """Where a batch's rows belong: ``slots`` (-1: late), of which ``fresh`` are new; ``late`` rows there are.
+    """The sessions of a batch's rows: ``slots`` (-1: late), of which ``fresh`` are new; ``late`` rows there are.
 
     Sessions ``gone[i]`` were merged into ``into[i]``; absorb them, then `SessionState.remove` them.
     """

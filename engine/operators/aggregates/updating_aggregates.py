@@ -1,4 +1,4 @@
-"""What the updating aggregates have in common: when they emit their changes, and when processing time ends a window.
+"""The base of updating aggregates: times at which they emit their changes, and windows of processing time.
 
 Count windows and reduce build on `UpdatingAggregate`; `group_aggregate` and `session_aggregate` on `UpdatingWindows`.
 """

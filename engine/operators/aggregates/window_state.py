@@ -1,4 +1,4 @@
-"""What a final window aggregate keeps and how windows that are over become rows: the parts all kinds of windows share.
+"""The state of a final window aggregate and the rows of windows that are over: the parts all kinds of windows share.
 
 `WindowAggregate` owns one `WindowState`: panes (`pane_state`), custom windows or the global one (here).
 """

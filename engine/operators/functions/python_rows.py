@@ -46,7 +46,7 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def _within(column: pa.Array, low: int, high: int) -> bool:
-    """Whether all values are dates that Python knows: of the years 1 to 9999."""
+    """Return whether all values are dates that Python knows: of the years 1 to 9999."""
     raw = np.frombuffer(column.buffers()[1] or b"", f"i{column.type.bit_width // 8}")
     raw = raw[column.offset : column.offset + len(column)]
     return bool(raw.size == 0 or (raw.min() >= low and raw.max() <= high))

@@ -1,4 +1,4 @@
-"""What user functions returned, as Arrow columns: all at once where it fits, else by halves to find what does not."""
+"""The results of user functions as Arrow columns: all at once where it fits, else by halves to find what does not."""
 
 import dataclasses
 import difflib

@@ -1,4 +1,4 @@
-"""What an as-of join may join and what comes out of it, checked when the pipeline is built."""
+"""The plan and output schema of an as-of join, checked when the pipeline is built."""
 
 from penstock.engine.operators.joins.join_schema import key_types
 from penstock.engine.operators.joins.timed_join_schema import check_inputs, joined_fields, time_of_side

@@ -24,7 +24,7 @@ _PAIRED, _ALONE, _OTHER_ALONE = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What to put out: a chain of the other side for each item, and the changed row it is joined with.
+    """The pairs to put out: a chain of the other side for each item, and the changed row it is joined with.
 
     ``bounds`` are the ends of the six runs. An item's chain begins at ``heads`` (-1: it has no partner) and comes
     ``copies`` times; its changed row is ``rows``, which says nothing where the other side is alone.
@@ -113,7 +113,7 @@ class PairBuilder:
         return rows
 
     def _may_cancel(self, parts: Sequence[tuple[pa.RecordBatch | None, ...]]) -> bool:
-        """Whether two rows of opposite weight may be equal.
+        """Return whether two rows of opposite weight may be equal.
 
         A null partner is told from every other one by a column that has no nulls of its own.
         """

@@ -1,4 +1,4 @@
-"""What the two kinds of sides of an incremental join keep, and what a batch changes in them.
+"""The rows of the two kinds of sides of an incremental join, and the changes of a batch in them.
 
 Both are chains of *nodes* per key: rows of a log in an append-only side, distinct rows with a count in a changelog.
 """
@@ -26,7 +26,7 @@ _COUNT = FixedColumn(np.dtype(np.int64))
 
 @dataclass(frozen=True, slots=True)
 class SideChange:
-    """What a batch did to its side.
+    """The change that a batch made to its side.
 
     ``gained`` says of each of ``rows`` how many more (or, below 0, fewer) of it are present. ``appeared`` and
     ``vanished`` are positions in ``rows``: one for each key that had no present row and now has, and the opposite.
@@ -58,7 +58,7 @@ class JoinedRows(ABC):
     @property
     @abstractmethod
     def counts(self) -> Ints:
-        """How often each node's row is there, below 0 if it was only retracted; empty: once."""
+        """The count of each node's row, below 0 if it was only retracted; empty: once."""
 
     @abstractmethod
     def take(self, nodes: Ints) -> pa.RecordBatch:

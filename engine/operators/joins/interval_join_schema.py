@@ -1,4 +1,4 @@
-"""What an interval join may join, what comes out of it and what event time that has, checked when it is built."""
+"""The plan, output schema and event time of an interval join, checked when it is built."""
 
 import pyarrow as pa
 

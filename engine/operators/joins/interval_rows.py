@@ -102,7 +102,7 @@ class IntervalRows:
             yield from _overlaps(asked, self._table, self._nodes, rows, found)
 
     def _scans(self, asked: int) -> bool:
-        """Whether to look every row here up among a few that ask, rather than index all rows for them.
+        """Return whether to look every row here up among a few that ask, rather than index all rows for them.
 
         Whoever has scanned for as long as an index takes to make, makes it: that is at most twice the best.
         """

@@ -1,4 +1,4 @@
-"""What the engine knows of joins on equal keys, within a window or for ever; several operators carry them out."""
+"""The descriptor of joins on equal keys, within a window or for ever; several operators carry them out."""
 
 from collections.abc import Mapping, Sequence, Set
 

@@ -1,4 +1,4 @@
-"""What a join may join and what comes out of it, checked when the pipeline is built."""
+"""The plan and output schema of a join, checked when the pipeline is built."""
 
 import pyarrow as pa
 

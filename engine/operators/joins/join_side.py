@@ -1,4 +1,4 @@
-"""What every join does first with a batch: compute the keys, keep the needed columns, know the rows with null keys."""
+"""One side of a join: the keys of a batch, its needed columns, and its rows with null keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class JoinSide:
 
     @property
     def exact(self) -> bool:
-        """Whether the one word that `words` gives is the whole key."""
+        """True if the one word that `words` gives is the whole key."""
         return self.codec.words == 1 and not self.codec.has_bytes
 
     def read(

@@ -1,4 +1,4 @@
-"""What a lookup puts out, checked when the pipeline is built."""
+"""The output schema of a lookup, checked when the pipeline is built."""
 
 import pyarrow as pa
 

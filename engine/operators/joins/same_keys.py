@@ -1,4 +1,4 @@
-"""Whether keys of equal hashes are equal: a collision must never bring rows together. Called by joins."""
+"""The check that keys of equal hashes are equal: a collision must never bring rows together. Called by joins."""
 
 import numpy as np
 from numpy.typing import NDArray

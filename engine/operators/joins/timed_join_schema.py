@@ -1,4 +1,4 @@
-"""What joins by event time have in common when they are checked: their inputs and the columns they put out."""
+"""Checks that joins by event time share: their inputs and the columns they put out."""
 
 from collections.abc import Collection
 

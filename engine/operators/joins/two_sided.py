@@ -1,4 +1,4 @@
-"""What the descriptors of joins have in common: keys of both sides, the columns they put out, and their words."""
+"""The base of join descriptors: keys of both sides, the columns they put out, and their words."""
 
 from collections.abc import Sequence, Set
 from dataclasses import replace

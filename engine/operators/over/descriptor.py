@@ -1,4 +1,4 @@
-"""What the engine knows of aggregates over the rows before a row; two operators carry them out."""
+"""The descriptor of aggregates over the rows before a row; two operators carry them out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -70,7 +70,7 @@ OVER = OverDescriptor()
 
 
 def _corrected(spec: OverSpec, schema: StreamSchema) -> bool:
-    """Whether rows may come between others, so that whole rows are kept."""
+    """Return whether rows may come between others, so that whole rows are kept."""
     return schema.changelog or bool(spec.order)
 
 

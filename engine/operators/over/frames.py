@@ -24,7 +24,7 @@ _PAIRS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What the aggregates of every run have been folded to by the rows before: cells and the slot of each run."""
+    """The accumulated aggregates of every run before these rows: cells and the slot of each run."""
 
     small: BoundAggregation
     small_slots: Slots

@@ -1,4 +1,4 @@
-"""What running and row-window aggregates compute from each row: its key, and what the aggregates see of it."""
+"""The input of running and row-window aggregates from each row: its key, and the values that they aggregate."""
 
 from collections.abc import Sequence
 

@@ -122,7 +122,7 @@ class Over(Operator):
 
 
 class _Totals:
-    """What all rows of each key so far have been folded to."""
+    """The totals of all rows of each key so far."""
 
     def __init__(self, store: StateStore, plan: OverPlan) -> None:
         self._small_table = store.table(TableSpec("totals", plan.key_types, plan.small.columns()))

@@ -71,7 +71,7 @@ class KeptRuns:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """How rows are put into runs: ``order`` sorts them so; afterwards ``owners`` are their groups, in order.
+    """The grouping of rows into runs: ``order`` sorts them so; afterwards ``owners`` are their groups, in order.
 
     ``places`` says how many rows of its run come before each, ``sizes`` how many rows each group has.
     """

@@ -1,4 +1,4 @@
-"""What comes out of running and row-window aggregates, checked when the pipeline is built."""
+"""The output schema of running and row-window aggregates, checked when the pipeline is built."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ class DueTimers:
 
 
 class BatchRowTimers(BatchTimers):
-    """What a call sets and cancels, in order, kept until it has succeeded."""
+    """The timers that a call sets and cancels, in order, kept until it has succeeded."""
 
     def __init__(self, event_time: bool) -> None:
         """Without event time only timers in processing time can be set."""

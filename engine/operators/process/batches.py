@@ -33,7 +33,7 @@ _NEVER_US = END_OF_TIME_US
 
 
 class CallContext:
-    """What a call may ask; see `penstock.model.process.BatchContext`."""
+    """The context of a call; see `penstock.model.process.BatchContext`."""
 
     def __init__(self, calendar: Calendar, progress: TimeProgress, timers: BatchRowTimers, state: States) -> None:
         self._calendar = calendar
@@ -51,7 +51,7 @@ class CallContext:
 
     @property
     def ended(self) -> bool:
-        """Whether the input has ended."""
+        """True if the input has ended."""
         return self._progress.watermark_us == END_OF_TIME_US
 
 

@@ -17,7 +17,7 @@ from penstock.state.keys.batch_keys import KeyBatch
 
 
 class Collection(State, StateHandle):
-    """What lists and maps have in common: entries loaded by key, and a time to live for each."""
+    """The base of lists and maps: entries loaded by key, and a time to live for each."""
 
     _state: EntryState
     _cursor: Cursor

@@ -1,4 +1,4 @@
-"""What the engine knows of process functions."""
+"""The descriptor of process functions."""
 
 from collections.abc import Mapping, Sequence
 

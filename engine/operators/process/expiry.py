@@ -1,4 +1,4 @@
-"""When state with a time to live is to be looked at again, so that what nobody asks for goes as well.
+"""The expiry of state with a time to live, so that entries nobody reads go as well.
 
 A key is listed under the earliest time at which something of it may have expired; writing again does not move it.
 """

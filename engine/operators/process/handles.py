@@ -25,7 +25,7 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class Cursor:
-    """Where the calls of a piece are: the number of the key, its event time (None: it has none), and the time by both
+    """The present call of a piece: the number of the key, its event time (None: it has none), and the time by both
     clocks of times to live.
 
     ``journal`` says how to undo what the current call has changed: functions and their arguments, in order.

@@ -134,7 +134,7 @@ class RowMap(Collection, MapState[Any, Any]):
             self._cursor.journal.append((list.pop, self._gone))
 
     def _rewritten(self, at: int, dicts: Dicts) -> bool:
-        """Whether all entries are to be written anew: what was there was cleared, is all gone, or left many holes."""
+        """Return whether all entries are to be rewritten: they were cleared, are all gone, or left many holes."""
         return bool(self._cleared[at]) or not dicts[0] or self._spans.get(at, 0) > 2 * len(dicts[0]) + _SPARSE
 
     def _columns(self, entries: list[tuple[int, int, Any]], loaded: list[Dicts]) -> tuple[list[Any], Any]:

@@ -1,4 +1,4 @@
-"""What a process function is given at a time: rows in order, the timers among them, and the distinct keys of both."""
+"""The input of a process function at a time: rows in order, the timers among them, and the distinct keys of both."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class ProcessInput:
 
 @dataclass(slots=True)
 class TimeProgress:
-    """How far time has come, as functions may ask: by watermark and by clock."""
+    """The progress of time that functions may read: by watermark and by clock."""
 
     watermark_us: int = START_OF_TIME_US
     clock_us: int = 0

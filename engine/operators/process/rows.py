@@ -31,7 +31,7 @@ TIMER_COLUMN = "timer"
 
 
 class RowContext:
-    """What a call may ask; see `penstock.model.process.Context`."""
+    """The context of a call; see `penstock.model.process.Context`."""
 
     __slots__ = ("_calendar", "_columns", "_cursor", "_keys", "_progress", "state", "timers")
 
@@ -72,7 +72,7 @@ class RowContext:
 
     @property
     def ended(self) -> bool:
-        """Whether the input has ended."""
+        """True if the input has ended."""
         return self._progress.watermark_us == END_OF_TIME_US
 
 

@@ -1,4 +1,4 @@
-"""What a process function may work on and what comes out of it, checked when the pipeline is built."""
+"""The plan and output schema of a process function, checked when the pipeline is built."""
 
 from dataclasses import dataclass
 

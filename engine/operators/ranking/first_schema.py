@@ -1,4 +1,4 @@
-"""What a deduplication may take and what comes out of it, checked when the pipeline is built."""
+"""The plan and output schema of a deduplication, checked when the pipeline is built."""
 
 from penstock.engine.core.event_time import time_type
 from penstock.engine.expressions.compiler import infer_type

@@ -52,7 +52,7 @@ class EntryBlocks:
 
     @property
     def arrays(self) -> BlockArrays:
-        """What kernels take; entries that grow are other arrays."""
+        """The arrays that kernels take; entries that grow are other arrays."""
         return BlockArrays(self.heads, self.entries, self.arena, self.counts)
 
     @property

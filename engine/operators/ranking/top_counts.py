@@ -56,7 +56,7 @@ class RankedRowCounts:
         self._end = 0
 
     def __bool__(self) -> bool:
-        """Whether something changed since the last emission."""
+        """Return whether something changed since the last emission."""
         return bool(self._blocks.touched.size)
 
     def restore(self, rows: pa.RecordBatch, computed: Sequence[pa.Array], slots: Slots, ids: Ints) -> None:

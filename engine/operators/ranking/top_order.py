@@ -82,7 +82,7 @@ class RowOrder:
 
     @property
     def width(self) -> int:
-        """How many words a row has now."""
+        """The number of words of a row now."""
         return sum(part.width for part in self._parts)
 
     def widen(self, computed: Sequence[pa.Array], rows: pa.RecordBatch) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a top-n may rank and what comes out of it, checked when the pipeline is built."""
+"""The plan and output schema of a top-n, checked when the pipeline is built."""
 
 from dataclasses import dataclass
 

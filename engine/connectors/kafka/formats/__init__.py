@@ -1,1 +1,1 @@
-"""How the bytes of Kafka messages become rows, and rows become bytes."""
+"""Formats of Kafka messages: bytes to rows, and rows to bytes."""

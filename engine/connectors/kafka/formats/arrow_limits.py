@@ -1,4 +1,4 @@
-"""What an Arrow IPC stream would take in memory, told from its headers before anything is read or decompressed.
+"""The memory need of an Arrow IPC stream, from its headers, before anything is read or decompressed.
 
 A reader of just so much of the flatbuffers (Message.fbs) as says how long things are; every place is checked, for the
 bytes are anybody's. Called by the Arrow IPC decoder.

@@ -44,7 +44,7 @@ AvroSchema = str | Path | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How messages of one writer's schema are read; ``refusal`` says why they cannot be."""
+    """The plan for reading messages of one writer's schema; ``refusal`` says why they cannot be read."""
 
     writer: Any = None
     reader: Any = None

@@ -1,4 +1,4 @@
-"""How messages of one Avro schema are read by another: fields added, dropped, renamed, numbers promoted.
+"""Resolution of one Avro schema to another: fields added, dropped, renamed, numbers promoted.
 
 Made once for each writer's schema. What can never be read is said here in a sentence, for all its messages.
 """

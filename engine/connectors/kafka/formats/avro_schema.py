@@ -82,7 +82,7 @@ class Field:
 
     @property
     def has_default(self) -> bool:
-        """Whether readers may fill it in."""
+        """True if readers may fill it in."""
         return self.default is not _MISSING
 
 

@@ -1,4 +1,4 @@
-"""What a format does: bytes of messages to rows for the source, rows to bytes for the sink.
+"""The contract of a format: bytes of messages to rows for the source, rows to bytes for the sink.
 
 A decoder gets the values (or keys) of many messages at once, of one partition and in order. One that it cannot read
 costs that message, never its neighbours, and what becomes of it never depends on them.

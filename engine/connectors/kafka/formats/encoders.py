@@ -20,7 +20,7 @@ Encoder = ValueEncoder | BatchEncoder
 
 @dataclass(frozen=True, slots=True)
 class SinkFormat:
-    """How values are written. ``alone``: as one column, which leaves out what becomes key, headers or timestamp.
+    """The format of written values. ``alone``: as one column, which leaves out what becomes key, headers or timestamp.
 
     To ``make`` an encoder may need an answer of a registry, and raises `RetryableError` without. ``read`` makes what
     decodes again what is written of columns; it may have further columns, and other types for them.

@@ -1,4 +1,4 @@
-"""What JSON messages have in common: learnt from one of them, for the kernel that finds others.
+"""The shape that JSON messages share: learnt from one of them, for the kernel that finds others.
 
 Functional: a message and the columns that are wanted go in, a `Shape` comes out, or None if the message has none
 (docs/design/kafka.md 6).

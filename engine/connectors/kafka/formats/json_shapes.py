@@ -73,7 +73,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Taken:
-    """What the kernel took out of ``data``: see `kernels.match_shapes`."""
+    """The spans that the kernel took out of ``data``: see `kernels.match_shapes`."""
 
     data: NDArray[np.uint8]
     ends: Ints
@@ -222,7 +222,7 @@ def _bits(valid: NDArray[Any]) -> pa.Buffer | None:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether these bytes are UTF-8. Between messages that are objects there is no half of a character."""
+    """Return whether these bytes are UTF-8. Between messages that are objects there is no half of a character."""
     try:
         data.decode()
     except UnicodeDecodeError:

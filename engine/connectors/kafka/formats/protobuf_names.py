@@ -1,4 +1,4 @@
-"""What a Protobuf message is called, in its file and in a schema registry. Called by the Protobuf formats."""
+"""Names of Protobuf messages, in their file and in a schema registry. Called by the Protobuf formats."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""What a user says about a schema registry: the settings of Confluent's client as they are, secrets by reference."""
+"""Settings of a schema registry: those of Confluent's client as they are, secrets by reference."""
 
 import os
 from collections.abc import Mapping

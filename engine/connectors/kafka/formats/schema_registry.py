@@ -54,7 +54,7 @@ class KnownSchema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """What names a schema from now on."""
+    """The id and GUID of a schema that was registered."""
 
     schema_id: int
     guid: UUID | None
@@ -62,7 +62,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class ReferencedSchema:
-    """That a schema uses another one by a name."""
+    """A reference of one schema to another by a name."""
 
     name: str
     subject: str

@@ -1,4 +1,4 @@
-"""How a message names its schema in a registry: magic byte 0 and an id before it, or 1 and a GUID in a header.
+"""A message's reference to its schema in a registry: magic byte 0 and an id before it, or 1 and a GUID in a header.
 
 As Confluent's clients write and read it (docs/design/kafka.md 6). Called by the formats that use a registry.
 """
