@@ -141,8 +141,8 @@ def test_what_nobody_uses_is_deleted(tmp_path: Path) -> None:
 
 
 def test_what_is_said_of_a_folder_that_cannot_be_written_to() -> None:
-    assert "set NUMBA_CACHE_DIR" in kernel_news.compiling_text("/x", kept=False)
-    assert "later runs find in /x" in kernel_news.compiling_text("/x", kept=True)
+    assert "set NUMBA_CACHE_DIR" in kernel_news.compiling_text("/x", cached=False)
+    assert "later runs find in /x" in kernel_news.compiling_text("/x", cached=True)
 
 
 def test_it_is_said_once_and_only_when_asked(
