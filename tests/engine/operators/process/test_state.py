@@ -224,7 +224,7 @@ def test_a_map_keeps_its_order_and_reuses_its_room() -> None:
 def test_undeclarable_types_are_one_sentence_that_names_the_line(declare: Any, says: str) -> None:
     with pytest.raises(PlanError, match=says) as caught:
         declare()
-    assert "test_process_state.py:" in str(caught.value)
+    assert "test_state.py:" in str(caught.value)
 
 
 def test_bad_options_are_refused() -> None:
