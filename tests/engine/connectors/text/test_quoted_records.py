@@ -50,7 +50,7 @@ def chunked(patch: pytest.MonkeyPatch, size: int, bound: int | None = None) -> N
     patch.setattr(file_chunks, "CHUNK_BYTES", size)
     if bound is not None:
         for module in ("quoted_records", "chunk_text", "csv_decode"):
-            patch.setattr(f"penstock.engine.connectors.{module}.record_bytes", lambda: bound)
+            patch.setattr(f"penstock.engine.connectors.text.{module}.record_bytes", lambda: bound)
 
 
 @pytest.mark.parametrize("seed", range(120))
