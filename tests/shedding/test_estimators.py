@@ -12,13 +12,15 @@ from penstock.shedding.estimators import Estimate, count, mean, relative_error, 
 from tests.papers_cases import cases
 
 ROWS = 2_000
+RUNS = max(1_000, cases())
+"""Enough for the coverage of intervals, and the spread of estimates, to be measured."""
 
 
 def estimates(
     estimator: Callable[[np.ndarray, np.ndarray], Estimate | None], x: np.ndarray, d: np.ndarray
 ) -> list[Estimate]:
     found = []
-    for run in range(cases()):
+    for run in range(RUNS):
         kept = np.random.default_rng([7, run]).random(len(x)) < d
         estimate = estimator(x[kept], 1.0 / d[kept])
         assert estimate is not None
