@@ -7,12 +7,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 .PHONY: help nexmark test test-all quick lint type bench chaos docs lock clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 nexmark: .venv/run ## Run the Nexmark queries on the embedded executor
 	@$(BIN)/penstock nexmark $(ARGS)
 
-test: .venv/test lint type ## Lint, check types and test every part; 12 minutes on two cores
+test: .venv/test lint type ## Lint, check types and test every part
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not long" $(ARGS)
 
 test-all: .venv/test lint type ## All tests, also those that take long: before a release

@@ -222,11 +222,11 @@ class MemoryTable(KeyedTable):
         return self._column(column, MemoryTextCells)
 
     def bag(self, column: str) -> BagCells:
-        """Return the cells of a `Bag` column."""
+        """Return the cells of a `BagColumn` column."""
         return self._column(column, MemoryBagCells)
 
     def objects(self, column: str) -> list[Any]:
-        """Return the list of an `Objects` column, indexed by slot."""
+        """Return the list of an `ObjectColumn`, indexed by slot."""
         return self._column(column, MemoryObjectColumn).objects
 
     def key_columns(self, slots: Slots) -> list[pa.Array]:

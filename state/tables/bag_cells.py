@@ -1,4 +1,4 @@
-"""The cells of a `Bag` column in memory: one index over (slot, value) with a count, the slot being the prefix."""
+"""The cells of a `BagColumn` in memory: one index over (slot, value) with a count, the slot being the prefix."""
 
 import numpy as np
 import pyarrow as pa
