@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.core.elements import Batch, Element
 from penstock.engine.expressions.compiler import ROW_ERRORS, evaluate_isolating
-from penstock.engine.transport.halves import SendingHalf
+from penstock.engine.transport.halves import FullSenders, SendingHalf
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.keys.partition import partition
 
@@ -20,10 +20,13 @@ class Output(ABC):
     def __init__(self, senders: Sequence[SendingHalf]) -> None:
         """Take the sending halves of the channels to every receiving instance."""
         self.senders = tuple(senders)
+        self._full = FullSenders()
+        for sender in senders:
+            sender.join(self._full)
 
     def has_room(self) -> bool:
         """Return whether a batch may be sent; control elements always may."""
-        return all(sender.has_room() for sender in self.senders)
+        return not self._full.count
 
     @abstractmethod
     def send(self, batch: Batch) -> None:

@@ -1,9 +1,11 @@
 """The gate of an instance's input channels: fair choice, merged watermarks, aligned barriers, the end of all inputs."""
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from penstock.engine.core.contract import asleep
 from penstock.engine.core.elements import (
     END_OF_TIME_US,
     Barrier,
@@ -14,8 +16,8 @@ from penstock.engine.core.elements import (
     Reroute,
     Watermark,
 )
-from penstock.engine.core.watermark import WatermarkMerge
-from penstock.engine.transport.halves import ReceivingHalf
+from penstock.engine.core.watermark import RisingTimes, WatermarkMerge
+from penstock.engine.transport.halves import ReceivingHalf, WaitingInput
 from penstock.engine.transport.picked_rows import Part, Picks, put_together
 from penstock.model.errors import BugError
 
@@ -44,10 +46,16 @@ class InputGate:
     def __init__(self, inputs: Sequence[GateInput], batch_rows: int = 1) -> None:
         """Take the channels; there is at least one."""
         self.inputs = tuple(inputs)
+        self.on_input: Callable[[], None] = asleep
+        """Called when something has arrived; set by the loop that steps the gate's instance."""
         self._receivers = [item.receiver for item in inputs]
-        self._opposite = _opposite(inputs)
+        self._waiting = WaitingInput()
+        # Channels whose turn comes, oldest first, each once; some may have been emptied or blocked since.
+        self._turns: deque[int] = deque()
+        self._has_turn = [False] * len(inputs)
         self._merge = WatermarkMerge(len(inputs))
-        self._ended = [False] * len(inputs)
+        self._port_times, self._place = _port_times(inputs)
+        self._ended = 0
         self._drained = True
         self._blocked: set[int] = set()
         self._awaited: Barrier | Reroute | None = None
@@ -55,10 +63,18 @@ class InputGate:
         self._past_epoch = 0
         self._given_up: list[int] = []
         self._released: deque[tuple[int, Element]] = deque()
-        self._next = 0
         self._said_idle = False
         self._batch_rows = batch_rows
         self._overtaken = False
+        for index, receiver in enumerate(self._receivers):
+            receiver.count_in(self._waiting)
+            receiver.on_arrival = partial(self._arrived, index)
+            self._give_turn(index)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes that wait in all channels."""
+        return self._waiting.bytes
 
     @property
     def watermark_us(self) -> int:
@@ -67,18 +83,13 @@ class InputGate:
 
     def has_input(self) -> bool:
         """Return whether `take` would find an element."""
-        if self._overtaken or self._released:
-            return True
-        return any(len(receiver) and index not in self._blocked for index, receiver in enumerate(self._receivers))
+        return self._overtaken or bool(self._released) or self._next_turn() is not None
 
     def is_thin(self) -> bool:
         """Return whether less than a full batch waits, and nothing that more rows must not be waited for."""
-        rows = 0
-        for receiver in self._receivers:
-            rows += receiver.waiting_rows
-            if receiver.waiting_signals:
-                return False
-        return not self._released and not self._blocked and 4 * rows < 3 * self._batch_rows
+        if self._waiting.signals or self._released or self._blocked:
+            return False
+        return 4 * self._waiting.rows < 3 * self._batch_rows
 
     def take(self) -> tuple[int, Element] | None:
         """Take one element from the next channel that has one; None when it changed nothing for the operators."""
@@ -87,18 +98,50 @@ class InputGate:
             return self.inputs[0].port, Watermark(self._merge.time_us)
         if self._released:
             return self._released.popleft()
-        count = len(self.inputs)
-        for step in range(count):
-            index = (self._next + step) % count
-            if len(self._receivers[index]) and index not in self._blocked:
-                self._next = (index + 1) % count
-                return self._accept(index, *self._receivers[index].take_share())
-        return None
+        index = self._next_turn()
+        if index is None:
+            return None
+        self._turns.rotate(-1)
+        return self._accept(index, *self._receivers[index].take_share())
 
     def take_given_up(self) -> list[int]:
         """Return the epochs whose barriers were given up since the last call."""
         given_up, self._given_up = self._given_up, []
         return given_up
+
+    def _arrived(self, index: int) -> None:
+        self._give_turn(index)
+        self.on_input()
+
+    def _give_turn(self, index: int) -> None:
+        if not self._has_turn[index] and len(self._receivers[index]):
+            self._has_turn[index] = True
+            self._turns.append(index)
+
+    def _next_turn(self) -> int | None:
+        """Return the channel whose turn it is, None if none has something to take."""
+        while self._turns:
+            index = self._turns[0]
+            if len(self._receivers[index]) and index not in self._blocked:
+                return index
+            self._has_turn[index] = False
+            self._turns.popleft()
+        return None
+
+    def _unblock(self) -> None:
+        blocked = sorted(self._blocked)
+        self._blocked.clear()
+        for index in blocked:
+            self._give_turn(index)
+
+    def _advance(self, index: int, time_us: int) -> bool:
+        if self._port_times:
+            self._port_times[self.inputs[index].port].rise(self._place[index], time_us)
+        return self._merge.advance(index, time_us)
+
+    def _opposite_us(self, port: int) -> int:
+        """Return what has come on the other ports, idle channels included."""
+        return min(times.least_us for other, times in self._port_times.items() if other != port)
 
     def _accept(self, index: int, element: Element, picks: Picks | None) -> tuple[int, Element] | None:
         port = self.inputs[index].port
@@ -106,12 +149,11 @@ class InputGate:
             self._merge.set_active(index)
             self._said_idle = False
             batch = self._joined(index, element, picks)
-            opposite = self._opposite.get(port)
-            if opposite:
-                batch = replace(batch, opposite_us=self._merge.least(opposite))
+            if self._port_times:
+                batch = replace(batch, opposite_us=self._opposite_us(port))
             return port, batch
         if isinstance(element, Watermark):
-            advanced = self._merge.advance(index, element.time_us)
+            advanced = self._advance(index, element.time_us)
             self._said_idle = False
             return (port, Watermark(self._merge.time_us)) if advanced else None
         if isinstance(element, Idle):
@@ -127,9 +169,10 @@ class InputGate:
         parts: list[Part] = [(first.rows, picks)]
         rows, ingest_ns = first.rows.num_rows if picks is None else picks.size, first.ingest_ns
         port = self.inputs[index].port
-        count = len(self.inputs)
-        for other in ((index + step) % count for step in range(count)):
-            if self.inputs[other].port != port or other in self._blocked:
+        # A channel that has something to take has a turn.
+        others = [other for other in self._turns if other != index and other not in self._blocked]
+        for other in (index, *others):
+            if self.inputs[other].port != port:
                 continue
             while rows < self._batch_rows and self._has_next(other, first.keep):
                 batch, share = self._take_batch(other, self._batch_rows - rows)
@@ -160,7 +203,7 @@ class InputGate:
                 return element, picks
             assert isinstance(element, Watermark)
             # It comes out after the rows that it was ahead of: a watermark may be late, but never early.
-            self._overtaken |= self._merge.advance(index, element.time_us)
+            self._overtaken |= self._advance(index, element.time_us)
 
     def _idle(self, port: int, advanced: bool) -> tuple[int, Element] | None:
         if advanced:
@@ -171,13 +214,13 @@ class InputGate:
         return None
 
     def _end(self, index: int, element: EndOfStream) -> tuple[int, Element] | None:
-        self._ended[index] = True
+        self._ended += 1
         self._drained = self._drained and element.drained
         port = self.inputs[index].port
-        if all(self._ended):
+        if self._ended == len(self.inputs):
             return port, EndOfStream(self._drained)
         # An ended channel counts as having delivered a watermark at the end of time and every later barrier.
-        if element.drained and self._merge.advance(index, END_OF_TIME_US):
+        if element.drained and self._advance(index, END_OF_TIME_US):
             self._released.append((port, Watermark(self._merge.time_us)))
         barrier = self._release(port)
         if barrier is not None:
@@ -196,7 +239,7 @@ class InputGate:
             if isinstance(awaited, Reroute):
                 raise BugError(f"a channel brings {element} while {awaited} is awaited: neither may be passed over")
             self._give_up(awaited.epoch)
-            self._blocked.clear()
+            self._unblock()
         self._awaited = element
         self._blocked.add(index)
         return self._release(self.inputs[index].port)
@@ -206,18 +249,22 @@ class InputGate:
         self._given_up.append(epoch)
 
     def _release(self, port: int) -> tuple[int, Element] | None:
-        if self._awaited is None:
-            return None
-        if any(not ended and index not in self._blocked for index, ended in enumerate(self._ended)):
+        # A blocked channel is not read on, so it cannot have ended.
+        if self._awaited is None or len(self._blocked) + self._ended < len(self.inputs):
             return None
         element, self._awaited = self._awaited, None
         if isinstance(element, Barrier):
             self._past_epoch = element.epoch
-        self._blocked.clear()
+        self._unblock()
         return port, element
 
 
-def _opposite(inputs: Sequence[GateInput]) -> Mapping[int, Sequence[int]]:
-    """Return, for each port, the channels of the other ports."""
-    ports = {item.port for item in inputs}
-    return {port: [index for index, item in enumerate(inputs) if item.port != port] for port in ports}
+def _port_times(inputs: Sequence[GateInput]) -> tuple[Mapping[int, RisingTimes], Sequence[int]]:
+    """Return what keeps the watermarks of each port, none if there is one port only, and each channel's place there."""
+    counts: Counter[int] = Counter()
+    places = []
+    for item in inputs:
+        places.append(counts[item.port])
+        counts[item.port] += 1
+    times = {port: RisingTimes(count) for port, count in counts.items()} if len(counts) > 1 else {}
+    return times, places

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from penstock.engine.dataflow.exchange import Broadcast, Forward, Hash, Output, Rebalance
 from penstock.engine.dataflow.input_gate import GateInput
 from penstock.engine.dataflow.instance_services import MakeChannel
-from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.expressions.compiler import CompiledProjection, compile_projection
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.errors import BugError
 from penstock.model.execution_graph import Edge, ExecutionGraph
@@ -31,6 +31,7 @@ class Wiring:
         self._make = make
         self._capacity_bytes = capacity_bytes
         self._owners = owners
+        self._keys: dict[Edge, CompiledProjection] = {}
 
     def join(self, edge: Edge) -> None:
         """Make the channels of an edge."""
@@ -65,10 +66,12 @@ class Wiring:
         raise BugError(f"edge {edge} has an unknown exchange")
 
     def _hash(self, edge: Edge, senders: Sequence[SendingHalf]) -> Hash:
-        schema = self._graph.node(edge.producer).outputs[edge.output].fields
-        named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
-        projection = compile_projection(named, schema, self._graph.node(edge.consumer).name)
-        return Hash(senders, projection, projection.schema.types, self._owners(len(senders)))
+        keys = self._keys.get(edge)
+        if keys is None:
+            schema = self._graph.node(edge.producer).outputs[edge.output].fields
+            named = [(f"k{position}", key) for position, key in enumerate(edge.keys)]
+            keys = self._keys[edge] = compile_projection(named, schema, self._graph.node(edge.consumer).name)
+        return Hash(senders, keys, keys.schema.types, self._owners(len(senders)))
 
     def _pairs_from(self, edge: Edge, producer: int) -> list[Pair]:
         """Return the channels of one producer; a forward edge joins each with the one receiver of its number."""

@@ -11,7 +11,6 @@ from functools import partial
 
 from penstock.engine.core.contract import Clock, asleep
 from penstock.engine.dataflow.accounting import Activity
-from penstock.engine.dataflow.exchange import Output
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.round_robin import Turns, TurnStanding
 from penstock.engine.dataflow.wake_times import WakeTimes
@@ -212,23 +211,18 @@ class Worker:
         """Let channels, and whoever changes an instance, tell the loop which may have become runnable."""
         instance.on_change = partial(self.touch, instance)
         if instance.gate is not None:
-            for gate_input in instance.gate.inputs:
-                gate_input.receiver.on_arrival = lambda: self.touch(instance)
+            instance.gate.on_input = instance.on_change
         for output in instance.outputs:
-            self._wire_output(instance, output)
+            for sender in output.senders:
+                sender.on_credit = instance.on_change
 
     def _unwire(self, instance: Instance) -> None:
         instance.on_change = asleep
         if instance.gate is not None:
-            for gate_input in instance.gate.inputs:
-                gate_input.receiver.on_arrival = asleep
+            instance.gate.on_input = asleep
         for output in instance.outputs:
             for sender in output.senders:
                 sender.on_credit = asleep
-
-    def _wire_output(self, instance: Instance, output: Output) -> None:
-        for sender in output.senders:
-            sender.on_credit = lambda: self.touch(instance)
 
 
 def _standing(instance: Instance, activity: Activity, patient_ns: int | None) -> TurnStanding | None:

@@ -125,7 +125,7 @@ def _instance(instance: Instance, now_ns: int) -> InstanceMetrics:
     waiting = 0
     if instance.gate is not None:
         watermark_us = instance.gate.watermark_us
-        waiting = sum(item.receiver.waiting_bytes for item in instance.gate.inputs)
+        waiting = instance.gate.waiting_bytes
     elif instance.head is not None:
         watermark_us = instance.head.watermark_us
     spent = instance.accounting.spent(now_ns)

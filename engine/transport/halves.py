@@ -16,6 +16,28 @@ Deliver = Callable[[Element, Picks | None, int, int], None]
 """Brings an element to the receiving half: of a batch only the rows of the picks, if given; its rows and its bytes."""
 
 
+class FullSenders:
+    """How many of the sending halves of one output have no credit."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.count = 0
+
+
+class WaitingInput:
+    """What waits in the receiving halves of one gate: rows, bytes, and control elements other than watermarks."""
+
+    __slots__ = ("bytes", "rows", "signals")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.rows = 0
+        self.bytes = 0
+        self.signals = 0
+
+
 class SendingHalf:
     """The half into which a producer instance puts elements.
 
@@ -23,7 +45,7 @@ class SendingHalf:
     always have room. ``on_credit`` tells the loop to look at the producer again.
     """
 
-    __slots__ = ("_deliver", "credit_bytes", "name", "on_credit", "sent_rows")
+    __slots__ = ("_deliver", "_full", "credit_bytes", "name", "on_credit", "sent_rows")
 
     def __init__(self, name: str, credit_bytes: int, deliver: Deliver) -> None:
         """Begin with the credit of an empty channel."""
@@ -32,6 +54,12 @@ class SendingHalf:
         self.sent_rows = 0
         self.on_credit: Callable[[], None] = _nobody
         self._deliver = deliver
+        self._full = FullSenders()
+
+    def join(self, full: FullSenders) -> None:
+        """Count among the halves of an output."""
+        self._full = full
+        full.count += self.credit_bytes <= 0
 
     def has_room(self) -> bool:
         """Return whether a batch may be put."""
@@ -43,6 +71,7 @@ class SendingHalf:
             rows = element.rows.num_rows if picks is None else int(picks.size)
             size = element.rows.nbytes * rows // max(1, element.rows.num_rows)
             self.sent_rows += rows
+            self._full.count += self.credit_bytes - size <= 0 < self.credit_bytes
             self.credit_bytes -= size
             self._deliver(element, picks, rows, size)
         else:
@@ -50,6 +79,7 @@ class SendingHalf:
 
     def add_credit(self, size: int) -> None:
         """Take in that so many bytes were taken out of the channel."""
+        self._full.count -= self.credit_bytes <= 0 < self.credit_bytes + size
         self.credit_bytes += size
         self.on_credit()
 
@@ -57,11 +87,11 @@ class SendingHalf:
 class ReceivingHalf:
     """The first-in-first-out queue that an input gate takes elements from.
 
-    It takes in whatever arrives: the credit of the sender bounds it. ``on_arrival`` tells the loop to look at the
-    consumer again.
+    It takes in whatever arrives: the credit of the sender bounds it. ``on_arrival`` tells its gate.
     """
 
     __slots__ = (
+        "_in_gate",
         "_queue",
         "_return_credit",
         "name",
@@ -69,7 +99,6 @@ class ReceivingHalf:
         "received_rows",
         "waiting_bytes",
         "waiting_rows",
-        "waiting_signals",
     )
 
     def __init__(self, name: str) -> None:
@@ -77,16 +106,22 @@ class ReceivingHalf:
         self.name = name
         self.waiting_bytes = 0
         self.waiting_rows = 0
-        self.waiting_signals = 0
-        """Waiting control elements other than watermarks."""
         self.received_rows = 0
         self.on_arrival: Callable[[], None] = _nobody
         self._queue: deque[tuple[Element, Picks | None, int]] = deque()
         self._return_credit: Callable[[int], None] = _keep
+        self._in_gate = WaitingInput()
 
     def join(self, return_credit: Callable[[int], None]) -> None:
         """Return the bytes of what is taken to the sending half by this call, from now on."""
         self._return_credit = return_credit
+
+    def count_in(self, waiting: WaitingInput) -> None:
+        """Count what waits here together with what waits in the other halves of a gate."""
+        waiting.rows += self._in_gate.rows
+        waiting.bytes += self._in_gate.bytes
+        waiting.signals += self._in_gate.signals
+        self._in_gate = waiting
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -98,10 +133,9 @@ class ReceivingHalf:
     def accept(self, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         """Append an element that arrives; see `Deliver`."""
         if isinstance(element, Batch):
-            self.waiting_rows += rows
-            self.waiting_bytes += size
+            self._add_waiting(rows, size)
         elif not isinstance(element, Watermark):
-            self.waiting_signals += 1
+            self._in_gate.signals += 1
         self._queue.append((element, picks, size))
         self.on_arrival()
 
@@ -120,12 +154,17 @@ class ReceivingHalf:
                 self._queue.appendleft((element, picks[most_rows:], rest))
                 picks, size, rows = picks[:most_rows], size - rest, most_rows
             self.received_rows += rows
-            self.waiting_rows -= rows
-            self.waiting_bytes -= size
+            self._add_waiting(-rows, -size)
         elif not isinstance(element, Watermark):
-            self.waiting_signals -= 1
+            self._in_gate.signals -= 1
         self._return_credit(size)
         return element, picks
+
+    def _add_waiting(self, rows: int, size: int) -> None:
+        self.waiting_rows += rows
+        self.waiting_bytes += size
+        self._in_gate.rows += rows
+        self._in_gate.bytes += size
 
     def take(self) -> Element:
         """Remove and return the oldest element, its rows picked; the queue must not be empty."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.core.elements import Barrier, Batch, Element, Watermark
-from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
+from penstock.engine.transport.halves import FullSenders, ReceivingHalf, SendingHalf, WaitingInput
 from penstock.engine.transport.in_memory import join
 from penstock.engine.transport.picked_rows import Picks
 
@@ -41,12 +41,16 @@ def test_a_receiving_half_returns_the_bytes_of_what_was_taken() -> None:
     receiver.join(returned.append)
     receiver.accept(batch(10), None, 10, 80)
     receiver.accept(Barrier(1), None, 0, 0)
-    assert (len(receiver), receiver.waiting_rows, receiver.waiting_bytes, receiver.waiting_signals) == (2, 10, 80, 1)
+    waiting = WaitingInput()
+    receiver.count_in(waiting)
+    assert (len(receiver), receiver.waiting_rows, receiver.waiting_bytes) == (2, 10, 80)
+    assert (waiting.rows, waiting.bytes, waiting.signals) == (10, 80, 1)
     receiver.take_share(4)
     assert (returned, receiver.received_rows, receiver.waiting_bytes) == ([32], 4, 48)
     receiver.take_share()
     receiver.take_share()
-    assert (sum(returned), receiver.received_rows, receiver.waiting_signals) == (80, 10, 0)
+    assert (sum(returned), receiver.received_rows) == (80, 10)
+    assert (waiting.rows, waiting.bytes, waiting.signals) == (0, 0, 0)
 
 
 def test_elements_that_arrive_later_count_against_the_credit_at_once() -> None:
@@ -67,6 +71,9 @@ def test_elements_that_arrive_later_count_against_the_credit_at_once() -> None:
 def test_joined_halves_agree(data: st.DataObject) -> None:
     channel = join("both", CAPACITY_BYTES)
     sender, receiver = channel.sender, channel.receiver
+    full, waiting = FullSenders(), WaitingInput()
+    sender.join(full)
+    receiver.count_in(waiting)
     for _ in range(data.draw(st.integers(1, 40))):
         match data.draw(st.sampled_from(["rows", "picked", "watermark", "barrier", "take"])):
             case "rows":
@@ -81,8 +88,10 @@ def test_joined_halves_agree(data: st.DataObject) -> None:
             case "take" if len(receiver):
                 receiver.take_share(data.draw(st.none() | st.integers(1, 60)))
         assert sender.credit_bytes == CAPACITY_BYTES - receiver.waiting_bytes
-        assert sender.has_room() == (receiver.waiting_bytes < CAPACITY_BYTES)
+        assert sender.has_room() == (receiver.waiting_bytes < CAPACITY_BYTES) == (not full.count)
+        assert (waiting.rows, waiting.bytes) == (receiver.waiting_rows, receiver.waiting_bytes)
         assert sender.sent_rows == receiver.received_rows + receiver.waiting_rows
     while len(receiver):
         receiver.take()
-    assert (sender.credit_bytes, receiver.waiting_rows, receiver.waiting_signals) == (CAPACITY_BYTES, 0, 0)
+    assert (sender.credit_bytes, receiver.waiting_rows) == (CAPACITY_BYTES, 0)
+    assert (full.count, waiting.rows, waiting.bytes, waiting.signals) == (0, 0, 0, 0)
