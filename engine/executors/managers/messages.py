@@ -1,0 +1,246 @@
+"""Messages between the head of a job and its task managers: frozen values, and their bytes.
+
+They travel in the envelopes of `delivery`, each once and in order. An attempt's number stands in whatever an instance
+says, so that nothing counts that one of an earlier attempt has said.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.engine.executors.managers.failures import Failure
+from penstock.state.checkpoints.manifest import InstanceEntry
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """The base class of all messages."""
+
+
+class Deploy(Message, frozen=True):
+    """To a task manager: build instances of these tasks, those that ``places`` gives to it, and run none yet.
+
+    ``places`` has the name of a task manager for every instance of the job. ``manifest`` is the checkpoint that they go
+    on from (None: nothing), ``last_epoch`` the greatest that was published before. Answer: `Deployed` or `Refused`.
+    """
+
+    attempt: int
+    tasks: tuple[str, ...]
+    places: dict[str, str]
+    manifest: bytes | None
+    savepoint: str | None
+    last_epoch: int
+
+
+class Start(Message, frozen=True):
+    """To a task manager: let the instances of an attempt run."""
+
+    attempt: int
+
+
+class TakeDown(Message, frozen=True):
+    """To a task manager: abort the instances of these tasks (None: all). Answer: `TakenDown`."""
+
+    tasks: tuple[str, ...] | None
+    reason: str
+
+
+class Inject(Message, frozen=True):
+    """To a task manager: let these sources send the barrier of an epoch; behind the ``last`` one they read nothing."""
+
+    epoch: int
+    sources: tuple[str, ...]
+    last: bool
+
+
+class EndSources(Message, frozen=True):
+    """To a task manager: let these sources read nothing more, as if their inputs had ended."""
+
+    sources: tuple[str, ...]
+
+
+class Upload(Message, frozen=True):
+    """To a task manager: bring the cuts of an epoch to the repository. Answer: `Uploaded` or `UploadFailed`."""
+
+    epoch: int
+
+
+class GiveUpEpoch(Message, frozen=True):
+    """To a task manager: this epoch will not be published; let go of its cuts."""
+
+    epoch: int
+
+
+class EpochCommitted(Message, frozen=True):
+    """To a task manager: every sink has committed its output up to this epoch."""
+
+    epoch: int
+
+
+class Finish(Message, frozen=True):
+    """To a task manager: close everything. Answer: `Finished`."""
+
+    drained: bool
+
+
+class Leave(Message, frozen=True):
+    """To a task manager: end."""
+
+
+class Joined(Message, frozen=True):
+    """The first message of a task manager: the process that it is, and where others reach its end of the data plane."""
+
+    pid: int
+    address: str
+
+
+class Deployed(Message, frozen=True):
+    """The instances of an attempt are built."""
+
+    attempt: int
+
+
+class Refused(Message, frozen=True):
+    """The instances of an attempt could not be built; none of them is there."""
+
+    attempt: int
+    failure: Failure
+
+
+class CutTaken(Message, frozen=True):
+    """An instance has passed the barrier of an epoch, or ``ended`` before; ``receipts`` are of its sinks, by name."""
+
+    instance: str
+    attempt: int
+    epoch: int
+    ended: bool
+    receipts: dict[str, Any]
+
+
+class BarrierMissed(Message, frozen=True):
+    """An instance will never pass the barrier of an epoch."""
+
+    instance: str
+    attempt: int
+    epoch: int
+
+
+class Uploaded(Message, frozen=True):
+    """The cuts of an epoch are in the repository: the parts of its manifest that are this task manager's.
+
+    ``positions`` are those of the partitions of sources, ``counters`` the row counters of operators, both by name.
+    """
+
+    epoch: int
+    entries: tuple[InstanceEntry, ...]
+    positions: dict[str, dict[str, Any]]
+    counters: dict[str, dict[str, int]]
+
+
+class UploadFailed(Message, frozen=True):
+    """The cuts of an epoch could not be uploaded."""
+
+    epoch: int
+    failure: Failure
+
+
+class Failed(Message, frozen=True):
+    """Something raised in a step of an instance; None: outside of any."""
+
+    attempt: int
+    instance: str | None
+    failure: Failure
+
+
+class LinkLost(Message, frozen=True):
+    """The data plane to another task manager broke: what was on its way is lost."""
+
+    peer: str
+    reason: str
+
+
+class TakenDown(Message, frozen=True):
+    """The instances of these tasks (None: all) are gone; ``notes`` say what went wrong with that."""
+
+    tasks: tuple[str, ...] | None
+    notes: tuple[str, ...]
+
+
+class Finished(Message, frozen=True):
+    """Everything is closed, or why not."""
+
+    failure: Failure | None
+
+
+class Progress(Message, frozen=True):
+    """How far sources have come in event time, by instance, in microseconds."""
+
+    progress_us: dict[str, int]
+
+
+class Bye(Message, frozen=True):
+    """The last message of a task manager."""
+
+
+ToManager = (
+    Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | EpochCommitted | Finish | Leave | Progress
+)
+"""What the head says. `Progress` goes both ways: up each one's own, down the least of every region."""
+
+ToHead = (
+    Joined
+    | Deployed
+    | Refused
+    | CutTaken
+    | BarrierMissed
+    | Uploaded
+    | UploadFailed
+    | Failed
+    | LinkLost
+    | TakenDown
+    | Finished
+    | Progress
+    | Bye
+)
+"""What a task manager says."""
+
+
+Said = TypeVar("Said")
+
+
+class UnreadableMessageError(ValueError):
+    """Bytes that are no message of this side; the text says why."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_to_manager: msgspec.msgpack.Decoder[ToManager] = msgspec.msgpack.Decoder(ToManager)
+_to_head: msgspec.msgpack.Decoder[ToHead] = msgspec.msgpack.Decoder(ToHead)
+
+
+def encode(message: ToManager | ToHead) -> bytes:
+    """Return the bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode_for_manager(data: bytes) -> ToManager:
+    """Return what the head says.
+
+    Raises:
+        UnreadableMessageError: the bytes are not such a message.
+    """
+    return _decoded(_to_manager, data)
+
+
+def decode_for_head(data: bytes) -> ToHead:
+    """Return what a task manager says.
+
+    Raises:
+        UnreadableMessageError: the bytes are not such a message.
+    """
+    return _decoded(_to_head, data)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[Said], data: bytes) -> Said:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise UnreadableMessageError(str(error)) from None

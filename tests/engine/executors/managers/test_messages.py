@@ -1,0 +1,94 @@
+"""Messages as bytes: what one side says the other reads, and nothing else."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.executors.managers.messages import (
+    Message,
+    ToHead,
+    ToManager,
+    UnreadableMessageError,
+    decode_for_head,
+    decode_for_manager,
+    encode,
+)
+from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 53), 1 << 53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+FAILURES = st.builds(Failure, st.tuples(st.text(max_size=5)), st.text(max_size=9))
+ENTRIES = st.builds(
+    InstanceEntry,
+    operator=st.text(max_size=5),
+    instance=st.integers(0, 9),
+    key_groups=st.just(((0, 4), (8, 9))),
+    files=st.just((FileEntry(name="state", digest="0" * 64, bytes=7, run=2),)),
+)
+NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
+FIELDS: dict[Any, st.SearchStrategy[Any]] = {
+    int: st.integers(0, 1 << 40),
+    bool: st.booleans(),
+    str: st.text(max_size=8),
+    bytes | None: st.none() | st.binary(max_size=9),
+    str | None: st.none() | st.text(max_size=8),
+    tuple[str, ...]: NAMES,
+    tuple[str, ...] | None: st.none() | NAMES,
+    tuple[InstanceEntry, ...]: st.lists(ENTRIES, max_size=2).map(tuple),
+    dict[str, str]: st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+    dict[str, int]: st.dictionaries(st.text(max_size=5), st.integers(-9, 9), max_size=3),
+    dict[str, Any]: st.dictionaries(st.text(max_size=5), JSON, max_size=3),
+    dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
+    dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
+    Failure: FAILURES,
+    Failure | None: st.none() | FAILURES,
+}
+
+
+def messages(side: Any) -> st.SearchStrategy[Message]:
+    kinds = get_args(side)
+    return st.one_of(
+        [st.builds(kind, **{name: FIELDS[hint] for name, hint in kind.__annotations__.items()}) for kind in kinds]
+    )
+
+
+@given(messages(ToManager))
+def test_what_the_head_says_is_read_as_it_was_said(message: Any) -> None:
+    assert decode_for_manager(encode(message)) == message
+
+
+@given(messages(ToHead))
+def test_what_a_task_manager_says_is_read_as_it_was_said(message: Any) -> None:
+    assert decode_for_head(encode(message)) == message
+
+
+@given(messages(ToHead), st.data())
+def test_damaged_bytes_are_refused_or_another_message(message: Any, data: st.DataObject) -> None:
+    encoded = bytearray(encode(message))
+    for _ in range(data.draw(st.integers(1, 3))):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        read = decode_for_head(bytes(encoded))
+    except UnreadableMessageError:
+        return
+    assert isinstance(read, get_args(ToHead))
+
+
+@given(messages(ToManager))
+def test_the_head_does_not_read_its_own_words(message: Any) -> None:
+    if not isinstance(message, get_args(ToHead)):
+        with pytest.raises(UnreadableMessageError):
+            decode_for_head(encode(message))
+
+
+@given(messages(ToHead))
+def test_a_task_manager_does_not_read_its_own_words(message: Any) -> None:
+    if not isinstance(message, get_args(ToManager)):
+        with pytest.raises(UnreadableMessageError):
+            decode_for_manager(encode(message))
