@@ -280,6 +280,11 @@ class ClusterSnapshot:
             if len(rows) and not (rows.min() >= 0 and rows.max() < count):
                 raise ValueError(f"{group}.{column} names rows that the {count} {target} do not have")
 
+    def task_names(self) -> list[tuple[str, str]]:
+        """Return the name of every task after its application's."""
+        applications, tasks = self.applications.name, self.tasks
+        return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, with the schema's number."""
         plain = {"schema": SCHEMA, "number": self.number, "time_s": self.time_s, "window_s": self.window_s}

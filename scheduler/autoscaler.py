@@ -24,7 +24,16 @@ from penstock.scheduler.autoscaler_rules import (
 from penstock.scheduler.pacing import Pace, PaceStates
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.scaling_round import open_round, round_decision
-from penstock.scheduler.true_rates import NS_PER_S, TaskRates, or_nan, output_ratios, source_targets, sum_by, task_rates
+from penstock.scheduler.true_rates import (
+    NS_PER_S,
+    TaskRates,
+    any_by,
+    or_nan,
+    output_ratios,
+    source_targets,
+    sum_by,
+    task_rates,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ class Autoscaler:
 
     def decide(self, snapshot: ClusterSnapshot, memory: AutoscalerMemory) -> tuple[Decision, AutoscalerMemory]:
         """Scale the due applications in which a task that would change is outside its band."""
-        of, names = snapshot.tasks.application, _task_names(snapshot)
+        of, names = snapshot.tasks.application, snapshot.task_names()
         refused = _refused_tasks(snapshot)
         past = [
             _without_expectation(memory.histories.get(name, TaskHistory()), "/".join(name) in refused) for name in names
@@ -117,9 +126,7 @@ class Autoscaler:
         target_parallelism = self._target_parallelism(snapshot, needs, past)
         target_parallelism, past = self._delayed_scale_down(snapshot.time_s, needs, target_parallelism, past, evaluated)
         changed = evaluated & (target_parallelism != needs.rates.parallelism)
-        acts = np.zeros(len(snapshot.applications), np.bool_)
-        np.logical_or.at(acts, of, changed & self._tasks_outside_band(snapshot, needs))
-        changed &= acts[of]
+        changed &= any_by(of, changed & self._tasks_outside_band(snapshot, needs), len(snapshot.applications))[of]
         sizes = []
         for task in np.flatnonzero(changed).tolist():
             sizes.append(TaskSize(task, int(target_parallelism[task])))
@@ -206,13 +213,12 @@ class Autoscaler:
     def _tasks_outside_band(self, snapshot: ClusterSnapshot, needs: _Needs) -> Bools:
         """Return the tasks outside their band; with a long backlog none counts as idle (FLINK-31318)."""
         of = snapshot.tasks.application
-        behind = np.zeros(len(snapshot.applications), np.bool_)
-        np.logical_or.at(behind, of, needs.lag_s > self.backlog_s)
-        high = np.where(behind[of], 1.0, min(1.0, self.utilisation + self.boundary))
+        behind = any_by(of, needs.lag_s > self.backlog_s, len(snapshot.applications))[of]
+        high = np.where(behind, 1.0, min(1.0, self.utilisation + self.boundary))
         low = max(0.0, self.utilisation - self.boundary)
         most_busy = capacity(needs.target, needs.catch_up, high, 0.0, self.catch_up_s)
         least_busy = capacity(needs.target, needs.catch_up, low, self.restart_s, self.catch_up_s)
-        return outside_band(needs.true_rate, most_busy, np.where(behind[of], np.inf, least_busy))
+        return outside_band(needs.true_rate, most_busy, np.where(behind, np.inf, least_busy))
 
     def _after_action(self, history: TaskHistory, needs: _Needs, task: int, target_parallelism: float) -> TaskHistory:
         parallelism, rate = float(needs.rates.parallelism[task]), float(needs.true_rate[task])
@@ -243,8 +249,3 @@ def _lag_rows(snapshot: ClusterSnapshot) -> Floats:
     partitions = snapshot.partitions
     lag = or_nan(partitions.end_offset, len(partitions)) - or_nan(partitions.position, len(partitions))
     return sum_by(snapshot.instances.task[partitions.instance], lag, len(snapshot.tasks))
-
-
-def _task_names(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
-    applications, tasks = snapshot.applications.name, snapshot.tasks
-    return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]

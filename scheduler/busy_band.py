@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.model.columns import Bools
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.scheduler.true_rates import TaskRates
+from penstock.scheduler.true_rates import TaskRates, any_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,8 @@ class BusyBand:
     def bottlenecks(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
         """Return the tasks whose producers wait because they are too busy."""
         edges = snapshot.edges
-        pressed = np.zeros(len(snapshot.tasks), np.bool_)
         waits = rates.output_wait_share[edges.producer] > self.back_pressure
-        np.logical_or.at(pressed, edges.consumer, waits)
-        return pressed & (rates.busy_share > self.high)
+        return any_by(edges.consumer, waits, len(snapshot.tasks)) & (rates.busy_share > self.high)
 
     def unmeasured(self, snapshot: ClusterSnapshot, rates: TaskRates) -> Bools:
         """Return the tasks for which a figure that the band reads was not measured."""
@@ -44,9 +42,7 @@ class BusyBand:
 
     def left_by(self, snapshot: ClusterSnapshot, rates: TaskRates, grows: Bools, shrinks: Bools) -> Bools:
         """Return the applications that have a bottleneck and something to grow, or an ample task to shrink."""
-        of = snapshot.tasks.application
-        short, growing, ample = np.zeros((3, len(snapshot.applications)), np.bool_)
-        np.logical_or.at(short, of, self.bottlenecks(snapshot, rates))
-        np.logical_or.at(growing, of, grows)
-        np.logical_or.at(ample, of, shrinks & (rates.busy_share < self.low))
+        of, count = snapshot.tasks.application, len(snapshot.applications)
+        short, growing = any_by(of, self.bottlenecks(snapshot, rates), count), any_by(of, grows, count)
+        ample = any_by(of, shrinks & (rates.busy_share < self.low), count)
         return (short & growing) | (ample & ~short)

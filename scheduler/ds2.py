@@ -14,7 +14,7 @@ from penstock.scheduler.busy_band import BusyBand
 from penstock.scheduler.pacing import Pace, PaceStates
 from penstock.scheduler.propagation import propagate
 from penstock.scheduler.scaling_round import open_round, round_decision
-from penstock.scheduler.true_rates import TaskRates, output_ratios, source_targets, task_rates
+from penstock.scheduler.true_rates import TaskRates, any_by, output_ratios, source_targets, task_rates
 
 ROUNDING = 1e-9
 """A part in 10^9 of an instance is an error of floats, not a need."""
@@ -127,8 +127,7 @@ class Ds2:
             ratio = np.where(tasks.is_source & (rates.rate_in > 0), target_in / rates.rate_in, 0.0)
         largest = np.zeros(len(snapshot.applications))
         np.fmax.at(largest, tasks.application, ratio)
-        grows = np.zeros(len(largest), np.bool_)
-        np.logical_or.at(grows, tasks.application, wanted > rates.parallelism)
+        grows = any_by(tasks.application, wanted > rates.parallelism, len(largest))
         factor = np.where(~grows & (largest > self.target_rate_ratio), largest, 1.0)[tasks.application]
         return np.ceil(wanted * factor * (1 - ROUNDING))
 
@@ -136,9 +135,7 @@ class Ds2:
 def significant(snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
     """Return the applications in which a task grows by at least one instance, or shrinks by at least two."""
     change = proposal.parallelism - proposal.rates.parallelism
-    tells = np.zeros(len(snapshot.applications), np.bool_)
-    np.logical_or.at(tells, snapshot.tasks.application, (change >= 1) | (change <= -2))
-    return tells
+    return any_by(snapshot.tasks.application, (change >= 1) | (change <= -2), len(snapshot.applications))
 
 
 def need(snapshot: ClusterSnapshot, proposal: ScalingProposal, changed: Bools) -> dict[str, float]:

@@ -15,6 +15,7 @@ from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.ds2 import ROUNDING, Ds2, ScalingProposal, need
 from penstock.scheduler.pacing import PaceStates
 from penstock.scheduler.scaling_round import open_round, round_decision
+from penstock.scheduler.true_rates import any_by
 
 TaskName = tuple[str, str]
 Points = tuple[tuple[float, float], ...]
@@ -83,15 +84,13 @@ class Ds2Fitted:
 
     def _short(self, snapshot: ClusterSnapshot, proposal: ScalingProposal) -> Bools:
         """Return the applications in which a source reads less than its target."""
-        short = np.zeros(len(snapshot.applications), np.bool_)
         behind = snapshot.tasks.is_source & (proposal.rates.rate_in < self.carried * proposal.target_in)
-        np.logical_or.at(short, snapshot.tasks.application, behind)
-        return short
+        return any_by(snapshot.tasks.application, behind, len(snapshot.applications))
 
     def _with_new_points(
         self, snapshot: ClusterSnapshot, proposal: ScalingProposal, memory: FittedMemory, is_due: Bools
     ) -> dict[TaskName, Points]:
-        rates, names = proposal.rates, _task_names(snapshot)
+        rates, names = proposal.rates, snapshot.task_names()
         points = {name: previous for name, previous in memory.points.items() if name in set(names)}
         for task in np.flatnonzero(is_due & (rates.true_rate > 0) & np.isfinite(rates.true_rate)).tolist():
             point = (float(rates.parallelism[task]), float(rates.parallelism[task] / rates.true_rate[task]))
@@ -102,7 +101,7 @@ class Ds2Fitted:
         self, snapshot: ClusterSnapshot, proposal: ScalingProposal, points: Mapping[TaskName, Points]
     ) -> Floats:
         """Return ceil(p) by task with p = T (a + b p); unchanged without measured points or without a target."""
-        parallelism, names = proposal.rates.parallelism.copy(), _task_names(snapshot)
+        parallelism, names = proposal.rates.parallelism.copy(), snapshot.task_names()
         for task in np.flatnonzero(proposal.target_in > 0).tolist():
             of_task, target = points.get(names[task], ()), float(proposal.target_in[task])
             if of_task:
@@ -111,8 +110,3 @@ class Ds2Fitted:
                 parallelism[task] = max(1.0, float(np.ceil(p * (1 - ROUNDING))))
         most = np.where(snapshot.tasks.is_keyed, snapshot.tasks.key_groups.astype(np.float64), np.inf)
         return np.minimum(parallelism, most)
-
-
-def _task_names(snapshot: ClusterSnapshot) -> list[TaskName]:
-    applications, tasks = snapshot.applications.name, snapshot.tasks
-    return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]

@@ -84,13 +84,17 @@ class Justin:
             snapshot, self.ds2.pace, memory.pace_states, proposal.rates, proposal.missing | blind
         )
         acts = scaling_round.may_act & self.ds2.left_band(snapshot, proposal)
-        present = {_task_name(snapshot, task) for task in range(len(snapshot.tasks))}
-        last_decisions, sizes = {name: one for name, one in memory.last_decisions.items() if name in present}, []
+        names = snapshot.task_names()
+        last_decisions, sizes = (
+            {name: memory.last_decisions[name] for name in names if name in memory.last_decisions},
+            [],
+        )
         for task in np.flatnonzero(acts[snapshot.tasks.application]).tolist():
-            size, last_decision = self._size(snapshot, proposal, access, task, memory)
+            last = memory.last_decisions.get(names[task], LastDecision())
+            size, last_decision = self._size(snapshot, proposal, access, task, last)
             sizes += [size] if size is not None else []
             if last_decision is not None:
-                last_decisions[_task_name(snapshot, task)] = last_decision
+                last_decisions[names[task]] = last_decision
         changed = np.zeros(len(snapshot.tasks), np.bool_)
         changed[[size.task for size in sizes]] = True
         numbers = need(snapshot, proposal, changed) | _access_figures(snapshot, access, changed)
@@ -100,7 +104,7 @@ class Justin:
         return decision, JustinMemory(pace_states, last_decisions)
 
     def _size(
-        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, access: StateAccess, task: int, memory: JustinMemory
+        self, snapshot: ClusterSnapshot, proposal: ScalingProposal, access: StateAccess, task: int, last: LastDecision
     ) -> tuple[TaskSize | None, LastDecision | None]:
         """Return a task's new size, None if unchanged, and the decision to remember."""
         parallelism, target = int(proposal.rates.parallelism[task]), int(proposal.parallelism[task])
@@ -110,26 +114,22 @@ class Justin:
             return (TaskSize(task, target, managed_bytes=0) if has_memory or target != parallelism else None), None
         level = int(snapshot.tasks.memory_level[task])
         theta, tau = float(access.hit_rate[task]), float(access.latency_ms[task])
-        last = memory.last_decisions.get(_task_name(snapshot, task), LastDecision())
-        tabu = max(0, last.tabu - 1)
-        if target == parallelism or (target < parallelism and self.guards_scale_down):
-            return self._task_size(task, parallelism, target, level, level), LastDecision(
-                False, level, theta, tau, tabu
-            )
-        if last.raised and last.level == level:
-            if not self._improved(theta, tau, last):
-                return self._task_size(task, parallelism, target, level, level - 1), LastDecision(
-                    False, level - 1, theta, tau, self.tabu_decisions
-                )
-            raises = level + 1 < self.max_level
-        else:
-            slow = theta < self.hit_rate_least or tau > self.latency_most_ms
-            raises = slow and level + 1 < self.max_level and last.tabu == 0
+        raises = lowers = False
+        if target > parallelism or (target < parallelism and not self.guards_scale_down):
+            if last.raised and last.level == level:
+                raises = self._improved(theta, tau, last)
+                lowers = not raises
+            else:
+                raises = last.tabu == 0 and (theta < self.hit_rate_least or tau > self.latency_most_ms)
+            raises = raises and level + 1 < self.max_level
+        new_level = level + raises - lowers
+        tabu = self.tabu_decisions if lowers else max(0, last.tabu - 1)
+        decision = LastDecision(raises, new_level, theta, tau, tabu)
         if raises:
-            return self._task_size(task, parallelism, parallelism, level, level + 1), LastDecision(
-                True, level + 1, theta, tau, tabu
-            )
-        return self._task_size(task, parallelism, target, level, level), LastDecision(False, level, theta, tau, tabu)
+            target = parallelism
+        if target == parallelism and new_level == level:
+            return None, decision
+        return TaskSize(task, target, new_level, managed_bytes(new_level, self.base_bytes)), decision
 
     def _improved(self, theta: float, tau: float, last: LastDecision) -> bool:
         """Return whether theta > theta' (1 + h) or tau < tau' (1 - h) (Algorithm 1, line 8, and its footnote).
@@ -141,20 +141,11 @@ class Justin:
         h = self.hysteresis
         return theta > last.hit_rate * (1 + h) or tau < last.latency_ms * (1 - h)
 
-    def _task_size(self, task: int, parallelism: int, target: int, level: int, new_level: int) -> TaskSize | None:
-        if target == parallelism and new_level == level:
-            return None
-        return TaskSize(task, target, new_level, managed_bytes(new_level, self.base_bytes))
-
-
-def _task_name(snapshot: ClusterSnapshot, task: int) -> tuple[str, str]:
-    return snapshot.applications.name[snapshot.tasks.application[task]], snapshot.tasks.name[task]
-
 
 def _access_figures(snapshot: ClusterSnapshot, access: StateAccess, changed: np.ndarray) -> dict[str, float]:
-    figures = {}
+    figures, names = {}, snapshot.task_names()
     for task in np.flatnonzero(changed & snapshot.tasks.is_stateful).tolist():
-        name = "/".join(_task_name(snapshot, task))
+        name = "/".join(names[task])
         figures[f"{name} hit_rate"] = float(access.hit_rate[task])
         figures[f"{name} latency_ms"] = float(access.latency_ms[task])
     return figures

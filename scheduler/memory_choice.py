@@ -20,7 +20,7 @@ from penstock.scheduler.memory_model import GROWTH_MOST, MemoryModel, TaskObserv
 from penstock.scheduler.pacing import PaceStates
 from penstock.scheduler.scaling_round import open_round, round_decision
 from penstock.scheduler.state_access import StateAccess, state_access
-from penstock.scheduler.true_rates import or_nan, sum_by
+from penstock.scheduler.true_rates import any_by, or_nan, sum_by
 
 BUDGETS = tuple(int(BASE_BYTES * 2 ** (step / 4)) for step in range(-2, 9))
 """From about 112 MiB, the least of which a memtable of 32 MiB is made, to Justin's highest level, 632 MiB."""
@@ -110,7 +110,7 @@ class MemoryChoice:
         """Return the observations of every task, this window included."""
         instances, held_back = snapshot.instances, self._held_back(snapshot, proposal)[snapshot.tasks.application]
         state = sum_by(instances.task, or_nan(instances.state_bytes, len(instances)), len(snapshot.tasks))
-        before = [memory.observations.get(name, TaskObservations()) for name in _task_names(snapshot)]
+        before = [memory.observations.get(name, TaskObservations()) for name in snapshot.task_names()]
         free_in = np.where(
             held_back | np.isnan(proposal.target_in), [previous.free_in for previous in before], proposal.target_in
         )
@@ -161,11 +161,8 @@ class MemoryChoice:
         assert band is not None, "only with a band"
         untargeted = tasks.is_source & np.isnan(or_nan(tasks.target_rate, len(tasks)))
         same = np.abs(proposal.target_in - rates.rate_in) <= SAME_RATE * rates.rate_in
-        held_back = np.zeros(len(snapshot.applications), np.bool_)
-        np.logical_or.at(
-            held_back, tasks.application, untargeted & same & (rates.output_wait_share > band.back_pressure)
-        )
-        return held_back
+        waits = untargeted & same & (rates.output_wait_share > band.back_pressure)
+        return any_by(tasks.application, waits, len(snapshot.applications))
 
     def _growth(
         self,
@@ -181,7 +178,7 @@ class MemoryChoice:
           h      stabilisation and window (s)
           T, r   rows a second that must enter, and that did
         """
-        before = [memory.observations.get(name, TaskObservations()) for name in _task_names(snapshot)]
+        before = [memory.observations.get(name, TaskObservations()) for name in snapshot.task_names()]
         state_bytes, state_bytes_before = (
             np.array([one.state_bytes for one in each]) for each in (observations, before)
         )
@@ -264,18 +261,17 @@ class MemoryChoice:
 
     def _flush_stalled(self, snapshot: ClusterSnapshot, proposal: ScalingProposal, model: MemoryModel) -> Bools:
         """Return the applications in which a task stalls on flushes and could have a larger memtable."""
-        stalling = np.zeros(len(snapshot.applications), np.bool_)
         share = model.stall_s * proposal.rates.rate_in[model.task] / model.parallelism
         more = model.managed_bytes < max(self.budgets)
-        np.logical_or.at(stalling, snapshot.tasks.application[model.task], (share > self.stall_most) & more)
-        return stalling
+        stalls = (share > self.stall_most) & more
+        return any_by(snapshot.tasks.application[model.task], stalls, len(snapshot.applications))
 
 
 def _observations_by_name(
     snapshot: ClusterSnapshot, model: MemoryModel, observations: list[TaskObservations]
 ) -> Mapping[tuple[str, str], TaskObservations]:
     """Return the observations of the stateful tasks, by name."""
-    names, by_name = _task_names(snapshot), {}
+    names, by_name = snapshot.task_names(), {}
     for task, flush_s_bytes in zip(model.task.tolist(), model.flush_s_bytes.tolist(), strict=True):
         worst = observations[task].flush_s_bytes if np.isnan(flush_s_bytes) else flush_s_bytes
         by_name[names[task]] = replace(observations[task], flush_s_bytes=worst)
@@ -290,13 +286,8 @@ def _expected_hit_rates(snapshot: ClusterSnapshot, model: MemoryModel, sizes: li
     for size in sized:
         parallelism[row[size.task]], managed[row[size.task]] = size.parallelism, size.managed_bytes
     hits = 1 - model.miss_rate(parallelism, managed)[:, 0]
-    names = _task_names(snapshot)
+    names = snapshot.task_names()
     return {"/".join(names[size.task]) + " hit_rate_expected": float(hits[row[size.task]]) for size in sized}
-
-
-def _task_names(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
-    applications, tasks = snapshot.applications.name, snapshot.tasks
-    return [(applications[of], name) for of, name in zip(tasks.application.tolist(), tasks.name, strict=True)]
 
 
 def _parallelism_limit(model: MemoryModel, snapshot: ClusterSnapshot) -> Floats:

@@ -53,7 +53,7 @@ class TaskScheduler(Policy[PlacementMemory]):
 
     def decide(self, snapshot: ClusterSnapshot, memory: PlacementMemory) -> tuple[Decision, PlacementMemory]:
         """Return machines for all waiting instances for which there is one."""
-        names = _task_names(snapshot)
+        names = snapshot.task_names()
         load = cpu_by_task(snapshot)
         last = np.array([memory.cpu.get(name, UNMEASURED_CPU) for name in names])
         need = np.where(np.isnan(load), last, load)
@@ -171,11 +171,3 @@ def _without_refused(snapshot: ClusterSnapshot, starts: Starts) -> Starts:
     refusals = snapshot.refusals
     refused = {who for who, what in zip(refusals.subject, refusals.what, strict=True) if what == "machine"}
     return {key: start for key, start in starts.items() if f"{key[0]}/{key[1]}/{key[2]}" not in refused}
-
-
-def _task_names(snapshot: ClusterSnapshot) -> list[TaskName]:
-    applications = snapshot.applications.name
-    return [
-        (applications[a], name)
-        for a, name in zip(snapshot.tasks.application.tolist(), snapshot.tasks.name, strict=True)
-    ]

@@ -12,7 +12,7 @@ from penstock.model.columns import Bools
 from penstock.model.plan import Decision, NoChange, RescalePlan, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.pacing import Pace, PaceStates, after_action
-from penstock.scheduler.true_rates import TaskRates
+from penstock.scheduler.true_rates import TaskRates, any_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +35,9 @@ def open_round(
     applications = len(snapshot.applications)
     wait_reasons = pace.wait_reasons(snapshot, states, rates.settled_s)
     of = snapshot.tasks.application
-    stopped = _any(of, ~rates.is_running, applications)
+    stopped = any_by(of, ~rates.is_running, applications)
     due = np.array([reason is None for reason in wait_reasons], np.bool_) & ~stopped
-    incomplete = due & _any(of, missing, applications)
+    incomplete = due & any_by(of, missing, applications)
     pace_states = pace.after_evaluation(snapshot, states, (due & ~incomplete).tolist())
     active = np.array([pace.is_active(pace_states[name]) for name in snapshot.applications.name], np.bool_)
     return ScalingRound(
@@ -78,9 +78,3 @@ def _why(
         return f"instances of {snapshot.applications.name[int(np.flatnonzero(stopped)[0])]!r} do not run"
     reasons = [reason for reason in wait_reasons if reason is not None]
     return reasons[0] if len(reasons) == len(wait_reasons) and reasons else "capacity suffices"
-
-
-def _any(group: np.ndarray, flags: Bools, groups: int) -> Bools:
-    flagged = np.zeros(groups, np.bool_)
-    np.logical_or.at(flagged, group, flags)
-    return flagged

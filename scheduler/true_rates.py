@@ -105,3 +105,10 @@ def or_nan(column: Floats | None, rows: int) -> Floats:
 def sum_by(group: np.ndarray, values: Floats, groups: int) -> Floats:
     """Return the sum of the values of every group; NaN if one of them is."""
     return np.asarray(np.bincount(group, weights=values, minlength=groups), np.float64)
+
+
+def any_by(group: np.ndarray, flags: Bools, groups: int) -> Bools:
+    """Return whether any row of every group is flagged."""
+    flagged = np.zeros(groups, np.bool_)
+    flagged[group[flags]] = True
+    return flagged
