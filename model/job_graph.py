@@ -3,7 +3,7 @@
 The DSL appends to a `JobGraph`; the planner optimises it and turns it into an execution graph.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -217,6 +217,17 @@ class JobGraph:
 
     def __getitem__(self, operator: OperatorId) -> OperatorNode:
         return self.operators[operator]
+
+    def upstream(self, operators: Iterable[OperatorId]) -> dict[OperatorId, OperatorNode]:
+        """Return these operators and all whose rows come to them, in the order of the graph."""
+        wanted: set[OperatorId] = set()
+        pending = list(operators)
+        while pending:
+            operator = pending.pop()
+            if operator not in wanted:
+                wanted.add(operator)
+                pending += [edge.operator for edge in self[operator].inputs]
+        return {key: node for key, node in self.operators.items() if key in wanted}
 
     def is_read(self, operator: OperatorId, output: str) -> bool:
         """Return whether anything reads this output of `operator`."""

@@ -76,7 +76,7 @@ class Checkpoint:
     ) -> None:
         """Keep what was loaded from the repository; use `read_checkpoint`. Page stores are RocksDB's by default."""
         self._page_stores = page_stores or RocksDbStores()
-        self._repository = repository
+        self._files = repository.contents(loaded.savepoint)
         self._loaded = loaded
 
     def __repr__(self) -> str:
@@ -203,13 +203,13 @@ class Checkpoint:
                 yield from ((entry.instance, part) for part in self._paged_parts(entry))
                 continue
             for file in entry.files:
-                yield entry.instance, decode_part(self._repository.read(file, self.savepoint), where)
+                yield entry.instance, decode_part(self._files.read(file), where)
 
     def _paged_parts(self, entry: InstanceEntry) -> Iterator[StoreDump]:
         """Yield what the buckets of a paged operator held, one after the other, from a copy of its page store."""
         with TemporaryDirectory(prefix="penstock-") as directory:
             for file in entry.files:
-                self._repository.fetch(file, Path(directory, file.name), self.savepoint)
+                self._files.fetch(file, Path(directory, file.name))
             pages = self._page_stores.restore(Path(directory))
             try:
                 for header in headers(pages):

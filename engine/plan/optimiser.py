@@ -4,7 +4,7 @@ Pure functions from graph to graph, called by the planner; `explain` shows what 
 are read meets the rows it was written for, and only these: nothing is moved across it or merged with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from penstock.engine.plan.pruning import prune_columns
@@ -30,7 +30,7 @@ LARGEST_MERGED = 200
 
 def optimise(graph: JobGraph) -> JobGraph:
     """Return an equivalent graph of what the sinks need."""
-    return fuse_filters(push_predicates_into_sources(narrowed(graph)))
+    return _rewritten(push_predicates_into_sources(narrowed(graph)), _fused)
 
 
 def narrowed(graph: JobGraph) -> JobGraph:
@@ -39,38 +39,31 @@ def narrowed(graph: JobGraph) -> JobGraph:
     Whoever reads the same rows for another purpose starts here, so that it rejects the same rows.
     """
     graph = reachable(graph)
-    graph = push_filters(graph)
-    graph = filter_in_joins(graph)
-    graph = merge_projections(graph)
+    for rewrite in (_lowered, _joined, _merged):
+        graph = _rewritten(graph, rewrite)
     return prune_columns(graph)
 
 
 def reachable(graph: JobGraph) -> JobGraph:
     """Keep only what some sink reads."""
-    wanted: set[OperatorId] = set()
-    pending = [node.id for node in graph.operators.values() if isinstance(node.spec, SinkSpec)]
-    while pending:
-        operator = pending.pop()
-        if operator not in wanted:
-            wanted.add(operator)
-            pending.extend(edge.operator for edge in graph[operator].inputs)
-    return JobGraph({key: node for key, node in graph.operators.items() if key in wanted})
+    return JobGraph(graph.upstream(node.id for node in graph.operators.values() if isinstance(node.spec, SinkSpec)))
 
 
-def push_filters(graph: JobGraph) -> JobGraph:
-    """Move filters below projections that pass the filter's columns on.
+def _rewritten(graph: JobGraph, rewrite: Callable[[JobGraph, OperatorNode], JobGraph | None]) -> JobGraph:
+    """Return the graph after a rewrite around one operator, as often as there is one that it applies to."""
+    changed: JobGraph | None = graph
+    while changed is not None:
+        graph = changed
+        changed = next(filter(None, (rewrite(graph, node) for node in graph.operators.values())), None)
+    return graph
+
+
+def _lowered(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
+    """Move a filter below a projection that passes the filter's columns on.
 
     A filter that needs a computed column stays: pushing it would compute the column twice. Neighbouring filters stay
     apart: the first one may keep out rows for which the second has no answer.
     """
-    while True:
-        swap = next(filter(None, (_swappable(graph, node) for node in graph.operators.values())), None)
-        if swap is None:
-            return graph
-        graph = _swap(graph, *swap)
-
-
-def _swappable(graph: JobGraph, node: OperatorNode) -> tuple[OperatorNode, OperatorNode, Expr] | None:
     if not isinstance(node.spec, FilterSpec) or node.inputs[0].output != MAIN:
         return None
     below = graph[node.inputs[0].operator]
@@ -83,13 +76,9 @@ def _swappable(graph: JobGraph, node: OperatorNode) -> tuple[OperatorNode, Opera
     mapping = dict(below.spec.columns)
     if any(column_name(mapping[name]) is None for name in columns_of(node.spec.predicate)):
         return None
-    return node, below, substitute(node.spec.predicate, mapping)
-
-
-def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: Expr) -> JobGraph:
-    """Put the filter ``node`` under the projection ``below``."""
     source = graph[below.inputs[0].operator].outputs[below.inputs[0].output]
-    lowered = replace(node, spec=FilterSpec(predicate), inputs=below.inputs, outputs={MAIN: source})
+    spec = FilterSpec(substitute(node.spec.predicate, mapping))
+    lowered = replace(node, spec=spec, inputs=below.inputs, outputs={MAIN: source})
     raised = replace(below, inputs=(Input(node.id),))
     operators: dict[OperatorId, OperatorNode] = {}
     for key, item in graph.operators.items():
@@ -101,20 +90,12 @@ def _swap(graph: JobGraph, node: OperatorNode, below: OperatorNode, predicate: E
     return JobGraph(operators)
 
 
-def filter_in_joins(graph: JobGraph) -> JobGraph:
-    """Let a join whose one side has each key once evaluate a condition over that side's columns.
+def _joined(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
+    """Let a join whose one side has each key once evaluate a filter's condition over that side's columns.
 
     It need not keep the rows that do not fulfil it, nor their partners; below the join, partners would wait for ever.
     Only conditions that have an answer for every row: others might be asked about rows without a partner.
     """
-    while True:
-        moved = next(filter(None, (_moved_into_join(graph, node) for node in graph.operators.values())), None)
-        if moved is None:
-            return graph
-        graph = moved
-
-
-def _moved_into_join(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].output != MAIN or node.inputs[0].exchange:
         return None
     below = graph[node.inputs[0].operator]
@@ -137,43 +118,29 @@ def _moved_into_join(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     return JobGraph(operators)
 
 
-def merge_projections(graph: JobGraph) -> JobGraph:
+def _merged(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     """Compute neighbouring projections in one step.
 
     Not if that would put something computed in two places, or make an expression of more than `LARGEST_MERGED` nodes
     or more levels than users may nest.
     """
-    while True:
-        merged = _with_one_merged(graph)
-        if merged is None:
-            return graph
-        graph = merged
-
-
-def _with_one_merged(graph: JobGraph) -> JobGraph | None:
-    for node in list(graph.operators.values()):
-        if not isinstance(node.spec, ProjectSpec) or node.inputs[0].output != MAIN or node.inputs[0].exchange:
-            continue
-        below = graph[node.inputs[0].operator]
-        if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
-            continue
-        if below.named or node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
-            continue
-        mapping = dict(below.spec.columns)
-        uses = [name for _, expression in node.spec.columns for name in column_uses(expression)]
-        if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
-            continue
-        if any(_merged_size(expression, mapping) > LARGEST_MERGED for _, expression in node.spec.columns):
-            continue
-        columns = tuple((name, substitute(expression, mapping)) for name, expression in node.spec.columns)
-        if any(levels(expression.tree) > MOST_LEVELS for _, expression in columns):
-            continue
-        merged = replace(node, spec=ProjectSpec(columns), inputs=below.inputs)
-        operators = {
-            key: merged if key == node.id else item for key, item in graph.operators.items() if key != below.id
-        }
-        return JobGraph(operators)
-    return None
+    if not isinstance(node.spec, ProjectSpec) or node.inputs[0].output != MAIN or node.inputs[0].exchange:
+        return None
+    below = graph[node.inputs[0].operator]
+    if not isinstance(below.spec, ProjectSpec) or len(graph.consumers(below.id)) != 1:
+        return None
+    if below.named or node.parallelism != below.parallelism or graph.is_read(node.id, DEAD_LETTER):
+        return None
+    mapping = dict(below.spec.columns)
+    uses = [name for _, expression in node.spec.columns for name in column_uses(expression)]
+    if any(uses.count(name) > 1 and column_name(mapping[name]) is None for name in set(uses)):
+        return None
+    if any(_merged_size(expression, mapping) > LARGEST_MERGED for _, expression in node.spec.columns):
+        return None
+    columns = tuple((name, substitute(expression, mapping)) for name, expression in node.spec.columns)
+    if any(levels(expression.tree) > MOST_LEVELS for _, expression in columns):
+        return None
+    return _in_place_of(graph, below, replace(node, spec=ProjectSpec(columns), inputs=below.inputs))
 
 
 def _merged_size(expression: Expr, mapping: Mapping[str, Expr]) -> int:
@@ -198,31 +165,27 @@ def push_predicates_into_sources(graph: JobGraph) -> JobGraph:
     return JobGraph(operators)
 
 
-def fuse_filters(graph: JobGraph) -> JobGraph:
+def _fused(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     """Let a projection right above a filter evaluate the condition, so that both share what they compute."""
-    while True:
-        fused = _with_one_fused(graph)
-        if fused is None:
-            return graph
-        graph = fused
+    if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].exchange:
+        return None
+    consumers = graph.consumers(node.id)
+    if len(consumers) != 1:
+        return None
+    above = consumers[0][0]
+    if not isinstance(above.spec, ProjectSpec) or above.inputs[0].exchange or above.spec.where is not None:
+        return None
+    if above.parallelism != node.parallelism or _reads_letters(graph, above):
+        return None
+    spec = replace(above.spec, where=node.spec.predicate)
+    return _in_place_of(graph, node, replace(above, spec=spec, inputs=node.inputs))
 
 
-def _with_one_fused(graph: JobGraph) -> JobGraph | None:
-    for node in graph.operators.values():
-        if not isinstance(node.spec, FilterSpec) or node.named or node.inputs[0].exchange:
-            continue
-        consumers = graph.consumers(node.id)
-        if len(consumers) != 1:
-            continue
-        above = consumers[0][0]
-        if not isinstance(above.spec, ProjectSpec) or above.inputs[0].exchange or above.spec.where is not None:
-            continue
-        if above.parallelism != node.parallelism or _reads_letters(graph, above):
-            continue
-        fused = replace(above, spec=replace(above.spec, where=node.spec.predicate), inputs=node.inputs)
-        operators = {key: fused if key == above.id else item for key, item in graph.operators.items() if key != node.id}
-        return JobGraph(operators)
-    return None
+def _in_place_of(graph: JobGraph, gone: OperatorNode, changed: OperatorNode) -> JobGraph:
+    """Return the graph with an operator changed so that another one, right below it, is not needed."""
+    return JobGraph(
+        {key: changed if key == changed.id else node for key, node in graph.operators.items() if key != gone.id}
+    )
 
 
 def _reads_letters(graph: JobGraph, node: OperatorNode) -> bool:

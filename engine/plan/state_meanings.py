@@ -36,13 +36,5 @@ def _context(plan: ExecutionGraph, node: OperatorNode) -> PlanContext:
 
 def _sources(graph: JobGraph, operator: OperatorId) -> tuple[str, ...]:
     """Return the names of the sources upstream of an operator, itself included."""
-    names: set[str] = set()
-    pending, seen = [operator], set[OperatorId]()
-    while pending:
-        node = graph[pending.pop()]
-        if node.id not in seen:
-            seen.add(node.id)
-            pending += [edge.operator for edge in node.inputs]
-            if isinstance(node.spec, SourceSpec):
-                names.add(node.name)
-    return tuple(sorted(names))
+    upstream = graph.upstream((operator,)).values()
+    return tuple(sorted(node.name for node in upstream if isinstance(node.spec, SourceSpec)))

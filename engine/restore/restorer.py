@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges, fit
-from penstock.engine.restore.state_assignment import LoadedFiles, RestoredState
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.connectors import SinkContext
 from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
-from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.model.job_graph import JobGraph, SinkSpec, SourceSpec
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.files.durable_files import DurableFiles
@@ -122,14 +122,8 @@ class Beginnings:
 
 def _sources_of(graph: JobGraph, operators: Collection[str]) -> frozenset[str]:
     """Return the names of the sources whose rows come to some of these operators."""
-    ahead = [node for node in graph.operators.values() if node.name in operators]
-    met: dict[str, OperatorNode] = {}
-    while ahead:
-        node = ahead.pop()
-        if node.name not in met:
-            met[node.name] = node
-            ahead += [graph[edge.operator] for edge in node.inputs]
-    return frozenset(name for name, node in met.items() if isinstance(node.spec, SourceSpec))
+    upstream = graph.upstream(node.id for node in graph.operators.values() if node.name in operators)
+    return frozenset(node.name for node in upstream.values() if isinstance(node.spec, SourceSpec))
 
 
 def begin_from(
@@ -150,7 +144,6 @@ def begin_from(
     Raises:
         UserError: it does not fit the plan.
     """
-    files = LoadedFiles(repository, loaded.savepoint)
     manifest = loaded.manifest
     if manifest.key_groups != key_groups:
         raise UserError(
@@ -158,7 +151,8 @@ def begin_from(
             f"kept for life, and the job was given {key_groups}: set key_groups back."
         )
     fitting = fit(manifest, graph, allowed, notice)
-    return RestoredState(manifest, files, directory, page_stores or RocksDbStores(), fitting)
+    files = repository.contents(loaded.savepoint)
+    return RestoredState(loaded, files, directory, page_stores or RocksDbStores(), fitting)
 
 
 def recover_sinks(

@@ -22,8 +22,9 @@ from penstock.engine.paging.ring import span_of_groups
 from penstock.engine.restore.state_migration import Adapt
 from penstock.model.errors import UserError
 from penstock.model.key_groups import key_groups_at
-from penstock.state.checkpoints.manifest import CheckpointManifest, FileEntry, InstanceEntry
-from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.checkpoints.content_files import ContentFolder
+from penstock.state.checkpoints.manifest import InstanceEntry
+from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.files.private_files import make_private_folder
 from penstock.state.store import Positions
 from penstock.state.stores.page_store import PageStore, PageStores
@@ -57,29 +58,13 @@ FITS = StateFit()
 """Everything goes on as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedFiles:
-    """The files of one checkpoint or savepoint of a repository."""
-
-    repository: CheckpointRepository
-    savepoint: str | None = None
-
-    def read(self, entry: FileEntry) -> bytes:
-        """Return the bytes of a file."""
-        return self.repository.read(entry, self.savepoint)
-
-    def fetch(self, entry: FileEntry, local_path: Path) -> None:
-        """Copy a file."""
-        self.repository.fetch(entry, local_path, self.savepoint)
-
-
 class RestoredState:
     """A checkpoint, verified, and how to read its files."""
 
     def __init__(
         self,
-        manifest: CheckpointManifest,
-        files: LoadedFiles,
+        loaded: LoadedCheckpoint,
+        files: ContentFolder,
         directory: Path,
         page_stores: PageStores,
         fitting: StateFit = FITS,
@@ -91,7 +76,9 @@ class RestoredState:
         self.closed: frozenset[str] = frozenset()
         """Sources behind which an earlier run closed what is open by event time, so that they may bring no row."""
         self._afresh = False
-        self.manifest = manifest
+        self.manifest = manifest = loaded.manifest
+        self.savepoint = loaded.savepoint
+        """Its name; None: it is a checkpoint."""
         self._fitting = fitting
         self._files = files
         self._directory = directory
@@ -111,11 +98,6 @@ class RestoredState:
     def epoch(self) -> int:
         """The checkpoint's epoch."""
         return self.manifest.epoch
-
-    @property
-    def savepoint(self) -> str | None:
-        """The name of the savepoint, None for a checkpoint."""
-        return self._files.savepoint
 
     def at_end(self) -> frozenset[str]:
         """Return the operators that were told that no row follows: their inputs had ended, and their windows closed.

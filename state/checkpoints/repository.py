@@ -201,21 +201,9 @@ class CheckpointRepository:
         self._verify(manifest, self._shared, {})
         return LoadedCheckpoint(manifest)
 
-    def fetch(self, entry: FileEntry, local_path: Path, savepoint: str | None = None) -> None:
-        """Copy a file of a checkpoint or savepoint to a local one, which exists afterwards only if it is right.
-
-        Raises:
-            CheckpointError: the file is missing or damaged.
-        """
-        self._contents(savepoint).fetch(entry, local_path)
-
-    def read(self, entry: FileEntry, savepoint: str | None = None) -> bytes:
-        """Return the bytes of a file of a checkpoint or savepoint.
-
-        Raises:
-            CheckpointError: the file is missing or damaged.
-        """
-        return self._contents(savepoint).read(entry)
+    def contents(self, savepoint: str | None = None) -> ContentFolder:
+        """Return the files of the checkpoints, or those of a savepoint."""
+        return self._shared if savepoint is None else self._savepoints.contents(savepoint)
 
     def retain(self, count: int) -> RetentionResult:
         """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.
@@ -310,9 +298,6 @@ class CheckpointRepository:
                     f"epoch {manifest.epoch} cannot be published: the file {entry.name!r} ({entry.stored}) "
                     "is not in the repository."
                 )
-
-    def _contents(self, savepoint: str | None) -> ContentFolder:
-        return self._shared if savepoint is None else self._savepoints.contents(savepoint)
 
     def _delete_files(self, stored: set[str]) -> int:
         """Delete files unless they are held, a few at a time so that nobody waits long to hold one."""

@@ -19,7 +19,7 @@ from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
-from penstock.engine.restore.state_assignment import LoadedFiles, RestoredState
+from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.key_groups import assign, key_groups_at
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.local_files import LocalFiles
@@ -202,9 +202,8 @@ class Paged:
         """Lose everything since the last barrier, and go on from its checkpoint, which must have been uploaded."""
         for driven in self.instances:
             driven.operator.abort()
-        files = LoadedFiles(self._repository)
         loaded = self._repository.load(self._epoch)
-        restored = RestoredState(loaded.manifest, files, self._directory / "fetched", self.shelves)
+        restored = RestoredState(loaded, self._repository.contents(), self._directory / "fetched", self.shelves)
         self.results = self._saved.copy()
         self._open(parallelism, restored)
         restored.close()

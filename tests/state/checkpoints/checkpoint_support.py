@@ -67,7 +67,7 @@ def checkpoint(repository, epoch):
 def restored(repository, loaded):
     """Return the files of what was loaded."""
     return {
-        entry.name: repository.read(entry, loaded.savepoint)
+        entry.name: repository.contents(loaded.savepoint).read(entry)
         for instance in loaded.manifest.instances
         for entry in instance.files
     }

@@ -44,7 +44,7 @@ def test_what_is_published_is_the_latest(local, tmp_path):
     assert is_whole(local, loaded)
     assert is_whole(local, local.load(1))
     for entry in loaded.manifest.instances[0].files:
-        local.fetch(entry, tmp_path / entry.name)
+        local.contents().fetch(entry, tmp_path / entry.name)
         assert (tmp_path / entry.name).read_bytes() == content(3)[entry.name]
     with pytest.raises(CheckpointError, match="there is no checkpoint of epoch 4"):
         local.load(4)
@@ -196,7 +196,7 @@ def test_a_fetch_checks_again(tmp_path):
     entry = repository.latest().manifest.instances[0].files[0]
     disk.flip(f"files/{entry.digest}", 3)
     with pytest.raises(CheckpointError, match=r"'base.sst' .* is damaged"):
-        repository.fetch(entry, tmp_path / "x")
+        repository.contents().fetch(entry, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 

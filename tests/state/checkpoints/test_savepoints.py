@@ -33,7 +33,7 @@ def test_a_savepoint_needs_nothing_else(local, tmp_path):
     loaded = alone.savepoint("before-upgrade")
     assert loaded.savepoint == "before-upgrade"
     assert is_whole(alone, loaded)
-    alone.fetch(loaded.manifest.instances[0].files[0], tmp_path / "x", loaded.savepoint)
+    alone.contents(loaded.savepoint).fetch(loaded.manifest.instances[0].files[0], tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == content(1)["base.sst"]
     assert alone.savepoints() == ["before-upgrade"]
     with pytest.raises(OptionError, match="already"):
