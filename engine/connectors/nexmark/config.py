@@ -1,14 +1,22 @@
 """Options of the Nexmark generator, with the defaults of nexmark/nexmark."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from penstock.engine.connectors.time_range import GREATEST_TIME_US
 from penstock.model.errors import OptionError
 
 _JUMP = 953
 _MAX_PERIOD = 10_000_000
-_MAX_BYTES = 100_000
-_END_OF_TIME_US = 253_402_300_799_999_999
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "events": (0, 2**53),
+    "seed": (0, 2**63 - 1),
+    "start": (0, GREATEST_TIME_US),
+    **dict.fromkeys(("person_bytes", "auction_bytes", "bid_bytes"), (0, 100_000)),
+}
+_COUNTS = (1, 1_000_000)
+"""The range of all other whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +64,10 @@ class NexmarkConfig:
             if field.name == "rate_per_s":
                 is_rate = isinstance(value, (int, float)) and 1e-3 <= value < math.inf
                 _check(field.name, value, is_rate, "a finite number of at least 0.001")
-            elif field.name == "events":
-                _check_integer(field.name, 0 if value is None else value, 0, 2**53)
-            elif field.name == "seed":
-                _check_integer(field.name, value, 0, 2**63 - 1)
-            elif field.name == "start":
-                _check_integer(field.name, value, 0, _END_OF_TIME_US)
-            elif field.name.endswith("_bytes"):
-                _check_integer(field.name, value, 0, _MAX_BYTES)
-            else:
-                _check_integer(field.name, value, 1, 1_000_000)
+            elif field.name != "events" or value is not None:
+                low, high = _RANGES.get(field.name, _COUNTS)
+                is_whole = isinstance(value, int) and not isinstance(value, bool)
+                _check(field.name, value, is_whole and low <= value <= high, f"an integer from {low:,} to {high:,}")
         group = self.out_of_order_group
         _check("out_of_order_group", group, group % _JUMP != 0, f"no multiple of {_JUMP}")
         _check(
@@ -76,7 +78,7 @@ class NexmarkConfig:
             f"events is at most {_MAX_PERIOD:,}",
         )
         last_us = self.start + (self.events or 0) * self.delay_us
-        _check("events", self.events, last_us <= _END_OF_TIME_US, "few enough to end by year 9999")
+        _check("events", self.events, last_us <= GREATEST_TIME_US, "few enough to end by year 9999")
 
     @property
     def total_proportion(self) -> int:
@@ -92,15 +94,6 @@ class NexmarkConfig:
     def delay_us(self) -> float:
         """Event time between two events, in microseconds."""
         return 1e6 / self.rate_per_s
-
-
-def _check_integer(name: str, value: object, low: int, high: int) -> None:
-    _check(
-        name,
-        value,
-        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
-        f"an integer from {low:,} to {high:,}",
-    )
 
 
 def _check(name: str, value: object, is_good: bool, wanted: str) -> None:

@@ -3,8 +3,9 @@
 Called by ``engine/connectors/nexmark/generator.py``, which knows which events a batch holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -36,35 +37,32 @@ class Events:
     n: Ints
 
     def key(self, field: str) -> np.uint64:
-        """The start of a field's random sequence."""
+        """Return the start of a field's random sequence."""
         return field_key(self.config.seed, field)
 
 
-Column = Callable[[Events], pa.Array]
+@dataclass(frozen=True)
+class Column:
+    """A column: its type, and its values for some events, as numbers or as an array of that type."""
+
+    kind: pa.DataType
+    values: Callable[[Events], Ints | pa.Array]
+
+    def array(self, events: Events) -> pa.Array:
+        """Return the values for some events."""
+        values = self.values(events)
+        if isinstance(values, pa.Array):
+            return values
+        return pa.Array.from_buffers(self.kind, values.size, [None, pa.py_buffer(values)])
 
 
-def _numbers(values: Ints) -> pa.Array:
-    return pa.array(values)
+def _choice(events: Events, table: str) -> pa.Array:
+    texts = small_tables()[table]
+    return texts.at(kernels.uniform(events.n, events.key(table), len(texts)))
 
 
-def _times(values: Ints) -> pa.Array:
-    return pa.Array.from_buffers(pa.timestamp("ms"), values.size, [None, pa.py_buffer(values)])
-
-
-def _chosen(table: str) -> Column:
-    def column(events: Events) -> pa.Array:
-        strings = small_tables()[table]
-        codes = kernels.uniform(events.n, events.key(table), strings.offsets.size - 1)
-        return strings.at(codes)
-
-    return column
-
-
-def _random_text(field: str, limit: int) -> Column:
-    def column(events: Events) -> pa.Array:
-        return arrow_text(kernels.random_text(events.n, events.key(field), limit, _BLANK))
-
-    return column
+def _random_text(events: Events, field: str, limit: int) -> pa.Array:
+    return arrow_text(kernels.random_text(events.n, events.key(field), limit, _BLANK))
 
 
 def _padding(events: Events, field: str, mean_bytes: int, fixed: int, *texts: pa.Array) -> pa.Array:
@@ -76,29 +74,18 @@ def _padding(events: Events, field: str, mean_bytes: int, fixed: int, *texts: pa
     return arrow_text(kernels.padding(events.n, events.key(field), room, filler))
 
 
-def _own_id(is_person: bool) -> Column:
-    def column(events: Events) -> pa.Array:
-        c = events.config
-        return _numbers(
-            kernels.own_ids(
-                events.n,
-                c.person_proportion,
-                c.auction_proportion,
-                c.total_proportion,
-                is_person,
-            )
-        )
-
-    return column
+def _own_ids(events: Events, *, is_person: bool) -> Ints:
+    c = events.config
+    return kernels.own_ids(events.n, c.person_proportion, c.auction_proportion, c.total_proportion, is_person)
 
 
-def _event_time(events: Events) -> pa.Array:
-    return _times(kernels.event_times(events.n, events.config.start, events.config.delay_us))
+def _event_times(events: Events) -> Ints:
+    return kernels.event_times(events.n, events.config.start, events.config.delay_us)
 
 
 def _email(events: Events) -> pa.Array:
-    user = _random_text("emailAddress/user", 7)(events)
-    host = _random_text("emailAddress/host", 5)(events)
+    user = _random_text(events, "emailAddress/user", 7)
+    host = _random_text(events, "emailAddress/host", 5)
     return pc.binary_join_element_wise(user, pc.binary_join_element_wise(host, "com", "."), "@")
 
 
@@ -108,128 +95,89 @@ def _credit_card(events: Events) -> pa.Array:
     return pc.binary_join_element_wise(*groups, " ")
 
 
-_person_name, _city, _state = _chosen("name"), _chosen("city"), _chosen("state")
-
-
 def _person_extra(events: Events) -> pa.Array:
-    texts = [column(events) for column in (_person_name, _email, _credit_card, _city, _state)]
+    texts = [COLUMNS["person"][name].array(events) for name in ("name", "emailAddress", "creditCard", "city", "state")]
     return _padding(events, "person/extra", events.config.person_bytes, _PERSON_FIXED, *texts)
 
 
-_item_name, _description = _random_text("itemName", 20), _random_text("description", 100)
-
-
 def _auction_extra(events: Events) -> pa.Array:
-    texts = [_item_name(events), _description(events)]
+    texts = [COLUMNS["auction"][name].array(events) for name in ("itemName", "description")]
     return _padding(events, "auction/extra", events.config.auction_bytes, _AUCTION_FIXED, *texts)
 
 
-def _initial_bid(events: Events) -> pa.Array:
-    return _numbers(kernels.prices(events.n, events.key("initialBid")))
+def _prices(events: Events, field: str) -> Ints:
+    return kernels.prices(events.n, events.key(field))
 
 
-def _reserve(events: Events) -> pa.Array:
-    more = kernels.prices(events.n, events.key("reserve"))
-    return _numbers(kernels.prices(events.n, events.key("initialBid")) + more)
-
-
-def _expires(events: Events) -> pa.Array:
+def _expiry_times(events: Events) -> Ints:
     c = events.config
     ahead = c.in_flight_auctions * c.total_proportion // c.auction_proportion
-    return _times(kernels.expiry_times(events.n, events.key("expires"), c.start, c.delay_us, ahead))
+    return kernels.expiry_times(events.n, events.key("expires"), c.start, c.delay_us, ahead)
 
 
-def _category(events: Events) -> pa.Array:
-    codes = kernels.uniform(events.n, events.key("category"), _CATEGORIES)
-    return _numbers(_FIRST_CATEGORY + codes)
+def _categories(events: Events) -> Ints:
+    return _FIRST_CATEGORY + kernels.uniform(events.n, events.key("category"), _CATEGORIES)
 
 
-def _seller(events: Events) -> pa.Array:
-    return _person_reference(events, "seller", events.config.hot_seller_ratio, 0)
-
-
-def _bidder(events: Events) -> pa.Array:
+def _person_ids(events: Events, field: str, hot_place: int) -> Ints:
+    c = events.config
+    hot_ratio = c.hot_seller_ratio if field == "seller" else c.hot_bidder_ratio
     # nexmark/nexmark adds the first id to bidders twice, a slip; once, as in Beam, they are people.
-    return _person_reference(events, "bidder", events.config.hot_bidder_ratio, 1)
-
-
-def _person_reference(events: Events, field: str, hot_ratio: int, hot_place: int) -> pa.Array:
-    c = events.config
-    return _numbers(
-        kernels.person_references(
-            events.n,
-            events.key(field),
-            c.person_proportion,
-            c.total_proportion,
-            hot_ratio,
-            hot_place,
-            c.active_people,
-        )
+    return kernels.person_references(
+        events.n, events.key(field), c.person_proportion, c.total_proportion, hot_ratio, hot_place, c.active_people
     )
 
 
-def _bid_auction(events: Events) -> pa.Array:
+def _auction_ids(events: Events) -> Ints:
     c = events.config
-    return _numbers(
-        kernels.auction_references(
-            events.n,
-            events.key("auction"),
-            c.person_proportion,
-            c.auction_proportion,
-            c.total_proportion,
-            c.hot_auction_ratio,
-            c.in_flight_auctions,
-        )
+    return kernels.auction_references(
+        events.n,
+        events.key("auction"),
+        c.person_proportion,
+        c.auction_proportion,
+        c.total_proportion,
+        c.hot_auction_ratio,
+        c.in_flight_auctions,
     )
 
 
-def _price(events: Events) -> pa.Array:
-    return _numbers(kernels.prices(events.n, events.key("price")))
+def _channel_codes(events: Events) -> Ints:
+    return kernels.channel_codes(events.n, events.key("channel"))
 
 
-def _channel(events: Events) -> pa.Array:
-    return small_tables()["channel"].at(kernels.channel_codes(events.n, events.key("channel")))
+_NUMBER, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 
-
-def _url(events: Events) -> pa.Array:
-    codes = kernels.channel_codes(events.n, events.key("channel"))
-    return urls(events.config.seed).at(codes)
-
-
-def _bid_extra(events: Events) -> pa.Array:
-    return _padding(events, "bid/extra", events.config.bid_bytes, _BID_FIXED)
-
-
-COLUMNS: dict[str, dict[str, Column]] = {
+COLUMNS: Mapping[str, Mapping[str, Column]] = {
     "person": {
-        "id": _own_id(is_person=True),
-        "name": _person_name,
-        "emailAddress": _email,
-        "creditCard": _credit_card,
-        "city": _city,
-        "state": _state,
-        "dateTime": _event_time,
-        "extra": _person_extra,
+        "id": Column(_NUMBER, partial(_own_ids, is_person=True)),
+        "name": Column(_TEXT, partial(_choice, table="name")),
+        "emailAddress": Column(_TEXT, _email),
+        "creditCard": Column(_TEXT, _credit_card),
+        "city": Column(_TEXT, partial(_choice, table="city")),
+        "state": Column(_TEXT, partial(_choice, table="state")),
+        "dateTime": Column(_TIME, _event_times),
+        "extra": Column(_TEXT, _person_extra),
     },
     "auction": {
-        "id": _own_id(is_person=False),
-        "itemName": _item_name,
-        "description": _description,
-        "initialBid": _initial_bid,
-        "reserve": _reserve,
-        "dateTime": _event_time,
-        "expires": _expires,
-        "seller": _seller,
-        "category": _category,
-        "extra": _auction_extra,
+        "id": Column(_NUMBER, partial(_own_ids, is_person=False)),
+        "itemName": Column(_TEXT, partial(_random_text, field="itemName", limit=20)),
+        "description": Column(_TEXT, partial(_random_text, field="description", limit=100)),
+        "initialBid": Column(_NUMBER, partial(_prices, field="initialBid")),
+        "reserve": Column(_NUMBER, lambda events: _prices(events, "initialBid") + _prices(events, "reserve")),
+        "dateTime": Column(_TIME, _event_times),
+        "expires": Column(_TIME, _expiry_times),
+        "seller": Column(_NUMBER, partial(_person_ids, field="seller", hot_place=0)),
+        "category": Column(_NUMBER, _categories),
+        "extra": Column(_TEXT, _auction_extra),
     },
     "bid": {
-        "auction": _bid_auction,
-        "bidder": _bidder,
-        "price": _price,
-        "channel": _channel,
-        "url": _url,
-        "dateTime": _event_time,
-        "extra": _bid_extra,
+        "auction": Column(_NUMBER, _auction_ids),
+        "bidder": Column(_NUMBER, partial(_person_ids, field="bidder", hot_place=1)),
+        "price": Column(_NUMBER, partial(_prices, field="price")),
+        "channel": Column(_TEXT, lambda events: small_tables()["channel"].at(_channel_codes(events))),
+        "url": Column(_TEXT, lambda events: urls(events.config.seed).at(_channel_codes(events))),
+        "dateTime": Column(_TIME, _event_times),
+        "extra": Column(_TEXT, lambda events: _padding(events, "bid/extra", events.config.bid_bytes, _BID_FIXED)),
     },
 }
+"""The columns of each kind of event, in the reference's order."""

@@ -18,70 +18,41 @@ from penstock.model.errors import OptionError, SchemaError
 
 __all__ = ["KINDS", "SCHEMAS", "NexmarkConfig", "generate", "kinds_between", "rows_before", "rows_of_kind"]
 
-KINDS = ("person", "auction", "bid")
-
 SCHEMAS: dict[str, pa.Schema] = {
-    "person": pa.schema(
-        [
-            ("id", pa.int64()),
-            ("name", pa.string()),
-            ("emailAddress", pa.string()),
-            ("creditCard", pa.string()),
-            ("city", pa.string()),
-            ("state", pa.string()),
-            ("dateTime", pa.timestamp("ms")),
-            ("extra", pa.string()),
-        ]
-    ),
-    "auction": pa.schema(
-        [
-            ("id", pa.int64()),
-            ("itemName", pa.string()),
-            ("description", pa.string()),
-            ("initialBid", pa.int64()),
-            ("reserve", pa.int64()),
-            ("dateTime", pa.timestamp("ms")),
-            ("expires", pa.timestamp("ms")),
-            ("seller", pa.int64()),
-            ("category", pa.int64()),
-            ("extra", pa.string()),
-        ]
-    ),
-    "bid": pa.schema(
-        [
-            ("auction", pa.int64()),
-            ("bidder", pa.int64()),
-            ("price", pa.int64()),
-            ("channel", pa.string()),
-            ("url", pa.string()),
-            ("dateTime", pa.timestamp("ms")),
-            ("extra", pa.string()),
-        ]
-    ),
+    kind: pa.schema([(name, column.kind) for name, column in columns.items()]) for kind, columns in COLUMNS.items()
 }
+
+KINDS = tuple(SCHEMAS)
 
 # An Arrow string column counts its bytes in 31 bits; padding is at most 1.2 times the mean size.
 _TEXT_BYTES = 2**31 - 1
 _OTHER_TEXT_BYTES = 128
 
 
+def check_kind(kind: str) -> None:
+    """Raise `OptionError` if there are no events of a kind."""
+    if kind not in SCHEMAS:
+        raise OptionError(f"Nexmark has no events of kind {kind!r}; it has {', '.join(KINDS)}.")
+
+
 def rows_of_kind(config: NexmarkConfig, kind: str) -> int | None:
-    """The number of rows of ``kind`` in the whole stream; None if it never ends."""
+    """Return the number of rows of ``kind`` in the whole stream; None if it never ends."""
     return None if config.events is None else rows_before(config, kind, config.events)
 
 
 @lru_cache(maxsize=256)
 def rows_before(config: NexmarkConfig, kind: str, events: int) -> int:
-    """The number of events of ``kind`` among the first ``events`` in stream order."""
-    order = _order(config.period, config.out_of_order_group, _places(config, kind))
+    """Return the number of events of ``kind`` among the first ``events`` in stream order."""
+    places = _places(config, kind)
+    order = _order(config.period, config.out_of_order_group, places)
     blocks, rest = divmod(events, config.period)
     positions = np.arange(rest, dtype=np.int64)
-    in_rest = _is_kind(_numbers_at(positions, config.out_of_order_group), _places(config, kind))
+    in_rest = _is_kind(_numbers_at(positions, config.out_of_order_group), places)
     return blocks * order.size + int(np.count_nonzero(in_rest))
 
 
 def kinds_between(config: NexmarkConfig, first: int, end: int) -> Ints:
-    """The kinds of the events from place ``first`` to before ``end`` of the stream, as indices into `KINDS`."""
+    """Return the kinds of the events from place ``first`` to before ``end`` of the stream, as indices into `KINDS`."""
     places = _numbers_at(np.arange(first, end, dtype=np.int64), config.out_of_order_group) % config.total_proportion
     limits = np.cumsum([config.person_proportion, config.auction_proportion])
     return np.searchsorted(limits, places, side="right").astype(np.int64)
@@ -94,7 +65,7 @@ def generate(
     rows: int,
     columns: Sequence[str] | None = None,
 ) -> pa.RecordBatch:
-    """Rows ``first_row`` to ``first_row + rows`` of ``kind``, counted from 0 in stream order.
+    """Return rows ``first_row`` to ``first_row + rows`` of ``kind``, counted from 0 in stream order.
 
     Only ``columns`` are computed, and they come in that order; None means all. Rows are in
     event-time order unless ``out_of_order_group`` is above 1. Raises ``OptionError`` for rows that
@@ -111,40 +82,25 @@ def generate(
         raise OptionError(
             f"Nexmark {kind} rows {first_row} to {first_row + rows} were asked for; the stream holds rows 0 to {total}."
         )
-    most = _TEXT_BYTES // max(2 * _padded_bytes(config, kind), _OTHER_TEXT_BYTES)
+    padded_bytes = {"person": config.person_bytes, "auction": config.auction_bytes, "bid": config.bid_bytes}[kind]
+    most = _TEXT_BYTES // max(2 * padded_bytes, _OTHER_TEXT_BYTES)
     if rows > most:
         raise OptionError(f"Nexmark {kind}: one batch holds at most {most} rows; {rows} were asked for.")
     order = _order(config.period, config.out_of_order_group, places)
     events = Events(config, event_numbers(first_row, rows, order, config.period))
-    arrays = [COLUMNS[kind][name](events) for name in wanted]
-    schema = pa.schema([SCHEMAS[kind].field(name) for name in wanted])
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays([COLUMNS[kind][name].array(events) for name in wanted], names=wanted)
 
 
 def _places(config: NexmarkConfig, kind: str) -> tuple[int, int, int]:
-    """The first place of ``kind`` in a round, one past its last, and the length of the round."""
-    people, auctions = config.person_proportion, config.auction_proportion
-    total = config.total_proportion
-    if kind == "person":
-        return 0, people, total
-    if kind == "auction":
-        return people, people + auctions, total
-    if kind == "bid":
-        return people + auctions, total, total
-    raise OptionError(f"Nexmark has no events of kind {kind!r}; it has {', '.join(KINDS)}.")
-
-
-def _padded_bytes(config: NexmarkConfig, kind: str) -> int:
-    sizes = {
-        "person": config.person_bytes,
-        "auction": config.auction_bytes,
-        "bid": config.bid_bytes,
-    }
-    return sizes[kind]
+    """Return the first place of ``kind`` in a round, one past its last, and the length of the round."""
+    check_kind(kind)
+    people, auctions, total = config.person_proportion, config.auction_proportion, config.total_proportion
+    limits, number = (0, people, people + auctions, total), KINDS.index(kind)
+    return limits[number], limits[number + 1], total
 
 
 def _numbers_at(positions: Ints, group: int) -> Ints:
-    """The event number at each position of the stream: a fixed shuffle within every group."""
+    """Return the event number at each position of the stream: a fixed shuffle within every group."""
     return positions // group * group + positions * 953 % group
 
 
@@ -156,6 +112,6 @@ def _is_kind(numbers: Ints, places: tuple[int, int, int]) -> np.ndarray[tuple[in
 
 @lru_cache(maxsize=16)
 def _order(period: int, group: int, places: tuple[int, int, int]) -> Ints:
-    """The event numbers of one kind within a period, in stream order."""
+    """Return the event numbers of one kind within a period, in stream order."""
     numbers = _numbers_at(np.arange(period, dtype=np.int64), group)
     return numbers[_is_kind(numbers, places)]

@@ -1,16 +1,16 @@
 """The Nexmark generator as a source: persons, auctions or bids, bounded or endless. Built by the DSL's readers."""
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
-from penstock.engine.connectors.nexmark.generator import SCHEMAS, generate, rows_before, rows_of_kind
+from penstock.engine.connectors.nexmark.generator import SCHEMAS, check_kind, generate, rows_before, rows_of_kind
 from penstock.engine.connectors.partitions import numbered, partition_number
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import ENDED, Read, Reader, Source
-from penstock.model.errors import OptionError
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
@@ -28,8 +28,7 @@ class NexmarkSource(Source):
         Raises:
             OptionError: there is no such kind.
         """
-        if kind not in SCHEMAS:
-            raise OptionError(f"Nexmark has no events of kind {kind!r}; it has {', '.join(SCHEMAS)}")
+        check_kind(kind)
         self._config = config
         self._kind = kind
         self._schema = SCHEMAS[kind]
@@ -53,9 +52,9 @@ class NexmarkSource(Source):
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "NexmarkSource":
         """Generate only these columns."""
-        copy = NexmarkSource(self._config, self._kind)
-        copy._schema = pa.schema([self._schema.field(name) for name in columns])
-        return copy
+        restricted = copy(self)
+        restricted._schema = pa.schema([self._schema.field(name) for name in columns])
+        return restricted
 
     def describe(self) -> str:
         """Name the kind of event and how many events there are."""

@@ -29,13 +29,13 @@ _HOT_CHANNELS = ["Google", "Facebook", "Baidu", "Apple"]
 
 @lru_cache(maxsize=256)
 def field_key(seed: int, field: str) -> np.uint64:
-    """The start of a field's random sequence: 64 bits of a hash of seed and name."""
+    """Return the start of a field's random sequence: 64 bits of a hash of seed and name."""
     digest = hashlib.blake2b(f"{field}/{seed}".encode(), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
 
 
 def arrow_text(parts: tuple[Offsets, Bytes]) -> pa.Array:
-    """A string array over the offsets and bytes a kernel made, without a copy."""
+    """Return a string array over the offsets and bytes a kernel made, without a copy."""
     offsets, data = parts
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), offsets.size - 1, buffers)
@@ -50,7 +50,7 @@ class TextTable:
 
     @classmethod
     def of(cls, strings: pa.Array) -> "TextTable":
-        """The table of a string array that has no nulls and starts at its first byte."""
+        """Return the table of a string array that has no nulls and starts at its first byte."""
         _, offsets, data = strings.buffers()
         starts = np.frombuffer(offsets, np.int32, len(strings) + 1).astype(np.int64)
         return cls(read_only(starts), read_only(np.frombuffer(data, np.uint8)))
@@ -59,14 +59,14 @@ class TextTable:
         return self.offsets.size - 1
 
     def at(self, codes: Ints) -> pa.Array:
-        """The strings at ``codes``, each in [0, len(self))."""
+        """Return the strings at ``codes``, each in [0, len(self))."""
         offsets, data = gather_text(read_only(codes), self.offsets, self.data)
         return write_text(pa.string(), data, offsets, None)
 
 
 @lru_cache(maxsize=1)
 def small_tables() -> dict[str, TextTable]:
-    """The tables that are the same for every seed, by column."""
+    """Return the tables that are the same for every seed, by column."""
     first_names, last_names = _FIRST_NAMES.split(","), _LAST_NAMES.split(",")
     tables = {
         "name": [f"{first} {last}" for first in first_names for last in last_names],
@@ -80,7 +80,7 @@ def small_tables() -> dict[str, TextTable]:
 
 @lru_cache(maxsize=4)
 def urls(seed: int) -> TextTable:
-    """One URL a channel: three random folders, and an id for nine in ten of the 10,000."""
+    """Return one URL a channel: three random folders, and an id for nine in ten of the 10,000."""
     n = np.arange(kernels.HOT_CHANNELS + kernels.CHANNELS, dtype=np.int64)
     folders = [
         arrow_text(kernels.random_text(n, field_key(seed, f"url/{level}"), 5, _UNDERSCORE)) for level in range(3)
@@ -95,7 +95,7 @@ def urls(seed: int) -> TextTable:
 
 
 def _reversed_bits() -> pa.Array:
-    """The channel numbers with their 32 bits reversed, made positive as Java's abs does."""
+    """Return the channel numbers with their 32 bits reversed, made positive as Java's abs does."""
     numbers = np.arange(kernels.CHANNELS, dtype=np.uint32)
     bits = np.zeros_like(numbers)
     for place in range(32):
@@ -105,5 +105,5 @@ def _reversed_bits() -> pa.Array:
 
 @lru_cache(maxsize=4)
 def padding_text(seed: int) -> Bytes:
-    """The text that every ``extra`` is a slice of."""
+    """Return the text that every ``extra`` is a slice of."""
     return kernels.letters(field_key(seed, "padding text"), _PADDING_TEXT_BYTES)
