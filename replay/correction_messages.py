@@ -120,7 +120,6 @@ def sending(settings: KafkaSettings, topic: str) -> Iterator[Messenger]:
         yield messenger
     except KafkaException as error:
         reason = error_of(error)
-        assert reason is not None, error
         if reason.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
             raise RetryableError(
                 f"corrections to topic {topic!r} were not published: another validation publishes to it, or they took "

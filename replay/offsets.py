@@ -26,7 +26,7 @@ from penstock.model.errors import OptionError, RetryableError, UserError
 from penstock.replay.kafka_slices import OffsetRange, RowPosition, ranges_between, split
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from penstock.engine.connectors.kafka.clients import Admin
 
 CLIENT = "penstock-replay"
 
@@ -89,7 +89,7 @@ def topic_state(settings: KafkaSettings, topics: Topics) -> TopicState:
     return _topic_state(admin, settings, topics)
 
 
-def _topic_state(admin: AdminClient, settings: KafkaSettings, topics: Topics) -> TopicState:
+def _topic_state(admin: Admin, settings: KafkaSettings, topics: Topics) -> TopicState:
     listing = topics.look(admin, settings)
     topics.check_there(listing, settings)
     names = [name for topic in listing.values() for name in topic.names()]

@@ -101,7 +101,7 @@ def fill(
         OptionError: the generator has no end.
     """
     from penstock.engine.connectors.kafka.admin import create_topic, look
-    from penstock.engine.connectors.kafka.clients import error_of, failure
+    from penstock.engine.connectors.kafka.clients import explained
 
     if config.events is None:
         raise OptionError("an endless generator would fill a topic for ever; give --events")
@@ -121,11 +121,8 @@ def fill(
             f"topic {topic.topic!r} is at {topic.bootstrap} already, and --fill makes its own: delete it, or name "
             "another one"
         )
-    try:
+    with explained(f"making topic {topic.topic!r}", settings):
         create_topic(settings, topic.topic, PARTITIONS)
-    except Exception as raised:
-        error = error_of(raised)
-        raise (failure(f"making topic {topic.topic!r}", error, settings) if error else raised) from None
     _write(topic, settings, config, config.events, times, tell)
 
 

@@ -5,8 +5,9 @@ Called by the source and the sink; importing it loads confluent_kafka.
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -159,7 +160,7 @@ class Admin(AdminClient):
     refusal: KafkaError | None = None
     complaint: KafkaError | None = None
     unreachable: KafkaError | None = None
-    outage: Outage | None = None
+    outage: Outage
 
     def hear(self, error: KafkaError) -> None:
         """Take in what concerns the whole client."""
@@ -169,6 +170,11 @@ class Admin(AdminClient):
             self.unreachable = self.complaint or error
         elif error.code() in UNREACHABLE:
             self.complaint = error
+
+    def note_answer(self) -> None:
+        """Take in that a broker answered."""
+        self.complaint = self.unreachable = None
+        self.outage.back()
 
 
 def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None = None) -> Admin:
@@ -197,7 +203,7 @@ def outage(settings: KafkaSettings) -> Outage:
     return outage_of(settings.bootstrap, LOGGER.warning)
 
 
-def answer_of(admin: AdminClient, answer: "Future[_T]") -> _T:
+def answer_of(admin: Admin, answer: "Future[_T]") -> _T:
     """Wait for what was asked; a cluster that refuses the login is not waited for, one that is away not for long.
 
     Raises:
@@ -207,38 +213,43 @@ def answer_of(admin: AdminClient, answer: "Future[_T]") -> _T:
     began_ns = clock.monotonic_ns()
     while True:
         try:
-            found = answer.result(_LOOK_S)
-            _answered(admin)
-            return found
+            result = answer.result(_LOOK_S)
+            admin.note_answer()
+            return result
         except TimeoutError:
             admin.poll(0)
         except KafkaException as raised:
-            error = error_of(raised)
-            if error is not None and error.code() not in UNREACHABLE:
-                _answered(admin)
+            if error_of(raised).code() not in UNREACHABLE:
+                admin.note_answer()
             raise
-        if not isinstance(admin, Admin) or answer.done():
+        if answer.done():
             continue
         if admin.refusal is not None:
             raise KafkaException(admin.refusal)
-        if admin.outage is not None:
-            admin.outage.lost()
+        admin.outage.lost()
         why = admin.unreachable
         if why is not None and clock.monotonic_ns() - began_ns >= REFUSED_NS:
             raise KafkaException(why)
 
 
-def _answered(admin: AdminClient) -> None:
-    if isinstance(admin, Admin):
-        admin.complaint = admin.unreachable = None
-        if admin.outage is not None:
-            admin.outage.back()
+def error_of(raised: KafkaException) -> KafkaError:
+    """Return the error in an exception of librdkafka."""
+    error = raised.args[0]
+    assert isinstance(error, KafkaError), raised
+    return error
 
 
-def error_of(error: BaseException) -> KafkaError | None:
-    """Return what librdkafka says, of an exception that is its."""
-    told = error.args[0] if isinstance(error, KafkaException) and error.args else None
-    return told if isinstance(told, KafkaError) else None
+@contextmanager
+def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
+    """Raise the `failure` of doing ``what`` in place of an exception of librdkafka.
+
+    Raises:
+        PenstockError: there was one.
+    """
+    try:
+        yield
+    except KafkaException as raised:
+        raise failure(what, error_of(raised), settings) from None
 
 
 def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockError:
@@ -272,12 +283,9 @@ def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockEr
 def _made(kind: Callable[..., Any], settings: KafkaSettings, given: Mapping[str, Any]) -> Any:
     try:
         return kind(dict(given), logger=_LIBRARY)
-    except KafkaException as error:
-        told = error_of(error)
-        said = settings.redacted(told.str() if told else str(error))
-        raise OptionError(f"librdkafka does not accept {settings!r}: {said}") from None
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"librdkafka does not accept {settings!r}: {settings.redacted(str(error))}") from None
+    except (KafkaException, TypeError, ValueError) as raised:
+        said = error_of(raised).str() if isinstance(raised, KafkaException) else str(raised)
+        raise OptionError(f"librdkafka does not accept {settings!r}: {settings.redacted(said)}") from None
 
 
 def _note(error: KafkaError) -> None:

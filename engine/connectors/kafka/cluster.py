@@ -7,8 +7,10 @@ source in one process are fetched by one consumer.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from penstock.engine.connectors.kafka.clients import LOGGER, Admin, make_admin
+from penstock.engine.connectors.kafka.fetcher import Fetcher
+from penstock.engine.connectors.kafka.group_offsets import commit_offsets
 from penstock.engine.connectors.kafka.queues import PartitionQueue
 from penstock.engine.connectors.kafka.read_end import is_over
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed
@@ -25,11 +27,6 @@ from penstock.engine.connectors.kafka.topics import (
     split_name,
 )
 from penstock.model.errors import PenstockError, UserError
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-    from penstock.engine.connectors.kafka.fetcher import Fetcher
 
 DEFAULT_GROUP = "penstock"
 """The group of consumers whose user names none; they never join it."""
@@ -54,7 +51,7 @@ class Cluster:
         self._start, self._end = start, end
         self._watch_s = watch_s
         self._lock = threading.RLock()
-        self._admin: AdminClient | None = None
+        self._admin: Admin | None = None
         self._watch: TopicWatch | None = None
         self._listing: Listing = {}
         self._fetchers: list[Fetcher] = []
@@ -158,16 +155,12 @@ class Cluster:
 
     def _say(self, text: str) -> None:
         """Tell the user what one of the readers has noticed, once for all of them."""
-        from penstock.engine.connectors.kafka.clients import LOGGER
-
         if text not in self._said:
             self._said.add(text)
             LOGGER.warning("%s: %s", self._topics.describe(), text)
 
     def commit(self, job: str, offsets: Mapping[str, int]) -> None:
         """Let monitoring see offsets, by partition, as those of the group; without waiting for whether it works."""
-        from penstock.engine.connectors.kafka.group_offsets import commit_offsets
-
         with self._lock:
             if self._admin is not None:
                 commit_offsets(self._admin, self._settings.group or job, offsets)
@@ -212,20 +205,16 @@ class Cluster:
     def _offsets(self, places: Mapping[str, TopicPlace]) -> Mapping[str, int]:
         return look_up(self._client(), self._settings, places) if places else {}
 
-    def _fetcher(self, topic: str, partition: int) -> "Fetcher":
+    def _fetcher(self, topic: str, partition: int) -> Fetcher:
         for fetcher in self._fetchers:
             if fetcher.may_attach(topic, partition):
                 return fetcher
-        from penstock.engine.connectors.kafka.fetcher import Fetcher
+        fetcher = Fetcher(self._settings, "penstock-source", self._settings.group or DEFAULT_GROUP)
+        self._fetchers.append(fetcher)
+        return fetcher
 
-        made = Fetcher(self._settings, "penstock-source", self._settings.group or DEFAULT_GROUP)
-        self._fetchers.append(made)
-        return made
-
-    def _client(self) -> "AdminClient":
+    def _client(self) -> Admin:
         if self._admin is None:
-            from penstock.engine.connectors.kafka.clients import make_admin
-
             self._admin = make_admin(self._settings, "penstock-source")
         return self._admin
 

@@ -110,24 +110,26 @@ class Fetcher:
 
     def _run(self) -> None:
         try:
-            while not self._stopped:
-                self._assign()
-                self._balance()
-                self._note_written()
-                room = self.queues.room(WAIT_S)
-                if room and not self._stopped:
-                    count = max(1, min(MOST_MESSAGES, int(room / self._message_bytes)))
-                    self._deal_out(self._fetch(count))
-                if not self._reachable:
-                    self._probe()
-        except KafkaException as raised:
-            error = clients.error_of(raised)
-            what = "reading"
-            self.queues.fail(clients.failure(what, error, self._settings) if error else BugError(f"{what}: {raised}"))
+            with clients.explained("reading", self._settings):
+                while not self._stopped:
+                    self._step()
+        except PenstockError as error:
+            self.queues.fail(error)
         except Exception as raised:
             self.queues.fail(BugError(f"reading from Kafka: {type(raised).__name__}: {raised}"))
         finally:
             self._consumer.close()
+
+    def _step(self) -> None:
+        self._assign()
+        self._balance()
+        self._note_written()
+        room = self.queues.room(WAIT_S)
+        if room and not self._stopped:
+            count = max(1, min(MOST_MESSAGES, int(room / self._message_bytes)))
+            self._deal_out(self._fetch(count))
+        if not self._reachable:
+            self._probe()
 
     def _assign(self) -> None:
         while self._to_assign:
@@ -241,8 +243,7 @@ class Fetcher:
         try:
             self._consumer.list_topics(self._known[0][0], timeout=PROBE_S)
         except KafkaException as raised:
-            error = clients.error_of(raised)
-            self._outage.lost("" if error is None else self._settings.redacted(error.str()))
+            self._outage.lost(self._settings.redacted(clients.error_of(raised).str()))
             return
         self._answered()
 

@@ -121,9 +121,8 @@ class LetterReader:
         try:
             answer = ask()
         except KafkaException as raised:
-            error = clients.error_of(raised)
-            assert error is not None, raised
-            raise clients.failure(f"reading topic {self.topic!r}", self._refusal or error, self._settings) from None
+            error = self._refusal or clients.error_of(raised)
+            raise clients.failure(f"reading topic {self.topic!r}", error, self._settings) from None
         if self._refusal is not None:
             raise clients.failure(f"reading topic {self.topic!r}", self._refusal, self._settings)
         return answer

@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import OFFSET_INVALID, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from penstock.engine.connectors.kafka import clients
 from penstock.engine.connectors.kafka.letter_reading import CLIENT_ID, LetterReader, Span, StoredLetter
 from penstock.engine.connectors.kafka.letters import Provenance, messages_of
-from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_failure
+from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_explained
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import check_name
 from penstock.model.errors import OptionError, UserError
@@ -132,25 +132,17 @@ class Replay:
             [time if time is not None and time > 0 else None for time in known],
             [letter.headers for letter in letters],
         )
-        sending = messenger
-        self._sent(to, lambda: sending.put(messages))
+        with sending_explained(to, self._settings):
+            messenger.put(messages)
 
     def _settle(self, block: Sequence[StoredLetter]) -> None:
         """Wait until a block is written, and remember it."""
         for to, messenger in self._messengers.items():
-            self._sent(to, messenger.flush)
+            with sending_explained(to, self._settings):
+                messenger.flush()
         reached = {letter.partition: letter.offset + 1 for letter in block}
         places = [TopicPartition(self._reader.topic, number, offset) for number, offset in reached.items()]
-
         self._reader.asked(lambda: self._reader.consumer.commit(offsets=places, asynchronous=False))
-
-    def _sent(self, to: str, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except KafkaException as raised:
-            error = clients.error_of(raised)
-            assert error is not None, raised
-            raise sending_failure(to, error, self._settings) from None
 
 
 def parse_where(where: Mapping[str, str]) -> Matches:

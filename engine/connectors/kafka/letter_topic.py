@@ -1,12 +1,16 @@
 """A topic as where dead letters go: at least once, safe before a checkpoint counts on it (docs/design/kafka.md 5).
 
-Chosen by ``dead_letter_topic=`` of a source or ``dead_letters=`` of a run. Loads confluent_kafka when it is opened.
+Chosen by ``dead_letter_topic=`` of a source or ``dead_letters=`` of a run.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.engine.connectors.kafka.clients import error_of
 from penstock.engine.connectors.kafka.letters import to_messages
+from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_failure
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import check_name
 from penstock.model.dead_letters import DeadLetter, LetterTarget, LetterWriter
@@ -40,8 +44,6 @@ class LetterTopic(LetterTarget):
             UserError: it is not, or a setting is wrong.
             RetryableError: the broker cannot be reached.
         """
-        from penstock.engine.connectors.kafka.producing import check_topic
-
         client_id = f"penstock-{job}-dead-letters"
         try:
             check_topic(self._settings, client_id, self.topic)
@@ -63,8 +65,6 @@ class TopicLetterWriter(LetterWriter):
         Raises:
             UserError: a setting is wrong.
         """
-        from penstock.engine.connectors.kafka.producing import Messenger
-
         self._settings = settings
         self._topic = topic
         self._messenger = Messenger(settings, topic, client_id)
@@ -104,16 +104,10 @@ class TopicLetterWriter(LetterWriter):
         return RetryableError(f"the job failed before its dead letters were in topic {self._topic!r}")
 
     def _try(self, step: Callable[[], None]) -> None:
-        from confluent_kafka import KafkaError, KafkaException
-
-        from penstock.engine.connectors.kafka.clients import error_of
-        from penstock.engine.connectors.kafka.producing import sending_failure
-
         try:
             step()
         except KafkaException as raised:
             error = error_of(raised)
-            assert error is not None, raised
             failure = sending_failure(self._topic, error, self._settings)
             if error.code() == KafkaError.INVALID_RECORD:
                 failure = type(failure)(f"topic {self._topic!r} takes only messages with a key, as it is compacted")

@@ -6,18 +6,16 @@ librdkafka's objects are let go of at once: kept by the ten thousand they cost m
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.formats.contract import Headers
 from penstock.model.connectors import RawRecord
 from penstock.state.keys.arrays import NO_INTEGERS
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 OVERHEAD_BYTES = 100
 """What a message takes in memory beside its value, about."""
@@ -117,19 +115,15 @@ class Messages:
         return _COLUMNS[name](self)
 
 
-def stamps_of(messages: "Sequence[Message]") -> NDArray[Any]:
+def stamps_of(messages: Sequence[Message]) -> NDArray[Any]:
     """Return the kinds and times of messages; the kind of what is an error and no message is 0."""
-    from confluent_kafka import Message
-
     # A row at a time would take three times as long.
     flat = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * len(messages))
     return flat.view(_STAMP)
 
 
-def columns_of(messages: "Sequence[Message]", stamps: NDArray[Any]) -> Messages:
+def columns_of(messages: Sequence[Message], stamps: NDArray[Any]) -> Messages:
     """Take messages of one partition, in order and without errors, apart; there is at least one."""
-    from confluent_kafka import Message
-
     count = len(messages)
     topic, partition = messages[0].topic(), messages[0].partition()
     assert topic is not None and partition is not None
@@ -170,9 +164,7 @@ def _joined(columns: Sequence[Sequence[_T | None] | None], parts: Sequence[Messa
     return list(chain.from_iterable(filled))
 
 
-def _offsets_of(messages: "Sequence[Message]") -> NDArray[np.int64]:
-    from confluent_kafka import Message
-
+def _offsets_of(messages: Sequence[Message]) -> NDArray[np.int64]:
     first, last = messages[0].offset(), messages[-1].offset()
     assert first is not None and last is not None
     if last - first == len(messages) - 1:

@@ -4,6 +4,7 @@ Used by the writer that sends at once and by the publisher of kept epochs.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -76,8 +77,8 @@ class Messenger:
         try:
             self.producer.begin_transaction()
         except KafkaException as error:
-            told = error_of(error)
-            return told if told is not None and (told.fatal() or told.txn_requires_abort()) else None
+            cause = error_of(error)
+            return cause if cause.fatal() or cause.txn_requires_abort() else None
         return None
 
     def put(self, messages: pa.RecordBatch) -> None:
@@ -206,13 +207,13 @@ def check_topic(settings: KafkaSettings, client_id: str, topic: str) -> None:
         try:
             answer_of(admin, answer)
             return
-        except KafkaException as error:
-            told: KafkaError = error.args[0]
-        if told.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        except KafkaException as raised:
+            error = error_of(raised)
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             rights = "WRITE on the topic, and READ for writing exactly once,"
-            raise topic_denied(f"looking for topic {topic!r}", rights, told, settings)
-        if told.code() not in UNKNOWN_TOPIC:
-            raise failure(f"looking for topic {topic!r}", told, settings)
+            raise topic_denied(f"looking for topic {topic!r}", rights, error, settings)
+        if error.code() not in UNKNOWN_TOPIC:
+            raise failure(f"looking for topic {topic!r}", error, settings)
         if tries_left:
             # One that was made a moment ago is not known to every broker yet.
             admin.poll(_LOOK_AGAIN_S)
@@ -228,6 +229,19 @@ def topic_denied(what: str, rights: str, error: KafkaError, settings: KafkaSetti
         f"{what}: Kafka at {settings.bootstrap} denies it ({settings.redacted(error.str())}): grant {rights} to this "
         "user by an ACL"
     )
+
+
+@contextmanager
+def sending_explained(topic: str, settings: KafkaSettings) -> Iterator[None]:
+    """Raise the `sending_failure` of a topic in place of an exception of librdkafka.
+
+    Raises:
+        PenstockError: there was one.
+    """
+    try:
+        yield
+    except KafkaException as raised:
+        raise sending_failure(topic, error_of(raised), settings) from None
 
 
 def sending_failure(topic: str, error: KafkaError, settings: KafkaSettings) -> PenstockError:

@@ -78,8 +78,7 @@ class KafkaPublisher:
             try:
                 return read_marker(reader, self._topic, min(LOOK_S, CALL_S))
             except KafkaException as error:
-                told = error_of(error)
-                if told is None or told.code() != KafkaError._TIMED_OUT:
+                if error_of(error).code() != KafkaError._TIMED_OUT:
                     raise
             # The call would wait for ever for a group that may not be seen; only its messages say so.
             while (message := reader.poll(0)) is not None:
@@ -171,33 +170,31 @@ class KafkaPublisher:
         """Say what errors mean; ``denied`` says it of a right to the topic that is missing."""
         try:
             yield
-        except KafkaException as error:
-            told = error_of(error)
-            if denied is not None and told is not None and told.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise TroubleError(Refused(denied(told))) from None
+        except KafkaException as raised:
+            error = error_of(raised)
+            if denied is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise TroubleError(Refused(denied(error))) from None
             raise TroubleError(self._meaning(error)) from None
 
     def _marker_denied(self, error: KafkaError) -> UserError:
         what = f"committing the marker of {self._id!r}, an offset of topic {self._topic!r}"
         return topic_denied(what, "READ on the topic", error, self._settings)
 
-    def _meaning(self, error: KafkaException) -> Broke | Fenced | Refused:
+    def _meaning(self, error: KafkaError) -> Broke | Fenced | Refused:
         """Say what an error stands for; what was not delivered, or what the client complained of, tells more."""
-        told = error_of(error)
-        assert told is not None, error
         messenger = self._messenger
         if messenger is not None:
-            told = messenger.undelivered or told
-            if told.code() in _GIVEN_UP:
-                told = messenger.cause() or told
-            if told.code() == KafkaError._TIMED_OUT and messenger.complaint is not None:
-                told = messenger.complaint
-        code = told.code()
-        if code in _FENCED:
-            return Broke(self._late()) if self._is_late() else Fenced()
+            error = messenger.undelivered or error
+            if error.code() in _GIVEN_UP:
+                error = messenger.cause() or error
+            if error.code() == KafkaError._TIMED_OUT and messenger.complaint is not None:
+                error = messenger.complaint
+        code = error.code()
         if self._is_late():
             return Broke(self._late())
-        named = self._named(told)
+        if code in _FENCED:
+            return Fenced()
+        named = self._named(error)
         return Refused(named) if isinstance(named, UserError) or code in REFUSED else Broke(str(named))
 
     def _named(self, error: KafkaError) -> PenstockError:

@@ -1,27 +1,27 @@
 """Writes rows to one topic of Kafka. Built by `Stream.write_kafka`.
 
 At least once by default; exactly once in jobs with checkpoints, for those who read committed messages only
-(docs/design/kafka.md 3). Loads confluent_kafka when it is opened.
+(docs/design/kafka.md 3).
 """
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
+from penstock.engine.connectors.kafka.expiry import ExpiryWatch, time_retention_ms
 from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
+from penstock.engine.connectors.kafka.producing import check_topic
+from penstock.engine.connectors.kafka.publisher import KafkaPublisher
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink_commits import SinkCommits, Transport
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
 from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import Sink, SinkContext, Writer
 from penstock.model.errors import BugError, UserError
-
-if TYPE_CHECKING:
-    from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 
 PREFIX = "penstock"
 """Client ids and transactional ids begin with it, so that ACLs can name them."""
@@ -106,8 +106,6 @@ class KafkaSink(Sink):
 
         What an earlier job wrote stays in the topic, also when this one begins anew.
         """
-        from penstock.engine.connectors.kafka.producing import check_topic
-
         if not self.transactional:
             return
         with self._working:
@@ -124,10 +122,8 @@ class KafkaSink(Sink):
             raise BugError(f"{self.describe()!r} was opened without checkpoints and cannot commit one")
         return self._commits
 
-    def _watched(self) -> "ExpiryWatch":
+    def _watched(self) -> ExpiryWatch:
         """Return the one watch of all writers: it warns once."""
-        from penstock.engine.connectors.kafka.expiry import ExpiryWatch, time_retention_ms
-
         if self._expiry is None:
             retention_ms = None
             if self.layout.timestamp is not None:
@@ -136,8 +132,6 @@ class KafkaSink(Sink):
         return self._expiry
 
     def _publisher(self, transactional_id: str) -> Transport:
-        from penstock.engine.connectors.kafka.publisher import KafkaPublisher
-
         assert self._kept is not None
         return KafkaPublisher(self.settings, self.topic, transactional_id, transactional_id, self._kept)
 

@@ -6,14 +6,15 @@ Called by the source, once for all partitions.
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined] # exported at run time only
+
+from penstock.engine.connectors.kafka.clients import CONTACT_S, Admin, answer_of, explained
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topics import Topics, partition_name, split_name
 from penstock.model.errors import OptionError
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -70,7 +71,7 @@ def resolve(place: TopicPlace, partitions: Sequence[str], look_up: LookUp, other
 
 
 def look_up(
-    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, TopicPlace], *, uncommitted: bool = False
+    admin: Admin, settings: KafkaSettings, places: Mapping[str, TopicPlace], *, uncommitted: bool = False
 ) -> dict[str, int]:
     """Ask the cluster for the offsets of names and times; a time that nothing was written after is the end.
 
@@ -102,9 +103,6 @@ def _offsets(option: str, given: Mapping[Any, int], topics: Topics) -> dict[str,
 
 
 def _spec(place: TopicPlace) -> Any:
-    # Not among the names that the module says it exports.
-    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-
     specs: Any = OffsetSpec
     if place.time_ms is not None:
         return specs.for_timestamp(place.time_ms)
@@ -112,23 +110,16 @@ def _spec(place: TopicPlace) -> Any:
 
 
 def _listed(
-    admin: "AdminClient", settings: KafkaSettings, places: Mapping[str, TopicPlace], committed_only: bool
+    admin: Admin, settings: KafkaSettings, places: Mapping[str, TopicPlace], committed_only: bool
 ) -> dict[str, int]:
     if not places:
         return {}
-    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-
-    from penstock.engine.connectors.kafka.clients import CONTACT_S, answer_of, error_of, failure
-
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(*split_name(name)): _spec(place) for name, place in places.items()}
     answers = admin.list_offsets(asked, isolation_level=level, request_timeout=CONTACT_S)
-    found: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     for partition, answer in answers.items():
         name = partition_name(partition.topic, partition.partition)
-        try:
-            found[name] = answer_of(admin, answer).offset
-        except KafkaException as raised:
-            error = error_of(raised)
-            raise (failure(f"asking for offsets of {name!r}", error, settings) if error else raised) from None
-    return found
+        with explained(f"asking for offsets of {name!r}", settings):
+            offsets[name] = answer_of(admin, answer).offset
+    return offsets

@@ -7,13 +7,20 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaException, TopicCollection
+
+from penstock.engine.connectors.kafka.clients import (
+    CONTACT_S,
+    UNKNOWN_TOPIC,
+    Admin,
+    answer_of,
+    error_of,
+    explained,
+    failure,
+)
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import OptionError, PenstockError, RetryableError, UserError
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 WATCH_S = 10.0
 """How often topics are looked at if nothing else is asked for."""
@@ -46,7 +53,7 @@ class Topics:
     names: tuple[str, ...]
     patterns: tuple[str, ...]
 
-    def look(self, admin: "AdminClient", settings: KafkaSettings) -> Listing:
+    def look(self, admin: Admin, settings: KafkaSettings) -> Listing:
         """Ask the cluster; topics that are not there are left out.
 
         Raises:
@@ -73,18 +80,11 @@ class Topics:
         """Name them."""
         return ", ".join((*self.names, *self.patterns))
 
-    def _matching(self, admin: "AdminClient", settings: KafkaSettings) -> list[str]:
+    def _matching(self, admin: Admin, settings: KafkaSettings) -> list[str]:
         if not self.patterns:
             return []
-        from confluent_kafka import KafkaException
-
-        from penstock.engine.connectors.kafka.clients import CONTACT_S, error_of, failure
-
-        try:
+        with explained("listing topics", settings):
             known = admin.list_topics(timeout=CONTACT_S).topics
-        except KafkaException as raised:
-            error = error_of(raised)
-            raise (failure("listing topics", error, settings) if error else raised) from None
         return sorted(
             name for name in known if not name.startswith("__") and any(re.match(item, name) for item in self.patterns)
         )
@@ -193,25 +193,19 @@ class TopicWatch:
                 self._on_listing(listing)
 
 
-def _described(admin: "AdminClient", names: Sequence[str], settings: KafkaSettings) -> dict[str, Topic]:
-    from confluent_kafka import KafkaException, TopicCollection
-
-    from penstock.engine.connectors.kafka.clients import CONTACT_S, UNKNOWN_TOPIC, answer_of, error_of, failure
-
-    found: dict[str, Topic] = {}
+def _described(admin: Admin, names: Sequence[str], settings: KafkaSettings) -> dict[str, Topic]:
+    listing: dict[str, Topic] = {}
     if not names:
-        return found
+        return listing
     answers = admin.describe_topics(TopicCollection(list(names)), request_timeout=CONTACT_S)
     for name in names:
         try:
-            told = answer_of(admin, answers[name])
+            topic = answer_of(admin, answers[name])
         except KafkaException as raised:
             error = error_of(raised)
-            if error is None:
-                raise
             if error.code() in UNKNOWN_TOPIC:
                 continue
             raise failure(f"looking at topic {name!r}", error, settings) from None
-        topic_id = str(told.topic_id)
-        found[name] = Topic(name, len(told.partitions), None if topic_id in ("", _NO_ID) else topic_id)
-    return found
+        topic_id = str(topic.topic_id)
+        listing[name] = Topic(name, len(topic.partitions), None if topic_id in ("", _NO_ID) else topic_id)
+    return listing

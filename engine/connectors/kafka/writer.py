@@ -1,21 +1,19 @@
 """The writers of the Kafka sink: one keeps an epoch until its checkpoint is complete, one sends at once."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.encoded import MessageEncoder
+from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs
+from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_explained
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.connectors import Writer
 from penstock.model.errors import BugError
 from penstock.model.outstanding import Outstanding
-
-if TYPE_CHECKING:
-    from penstock.engine.connectors.kafka.expiry import ExpiryWatch
-
 
 _ALL = object()
 
@@ -30,7 +28,7 @@ class KeepingWriter(Writer):
         claim: Marker,
         transactional_id: str,
         closed: Callable[[], None],
-        expiry: "ExpiryWatch",
+        expiry: ExpiryWatch,
     ) -> None:
         """``claim`` is what the sink left under its ids when it began; ``closed`` is called when this one has ended."""
         self._encoder = encoder
@@ -80,7 +78,7 @@ class SendingWriter(Writer):
         settings: KafkaSettings,
         topic: str,
         client_id: str,
-        expiry: "ExpiryWatch",
+        expiry: ExpiryWatch,
         *,
         topic_is_there: bool = False,
     ) -> None:
@@ -90,8 +88,6 @@ class SendingWriter(Writer):
             UserError: a setting is wrong, or the topic is not there.
             RetryableError: the broker cannot be reached.
         """
-        from penstock.engine.connectors.kafka.producing import Messenger, check_topic
-
         if not topic_is_there:
             check_topic(settings, client_id, topic)
         self._encoder = encoder
@@ -106,9 +102,10 @@ class SendingWriter(Writer):
         """Encode rows and hand them to the producer, as far as it has room."""
         messages = self._encoder.encode(rows)
         self._expiry.look(messages)
-        self._try(self._finish_handing_over)
+        with sending_explained(self._topic, self._settings):
+            self._finish_handing_over()
         self._handing_over = self._messenger.handing_over(messages)
-        self._try(self._hand_over)
+        self._hand_over()
 
     def has_room(self) -> bool:
         """Return whether the producer has taken everything.
@@ -117,13 +114,13 @@ class SendingWriter(Writer):
             RetryableError: a message was not delivered, in message.timeout.ms.
         """
         if self._is_full:
-            self._try(self._hand_over)
+            self._hand_over()
         return not self._is_full
 
     def outstanding(self) -> Outstanding | None:
         """Return what is not delivered; None: all is, or something will never be, which `flush` raises."""
         if self._is_full and self._messenger.undelivered is None:
-            self._try(self._hand_over)
+            self._hand_over()
         return self._messenger.outstanding()
 
     def flush(self) -> None:
@@ -132,8 +129,9 @@ class SendingWriter(Writer):
         Raises:
             RetryableError: something was not, in message.timeout.ms.
         """
-        self._try(self._finish_handing_over)
-        self._try(self._messenger.flush)
+        with sending_explained(self._topic, self._settings):
+            self._finish_handing_over()
+            self._messenger.flush()
 
     def close(self) -> None:
         """Deliver everything and end."""
@@ -146,22 +144,10 @@ class SendingWriter(Writer):
 
     def _hand_over(self) -> None:
         """Hand over what there is room for."""
-        self._is_full = next(self._handing_over, _ALL) is not _ALL
+        with sending_explained(self._topic, self._settings):
+            self._is_full = next(self._handing_over, _ALL) is not _ALL
 
     def _finish_handing_over(self) -> None:
         for _ in self._handing_over:
             self._messenger.wait_for_room()
         self._is_full = False
-
-    def _try(self, step: Callable[[], None]) -> None:
-        from confluent_kafka import KafkaException
-
-        from penstock.engine.connectors.kafka.clients import error_of
-        from penstock.engine.connectors.kafka.producing import sending_failure
-
-        try:
-            step()
-        except KafkaException as error:
-            told = error_of(error)
-            assert told is not None, error
-            raise sending_failure(self._topic, told, self._settings) from None
