@@ -1,10 +1,13 @@
-"""Resolution of a path, directory or glob to files when the pipeline is built. Called by the file sources."""
+"""Resolution of a path, directory or glob to files when the pipeline is built, and of columns in a file.
+
+Called by the file sources.
+"""
 
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from penstock.model.errors import UserError
+from penstock.model.errors import SchemaError, UserError
 
 _MAGIC = ("*", "?", "[")
 
@@ -40,6 +43,19 @@ def find_files(path: str | Path, suffixes: Sequence[str], what: str) -> tuple[Pa
             raise UserError(f"no file matches the {what} pattern {text!r}{_suggestion(_fixed_part(place)[0])}")
         return chosen
     raise UserError(f"{what} path {text!r} does not exist{_suggestion(place)}")
+
+
+def check_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
+    """Check that a file has the wanted columns.
+
+    Raises:
+        SchemaError: naming the first that it lacks, and close matches.
+    """
+    for name in wanted:
+        if name not in present:
+            close = difflib.get_close_matches(name, present, n=3)
+            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {', '.join(present)}"
+            raise SchemaError(f"{str(path)!r} has no column {name!r}; {hint}")
 
 
 def _fixed_part(place: Path) -> tuple[Path, str]:

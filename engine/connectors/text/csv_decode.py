@@ -5,7 +5,6 @@ copy of the last line behind it, which could be the one; what is no row a line i
 """
 
 import csv
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from penstock.engine.connectors.files.paths import check_columns
 from penstock.engine.connectors.text.bisect_rows import convert_rows
 from penstock.engine.connectors.text.line_reader import QuotedDecoder
 from penstock.engine.connectors.text.quoted_records import Quoting, Records, record_bytes
@@ -63,11 +63,8 @@ class CsvDecoder(QuotedDecoder):
         if not self._has_header:
             return _mark_bytes(path)
         names, first_byte = read_header(path, self._delimiter)
-        missing = [name for name in self._schema.names if name not in names]
-        if missing and names:
-            close = difflib.get_close_matches(missing[0], names, n=3)
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {', '.join(names)}"
-            raise SchemaError(f"{str(path)!r} has no column {missing[0]!r}; {hint}")
+        if names:
+            check_columns(path, names, self._schema.names)
         self._names = names
         return first_byte
 

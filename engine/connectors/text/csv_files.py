@@ -7,13 +7,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from penstock.engine.connectors.files.chunks import first_block
-from penstock.engine.connectors.files.listing import FileListing
 from penstock.engine.connectors.text.csv_decode import CsvDecoder, read_header
 from penstock.engine.connectors.text.line_source import LineSource
 from penstock.engine.connectors.text.text_values import infer_type
 from penstock.model.errors import OptionError, SchemaError
-
-SUFFIXES = (".csv", ".tsv", ".txt")
 
 
 class CsvSource(LineSource):
@@ -25,6 +22,9 @@ class CsvSource(LineSource):
     Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
     more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
     """
+
+    format = "CSV"
+    suffixes = (".csv", ".tsv", ".txt")
 
     def __init__(
         self, path: str | Path, schema: pa.Schema | None = None, *, delimiter: str = ",", header: bool = True
@@ -40,16 +40,12 @@ class CsvSource(LineSource):
             raise OptionError(f"delimiter of CSV {str(path)!r} must be one character, not {delimiter!r}")
         if schema is None and not header:
             raise OptionError(f"CSV {str(path)!r} without a header needs schema=... to name its columns")
-        listing = FileListing(path, SUFFIXES, "CSV")
-        super().__init__(listing, schema if schema is not None else _infer(listing.files, str(path), delimiter))
-        self._path = path
+        super().__init__(path)
+        files = self._listing.files
+        self._schema = schema if schema is not None else _infer(files, str(path), delimiter)
         self._delimiter = delimiter
         self._names = None if header else self._schema.names
-        self.decoder().start_file(listing.files[0])
-
-    def describe(self) -> str:
-        """Name the path."""
-        return f"CSV {self._path}"
+        self.decoder().start_file(files[0])
 
     def decoder(self) -> CsvDecoder:
         """Make a decoder, which finds the columns in each file's header if it has one."""

@@ -9,15 +9,12 @@ import pyarrow as pa
 import pyarrow.json
 
 from penstock.engine.connectors.files.chunks import first_block
-from penstock.engine.connectors.files.listing import FileListing
 from penstock.engine.connectors.text.json_decode import JsonDecoder
 from penstock.engine.connectors.text.line_source import LineSource
 from penstock.engine.connectors.text.required_fields import RequiredFields
 from penstock.engine.connectors.text.text_values import infer_type
 from penstock.model.errors import SchemaError
 from penstock.model.schema import FieldPath
-
-SUFFIXES = (".json", ".jsonl", ".ndjson")
 
 
 class JsonLinesSource(LineSource):
@@ -29,6 +26,9 @@ class JsonLinesSource(LineSource):
     Every file is a partition with a watermark of its own, so files may overlap in time; each should be in order. Of
     more than 256, neighbours by name are read one after another in one partition and should follow each other in time.
     """
+
+    format = "JSON lines"
+    suffixes = (".json", ".jsonl", ".ndjson")
 
     def __init__(
         self,
@@ -47,15 +47,10 @@ class JsonLinesSource(LineSource):
             UserError: there is no such file.
             SchemaError: a type cannot be read from JSON, or nothing can be inferred.
         """
-        listing = FileListing(path, SUFFIXES, "JSON")
-        super().__init__(listing, schema if schema is not None else _infer(listing.files, str(path)))
-        self._path = path
+        super().__init__(path)
+        self._schema = schema if schema is not None else _infer(self._listing.files, str(path))
         self._declared, self._required, self._strict = self._schema, RequiredFields(required), strict
         self.decoder()
-
-    def describe(self) -> str:
-        """Name the path."""
-        return f"JSON lines {self._path}"
 
     def decoder(self) -> JsonDecoder:
         """Make a decoder."""
