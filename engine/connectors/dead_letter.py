@@ -63,7 +63,8 @@ class DeadLetterWriter:
         Raises:
             OptionError: there is no such policy.
         """
-        self._path = directory / FILE_NAME
+        self.path = directory / FILE_NAME
+        """The file of dead letters; it exists once there is one."""
         self._policies = {name: check_on_error(policy, name) for name, policy in (policies or {}).items()}
         self._default = check_on_error(default, "the job")
         self._file: BinaryIO | None = None
@@ -88,11 +89,6 @@ class DeadLetterWriter:
         lines = {node.name: node.where for node in graph.operators.values()}
         read = [node.name for node in graph.operators.values() if graph.is_read(node.id, DEAD_LETTER)]
         return cls(directory, policies, routes=routes, lines=lines, read=read, on_first=on_first)
-
-    @property
-    def path(self) -> Path:
-        """The file of dead letters; it exists once there is one."""
-        return self._path
 
     @property
     def failure(self) -> PenstockError | None:
@@ -123,10 +119,8 @@ class DeadLetterWriter:
         """
         if not rows.num_rows or not self._wanted(operator, rows.num_rows, lambda: _first_row(rows, errors)):
             return None
-        raws = encode_rows(rows)
-        if self._routes is not None:
-            self._routes.send(operator, [RawRecord(raw, "", error) for raw, error in zip(raws, errors, strict=True)])
-        return _letters(operator, raws, [""] * rows.num_rows, errors)
+        records = [RawRecord(raw, "", error) for raw, error in zip(encode_rows(rows), errors, strict=True)]
+        return self._sent(operator, records)
 
     def raw_letters(self, operator: str, records: Sequence[RawRecord]) -> pa.RecordBatch | None:
         """Count records as `reject_raw` does, and return their letters; None if none are wanted.
@@ -136,10 +130,7 @@ class DeadLetterWriter:
         """
         if not records or not self._wanted(operator, len(records), lambda: records[0]):
             return None
-        if self._routes is not None:
-            self._routes.send(operator, records)
-        raws = [record.raw for record in records]
-        return _letters(operator, raws, [r.position for r in records], [r.error for r in records])
+        return self._sent(operator, records)
 
     def flush(self) -> None:
         """Return when letters that have a route are safe; from any thread.
@@ -165,6 +156,11 @@ class DeadLetterWriter:
         self._close_file()
         if self._routes is not None:
             self._routes.abort()
+
+    def _sent(self, operator: str, records: Sequence[RawRecord]) -> pa.RecordBatch:
+        if self._routes is not None:
+            self._routes.send(operator, records)
+        return _letters(operator, records)
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -196,28 +192,28 @@ class DeadLetterWriter:
         if operator in self._read:
             return f"its output {DEAD_LETTER!r}"
         place = None if self._routes is None else self._routes.place(operator)
-        return str(self._path) if place is None else place
+        return str(self.path) if place is None else place
 
     def _write(self, operator: str, letters: pa.RecordBatch | None) -> None:
         if letters is None or (self._routes is not None and self._routes.leads(operator)):
             return
         if self._file is None:
             # Letters hold what the user's records hold.
-            make_private_folder(self._path.parent)
-            self._file = append_private(self._path)
+            make_private_folder(self.path.parent)
+            self._file = append_private(self.path)
         self._file.write(encode_lines(letters))
         self._file.flush()
 
 
-def _letters(operator: str, raws: Sequence[bytes], positions: Sequence[str], errors: Sequence[str]) -> pa.RecordBatch:
-    split = [split_error(error) for error in errors]
+def _letters(operator: str, records: Sequence[RawRecord]) -> pa.RecordBatch:
+    split = [split_error(record.error) for record in records]
     columns = [
-        [operator] * len(raws),
-        list(positions),
+        [operator] * len(records),
+        [record.position for record in records],
         [error for error, _ in split],
         [trace for _, trace in split],
-        [_decoded(raw) for raw in raws],
-        [base64.b64encode(raw).decode() for raw in raws],
+        [_decoded(record.raw) for record in records],
+        [base64.b64encode(record.raw).decode() for record in records],
     ]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, LETTER_FIELDS, strict=True)],

@@ -1,5 +1,6 @@
 """``penstock dlq``: look at a topic of dead letters, and write them back. Heavy imports stand inside the commands."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +42,7 @@ def show(
         from penstock.commands.dlq_view import print_letters
         from penstock.engine.connectors.kafka.letter_reading import LetterReader
 
-        with LetterReader(_settings(kafka, settings), topic) as reader:
+        with closing(LetterReader(_settings(kafka, settings), topic)) as reader:
             print_letters(reader.newest(limit), topic, as_json=as_json)
 
 
@@ -77,7 +78,8 @@ def replay(
         from penstock.engine.connectors.kafka.letter_replay import Replay
 
         conditions = pairs("--where", where, "stage=decode")
-        with Replay(_settings(kafka, settings), topic, into, conditions, group=group, again=again) as waiting:
+        waiting = Replay(_settings(kafka, settings), topic, into, conditions, group=group, again=again)
+        with closing(waiting):
             place = repr(into) if into is not None else "where they came from"
             if waiting.waiting and not yes:
                 matching = " that match" if conditions else ""

@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -77,7 +78,7 @@ def committed_messages(
     from penstock.engine.connectors.kafka.letter_reading import LetterReader
 
     _await_markers(settings, topic, partitions)
-    with LetterReader(settings, topic) as reader:
+    with closing(LetterReader(settings, topic)) as reader:
         found = [message for block in reader.blocks(reader.bounds) for message in block]
     found.sort(key=lambda message: (message.partition, message.offset))
     return [(message.key, message.value) for message in found]

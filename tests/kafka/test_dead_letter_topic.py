@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def fill(kafka: str, topic: str, records: Sequence[Record]) -> None:
 
 
 def letters(kafka: str, topic: str) -> list[StoredLetter]:
-    with LetterReader(KafkaSettings(kafka), topic) as reader:
+    with closing(LetterReader(KafkaSettings(kafka), topic)) as reader:
         found = reader.newest(100_000)
     return sorted(found, key=lambda letter: letter.provenance.offset or 0)
 

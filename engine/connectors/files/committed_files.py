@@ -14,8 +14,8 @@ from penstock.engine.connectors.files.finished_files import remove_other_parts, 
 from penstock.engine.connectors.files.manifest import (
     Manifest,
     manifest_epochs,
+    manifest_path,
     newest_manifest,
-    remove_manifest,
     write_manifest,
 )
 from penstock.engine.connectors.files.output_check import changed_files, refusal
@@ -221,7 +221,7 @@ class CommittedFolder:
     def _remove_manifests(self, epochs: Sequence[int]) -> None:
         for epoch in epochs:
             failpoint("sink.manifest.remove.before")
-            remove_manifest(self._manifests, epoch, self._staging.remove)
+            self._staging.remove(manifest_path(self._manifests, epoch))
         if epochs:
             sync_folder(self._manifests)
             failpoint("sink.manifest.remove.after")

@@ -55,11 +55,6 @@ class FinishedFile:
         self._temporary.unlink(missing_ok=True)
 
 
-def unfinished(path: Path) -> Path:
-    """Return where a file is written until it is complete."""
-    return path.with_name(f".{path.name}{UNFINISHED}")
-
-
 def publish(path: Path, content: bytes, staging: Path, point: str) -> None:
     """Write a small file: a crash, or a failure at a point whose name begins with ``point``, leaves the old or the new.
 
@@ -69,7 +64,7 @@ def publish(path: Path, content: bytes, staging: Path, point: str) -> None:
         OSError: it cannot be written.
     """
     failpoint(f"{point}.before")
-    temporary = staging / unfinished(path).name
+    temporary = staging / f".{path.name}{UNFINISHED}"
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()

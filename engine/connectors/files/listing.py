@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from penstock.engine.connectors.files.paths import find_files
-from penstock.engine.connectors.files.positions import FileMark, names_digest, restored_partition
+from penstock.engine.connectors.files.positions import FileMark, restored_partition, unchanged_partition
 from penstock.engine.connectors.partitions import FilePartition, file_partition, file_partitions, new_file_partitions
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Source
-from penstock.model.errors import BugError, UserError
+from penstock.model.errors import UserError
 
 
 class MarkedPosition(msgspec.Struct, frozen=True):
@@ -67,8 +67,7 @@ class FileListing:
         Raises:
             UserError: a file has another length than when it was read, or files cannot be told from new ones.
         """
-        known = self._known(source, positions)
-        return new_file_partitions(self.files, known)
+        return new_file_partitions(self.files, self._known(source, positions))
 
     def up_to(self, source: Source, positions: Mapping[str, Any]) -> "FileListing":
         """Return a listing of the files that runs up to these positions knew.
@@ -95,11 +94,8 @@ class FileListing:
 
     def _together(self, name: str, mark: FileMark) -> Sequence[str]:
         """Return the files of a partition whose mark has only a digest of their names: all must be as they were."""
-        try:
-            partition = file_partition(self.files, name)
-        except BugError:
-            partition = None
-        if partition is None or names_digest(partition) != mark.names:
+        partition = unchanged_partition(self.files, name, mark)
+        if partition is None:
             raise UserError(
                 f"files came to {str(self._path)!r}, or went, since the job read it, and which are new cannot be told: "
                 "the checkpoint has no list of them, as there are too many or an older version wrote it; bring the "

@@ -1,7 +1,7 @@
 """The manifest of a folder of committed files: which checkpoint added which. Called by `committed_files`."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -74,12 +74,8 @@ def write_manifest(folder: Path, manifest: Manifest, staging: Path) -> None:
         OSError: it cannot be written.
     """
     raw = msgspec.json.encode(manifest)
-    publish(
-        _path(folder, manifest.epoch),
-        msgspec.json.encode(_Signed(_digest(raw), msgspec.Raw(raw))),
-        staging,
-        "sink.manifest",
-    )
+    signed = msgspec.json.encode(_Signed(_digest(raw), msgspec.Raw(raw)))
+    publish(manifest_path(folder, manifest.epoch), signed, staging, "sink.manifest")
 
 
 def newest_manifest(folder: Path) -> Manifest | None:
@@ -91,7 +87,7 @@ def newest_manifest(folder: Path) -> Manifest | None:
     epochs = manifest_epochs(folder)
     if not epochs:
         return None
-    path = _path(folder, epochs[-1])
+    path = manifest_path(folder, epochs[-1])
     try:
         manifest = _read(path)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -105,19 +101,13 @@ def newest_manifest(folder: Path) -> Manifest | None:
 
 def manifest_epochs(folder: Path) -> list[int]:
     """Return the epochs that a manifest is there for, rising."""
-    return sorted(_epochs(folder))
+    numbers = [path.stem.removeprefix("manifest-") for path in folder.glob("manifest-*.json")]
+    return sorted(int(number) for number in numbers if number.isdigit())
 
 
-def remove_manifest(folder: Path, epoch: int, remove: Callable[[Path], None]) -> None:
-    """Remove one manifest by ``remove``."""
-    remove(_path(folder, epoch))
-
-
-def _epochs(folder: Path) -> Iterator[int]:
-    for path in folder.glob("manifest-*.json"):
-        number = path.stem.removeprefix("manifest-")
-        if number.isdigit():
-            yield int(number)
+def manifest_path(folder: Path, epoch: int) -> Path:
+    """Return where the manifest of an epoch is."""
+    return folder / f"manifest-{epoch:010d}.json"
 
 
 def _read(path: Path) -> Manifest:
@@ -135,7 +125,3 @@ def _read(path: Path) -> Manifest:
 
 def _digest(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=DIGEST_BYTES).hexdigest()
-
-
-def _path(folder: Path, epoch: int) -> Path:
-    return folder / f"manifest-{epoch:010d}.json"

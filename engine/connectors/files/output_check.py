@@ -4,14 +4,13 @@ Every file is looked for and its size compared; digests are taken of the newest 
 that a start costs the same after a year as after an hour.
 """
 
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from penstock.engine.connectors.files.staged_files import DIGEST_BYTES, OutputFile
+from penstock.engine.connectors.files.staged_files import OutputFile, file_digest
 from penstock.model.errors import FatalError
 
 DIGESTED_BYTES = 64 << 20
@@ -78,11 +77,6 @@ def _compared(
         left_bytes -= file.bytes
         if size == file.bytes and left_bytes < 0:
             continue
-        digest = _digest(folder / file.name)
+        _, digest = file_digest(folder / file.name)
         if size != file.bytes or digest != file.digest:
             yield Changed(file, OutputFile(file.name, file.rows, size, digest))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()

@@ -43,7 +43,7 @@ def mark(partition: FilePartition, path: Path) -> FileMark:
     """
     together = len(partition.files)
     files = tuple(str(item) for item in partition.files) if 1 < together <= _MOST_NAMES else ()
-    return FileMark(str(path), *_fingerprint(path), partition.first, names_digest(partition), files)
+    return FileMark(str(path), *_fingerprint(path), partition.first, _names_digest(partition), files)
 
 
 def restored_partition(files: Sequence[Path], name: str, known: FileMark) -> FilePartition:
@@ -67,16 +67,22 @@ def restored_partition(files: Sequence[Path], name: str, known: FileMark) -> Fil
         return FilePartition([path], known.first, *share_of(name, known.file))
     if known.files:
         return FilePartition([Path(item) for item in known.files], known.first, *share_of(name, known.files[0]))
-    try:
-        partition = file_partition(files, name)
-    except BugError:
-        partition = None
-    if partition is None or names_digest(partition) != known.names or partition.first != known.first:
+    partition = unchanged_partition(files, name, known)
+    if partition is None or partition.first != known.first:
         raise UserError(
             f"the files that are read together with {known.file!r} are others than when reading stopped there (more "
             "than 256 files are not a partition each): bring back the old files, or start the job anew"
         )
     return partition
+
+
+def unchanged_partition(files: Sequence[Path], name: str, known: FileMark) -> FilePartition | None:
+    """Return a partition if the names of its files are those that a mark was made of, None if not."""
+    try:
+        partition = file_partition(files, name)
+    except BugError:
+        return None
+    return partition if _names_digest(partition) == known.names else None
 
 
 def _fingerprint(path: Path) -> tuple[int, str]:
@@ -93,7 +99,7 @@ def _fingerprint(path: Path) -> tuple[int, str]:
     return length, digest.hexdigest()
 
 
-def names_digest(partition: FilePartition) -> str:
+def _names_digest(partition: FilePartition) -> str:
     """Return a digest of the names of a partition's files, "" of one alone."""
     if len(partition.files) == 1:
         return ""

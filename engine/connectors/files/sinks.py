@@ -32,13 +32,9 @@ class FileSink(Sink, ABC):
 
     def __init__(self, path: str | Path) -> None:
         """Nothing is written yet."""
-        self._path = Path(path).expanduser()
-        self._folder: CommittedFolder | None = None
-
-    @property
-    def path(self) -> Path:
+        self.path = Path(path).expanduser()
         """The files that it writes."""
-        return self._path
+        self._folder: CommittedFolder | None = None
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Begin the instance's file.
@@ -48,16 +44,16 @@ class FileSink(Sink, ABC):
         """
         if self._folder is not None:
             return _CheckpointWriter(self._folder, self.encoder, schema, instance)
-        target = output_path(self._path, self.suffix, instance, parallelism)
+        target = output_path(self.path, self.suffix, instance, parallelism)
         file = FinishedFile(target)
         writer = _FileWriter(file, self.encoder(file.stream, schema))
-        if target != self._path and instance == 0:
+        if target != self.path and instance == 0:
             writer.committed = lambda: self._replace_others(parallelism)
         return writer
 
     def exclusive(self) -> Path:
         """Return the path: two runs would replace each other's files."""
-        return self._path
+        return self.path
 
     def begin_run(self, run: OutputRun) -> None:
         """Let what is written with checkpoints be that of this run."""
@@ -70,18 +66,18 @@ class FileSink(Sink, ABC):
         Raises:
             UserError: it does.
         """
-        if self._path.is_file() or (self._path.suffix and not self._path.is_dir()):
+        if self.path.is_file() or (self.path.suffix and not self.path.is_dir()):
             raise UserError(
-                f"cannot write to the file {str(self._path)!r} with checkpoints, as each of them adds files: give a "
-                f"directory, such as {str(self._path.with_suffix(''))!r}"
+                f"cannot write to the file {str(self.path)!r} with checkpoints, as each of them adds files: give a "
+                f"directory, such as {str(self.path.with_suffix(''))!r}"
             )
 
     def with_checkpoints(self, context: SinkContext | None = None) -> Self:
         """Return a sink that writes a file per checkpoint into its directory; it keeps all it needs there."""
         self.check_transactional()
-        copy = type(self)(self._path)
+        copy = type(self)(self.path)
         copy._folder = CommittedFolder(
-            self._path,
+            self.path,
             self.suffix,
             sink=None if context is None else context.operator,
             accept_changed=context is not None and context.accept_changed,
@@ -102,7 +98,7 @@ class FileSink(Sink, ABC):
 
     def describe(self) -> str:
         """Name the path."""
-        return f"write {self._path}"
+        return f"write {self.path}"
 
     def _committed(self) -> CommittedFolder:
         if self._folder is None:
@@ -110,8 +106,8 @@ class FileSink(Sink, ABC):
         return self._folder
 
     def _replace_others(self, parallelism: int) -> None:
-        remove_other_parts(self._path, self.suffix, parallelism)
-        CommittedFolder(self._path, self.suffix).remove_epochs()
+        remove_other_parts(self.path, self.suffix, parallelism)
+        CommittedFolder(self.path, self.suffix).remove_epochs()
 
 
 class ParquetSink(FileSink):

@@ -100,12 +100,21 @@ def epoch_of(name: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def file_digest(path: Path) -> tuple[int, str]:
+    """Return the bytes of a file and their digest.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
+        return stream.tell(), digest.hexdigest()
+
+
 def check_staged(path: Path, file: OutputFile) -> None:
     """Raise `FatalError` unless the file at ``path`` holds exactly what its receipt says."""
     try:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()
+        size, digest = file_digest(path)
     except FileNotFoundError:
         raise FatalError(
             f"{str(path)!r} is gone, which holds {file.rows} rows of a checkpoint that was not committed: "

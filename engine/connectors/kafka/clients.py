@@ -115,8 +115,7 @@ def make_consumer(settings: KafkaSettings, client_id: str, group: str, on_error:
     Raises:
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
-    made: Consumer = _made(Consumer, settings, {**settings.consumer(client_id, group), "error_cb": on_error})
-    return made
+    return _made(Consumer, settings, {**settings.consumer(client_id, group), "error_cb": on_error})
 
 
 def make_marker_reader(settings: KafkaSettings, client_id: str, group: str) -> Consumer:
@@ -126,8 +125,7 @@ def make_marker_reader(settings: KafkaSettings, client_id: str, group: str) -> C
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
     given = {**settings.consumer(client_id, group), "group.id": group, "isolation.level": "read_committed"}
-    made: Consumer = _made(Consumer, settings, {**given, "error_cb": _note})
-    return made
+    return _made(Consumer, settings, {**given, "error_cb": _note})
 
 
 def make_producer(
@@ -146,8 +144,7 @@ def make_producer(
     if on_failure is not None:
         # A call for every message that was delivered would cost more than to send it.
         given |= {"delivery.report.only.error": True, "on_delivery": lambda error, message: on_failure(error)}
-    made: Producer = _made(Producer, settings, given)
-    return made
+    return _made(Producer, settings, given)
 
 
 class Admin(AdminClient):
@@ -192,10 +189,10 @@ def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None
                 admin.hear(error)
         (on_error or _note)(error)
 
-    made: Admin = _made(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
-    made.outage = outage(settings)
-    listening.append(weakref.ref(made))
-    return made
+    client = _made(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
+    client.outage = outage(settings)
+    listening.append(weakref.ref(client))
+    return client
 
 
 def outage(settings: KafkaSettings) -> Outage:
@@ -280,7 +277,7 @@ def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockEr
     return FatalError(f"{what}: {at} failed ({error.name()}: {said})")
 
 
-def _made(kind: Callable[..., Any], settings: KafkaSettings, given: Mapping[str, Any]) -> Any:
+def _made(kind: Callable[..., _T], settings: KafkaSettings, given: Mapping[str, Any]) -> _T:
     try:
         return kind(dict(given), logger=_LIBRARY)
     except (KafkaException, TypeError, ValueError) as raised:

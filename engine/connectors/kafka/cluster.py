@@ -48,7 +48,9 @@ class Cluster:
     ) -> None:
         """Connect to nothing yet."""
         self._settings, self._topics = settings, topics
-        self._start, self._end = start, end
+        self.start = start
+        """The place at which a job without a checkpoint begins to read."""
+        self._end = end
         self._watch_s = watch_s
         self._lock = threading.RLock()
         self._admin: Admin | None = None
@@ -61,11 +63,6 @@ class Cluster:
         self._ends: dict[str, int] = {}
         self._late: set[str] = set()
         self._said: set[str] = set()
-
-    @property
-    def start(self) -> TopicPlace:
-        """The place at which a job without a checkpoint begins to read."""
-        return self._start
 
     def begin(self) -> None:
         """Let starts and ends be asked for anew: another run of the job begins. Those of readers at work stay."""
@@ -171,7 +168,7 @@ class Cluster:
             asked = [name for name in self._names() if name not in self._starts]
             late = [name for name in asked if name in self._late]
             early = [name for name in asked if name not in self._late]
-            self._starts |= resolve(self._start, early, self._offsets, EARLIEST)
+            self._starts |= resolve(self.start, early, self._offsets, EARLIEST)
             self._starts |= resolve(TopicPlace(name=EARLIEST), late, self._offsets, EARLIEST)
         return KafkaPosition(self._starts[partition], 0, topic.id)
 

@@ -65,17 +65,13 @@ class Fetcher:
         self._to_unassign: deque[TopicPartition] = deque()
         self._message_bytes = float(_FIRST_GUESS_BYTES)
         self._stopped = False
-        self._reachable = True
+        self.reachable = True
+        """True if a broker answers, as far as is known."""
         self._outage = clients.outage(settings)
         self._clock = SystemClock()
         self._note_ns = 0
         self._consumer: Consumer = clients.make_consumer(settings, client_id, group, self._on_error)
         self._thread = threading.Thread(target=self._run, name="penstock-kafka-fetch", daemon=True)
-
-    @property
-    def reachable(self) -> bool:
-        """True if a broker answers, as far as is known."""
-        return self._reachable
 
     def may_attach(self, topic: str, partition: int) -> bool:
         """Return whether the fetcher is not over and has never had this partition.
@@ -128,7 +124,7 @@ class Fetcher:
         if room and not self._stopped:
             count = max(1, min(MOST_MESSAGES, int(room / self._message_bytes)))
             self._deal_out(self._fetch(count))
-        if not self._reachable:
+        if not self.reachable:
             self._probe()
 
     def _assign(self) -> None:
@@ -248,14 +244,14 @@ class Fetcher:
         self._answered()
 
     def _answered(self) -> None:
-        if not self._reachable:
+        if not self.reachable:
             self._outage.back()
         self._reach(True)
 
     def _reach(self, reachable: bool) -> None:
         """Note whether a broker answers; readers are told of a change, as a partition out of reach is not idle."""
-        if reachable != self._reachable:
-            self._reachable = reachable
+        if reachable != self.reachable:
+            self.reachable = reachable
             self.queues.tell()
 
 

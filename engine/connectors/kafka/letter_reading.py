@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -97,14 +96,6 @@ class LetterReader:
     def close(self) -> None:
         """Let go of the client."""
         self.consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _look(self) -> dict[int, Span]:
         numbers = self.consumer.list_topics(self.topic, clients.ANSWER_S).topics[self.topic].partitions

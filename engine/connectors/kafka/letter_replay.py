@@ -4,8 +4,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 
@@ -99,14 +97,6 @@ class Replay:
         self._reader.close()
         for messenger in self._messengers.values():
             messenger.abandon()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _span(self, number: int, bounds: Span, again: bool) -> Span:
         first, end = bounds

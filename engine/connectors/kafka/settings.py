@@ -3,11 +3,10 @@
 Made by the front door (docs/design/kafka.md 7); `clients` turns it into the settings of each client.
 """
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from penstock.engine.connectors.kafka.secret_references import check_reference, is_reference, referenced
 from penstock.model.errors import OptionError, UserError
 
 REDACTED = "[redacted]"
@@ -16,7 +15,6 @@ _BOOTSTRAP = "bootstrap.servers"
 _SECRETS = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.pem"})
 _SECRET_WORDS = ("pass", "pwd", "secret", "token", "credential", "jaas", "user.info")
 _NO_SECRETS = (".location", ".file", ".url", ".id")
-_REFERENCES = ("env:", "file:")
 
 _CONSUMER: Mapping[str, Any] = {
     "enable.auto.commit": False,
@@ -164,7 +162,7 @@ class KafkaSettings:
         """Return a text of somebody else's without the values of secrets, and of whatever else is a reference."""
         for key, value in self._given.items():
             try:
-                known = _value(key, value) if is_secret(key) or _is_reference(value) else None
+                known = _value(key, value) if is_secret(key) or is_reference(value) else None
             except UserError:
                 continue
             if isinstance(known, str) and known and known != value:
@@ -186,10 +184,6 @@ def is_secret(key: str) -> bool:
     return key in _SECRETS or any(word in key.lower() for word in _SECRET_WORDS)
 
 
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(_REFERENCES)
-
-
 def _plain_key(key: Any) -> str:
     if not isinstance(key, str):
         raise OptionError(f"the keys of kafka= are names of librdkafka settings, not {key!r}")
@@ -205,8 +199,8 @@ def _check(key: str, value: Any) -> None:
             f"kafka= sets {key!r} to {value!r}, but Penstock needs {_shown(forced)} to lose and repeat nothing; "
             "leave it out"
         )
-    if is_secret(key) and not _is_reference(value):
-        raise OptionError(f"kafka= holds the secret {key!r} itself; say where it is instead: 'env:NAME' or 'file:PATH'")
+    if is_secret(key):
+        check_reference("kafka=", key, value)
 
 
 def _normal(value: Any) -> str:
@@ -219,20 +213,4 @@ def _shown(value: Any) -> str:
 
 
 def _value(key: str, value: Any) -> Any:
-    """Follow a reference."""
-    if not isinstance(value, str):
-        return value
-    if value.startswith("env:"):
-        name = value.removeprefix("env:")
-        if name not in os.environ:
-            raise UserError(f"the Kafka setting {key!r} is to come from the environment variable {name}: set it")
-        return os.environ[name]
-    if value.startswith("file:"):
-        path = Path(value.removeprefix("file:"))
-        try:
-            return path.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"the Kafka setting {key!r} is to come from {str(path)!r}, which cannot be read: {error}"
-            ) from None
-    return value
+    return referenced(f"the Kafka setting {key!r}", value)

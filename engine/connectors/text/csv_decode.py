@@ -15,15 +15,14 @@ import pyarrow.csv
 
 from penstock.engine.connectors.files.paths import check_columns
 from penstock.engine.connectors.text.bisect_rows import convert_rows
-from penstock.engine.connectors.text.line_reader import QuotedDecoder
+from penstock.engine.connectors.text.line_reader import BYTE_ORDER_MARK, QuotedDecoder
 from penstock.engine.connectors.text.quoted_records import Quoting, Records, record_bytes
-from penstock.engine.connectors.text.text_values import from_wire, wire_field
+from penstock.engine.connectors.text.text_values import wire_field, wire_rows
 from penstock.engine.kernels.quoted_records import UNCLOSED
 from penstock.model.errors import SchemaError
 
 _FLAW = "a quoted value does not end on its line, nor does it go on to a quotation mark at the end of a value"
 _RETURN = "a carriage return stands inside the line"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEADER_BYTES = 1 << 20
 _WRONG_COUNT = re.compile(r"^CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+)")
 _COLUMN_NUMBER = re.compile(r"^In CSV column #(\d+): (?:Row #\d+: )?")
@@ -61,7 +60,7 @@ class CsvDecoder(QuotedDecoder):
     def start_file(self, path: Path) -> int:
         """Read the header."""
         if not self._has_header:
-            return _mark_bytes(path)
+            return super().start_file(path)
         names, first_byte = read_header(path, self._delimiter)
         if names:
             check_columns(path, names, self._schema.names)
@@ -124,18 +123,12 @@ class CsvDecoder(QuotedDecoder):
         if records == 0:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
         try:
-            table = pa.csv.read_csv(
-                pa.BufferReader(block),
-                read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=self._names),
-                parse_options=pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-                convert_options=self._convert,
-            )
+            table = read_csv(block, self._names, self._delimiter, self._convert)
         except pa.ArrowInvalid as error:
             raise pa.ArrowInvalid(self._reason(str(error))) from None
         if table.num_rows != records + extra:
             raise pa.ArrowInvalid("not every record is one row")
-        columns = [from_wire(_combined(table[field.name], records), field.type) for field in self._schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return wire_rows(table.slice(0, records) if extra else table, self._schema)
 
     def _reason(self, message: str) -> str:
         """Shorten pyarrow's message; name the column instead of its number."""
@@ -148,12 +141,26 @@ class CsvDecoder(QuotedDecoder):
         return f"column {self._names[int(found[1])]!r}: {message[found.end() :]}"
 
 
+def read_csv(block: bytes, names: Sequence[str], delimiter: str, convert: pa.csv.ConvertOptions) -> pa.Table:
+    """Read a block without a header by pyarrow.
+
+    Raises:
+        pa.ArrowInvalid: a record has more or fewer values than there are ``names``, or one does not convert.
+    """
+    return pa.csv.read_csv(
+        pa.BufferReader(block),
+        read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=convert,
+    )
+
+
 def read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
     """Return the names in a file's first record, and where what follows begins; no names if the file is empty."""
     with path.open("rb") as file:
         line = file.readline(_HEADER_BYTES)
         more = file.read(record_bytes()) if b'"' in line else b""
-    skipped = len(_BYTE_ORDER_MARK) if line.startswith(_BYTE_ORDER_MARK) else 0
+    skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) else 0
     line = line[skipped:]
     records = Quoting(delimiter).records(line + more, final=len(more) < record_bytes())
     if len(records.starts) and records.starts[0] == 0:
@@ -162,17 +169,7 @@ def read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
     return next(csv.reader([text], delimiter=delimiter), []), skipped + len(line)
 
 
-def _mark_bytes(path: Path) -> int:
-    with path.open("rb") as file:
-        return 3 if file.read(3) == _BYTE_ORDER_MARK else 0
-
-
 def _without_blank_lines(block: bytes) -> bytes:
     if not (block.startswith((b"\n", b"\r\n")) or b"\n\n" in block or b"\n\r\n" in block):
         return block
     return b"".join(line for line in block.splitlines(keepends=True) if line.strip(b"\r\n"))
-
-
-def _combined(column: pa.ChunkedArray, rows: int) -> pa.Array:
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return array if len(array) == rows else array.slice(0, rows)

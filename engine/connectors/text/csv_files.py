@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from penstock.engine.connectors.files.chunks import first_block
-from penstock.engine.connectors.text.csv_decode import CsvDecoder, read_header
+from penstock.engine.connectors.text.csv_decode import CsvDecoder, read_csv, read_header
 from penstock.engine.connectors.text.line_source import LineSource
 from penstock.engine.connectors.text.text_values import infer_type
 from penstock.model.errors import OptionError, SchemaError
@@ -65,11 +65,6 @@ def _infer(files: Sequence[Path], path: str, delimiter: str) -> pa.Schema:
     records = texts.well_formed(block[first_byte:], final=len(block) == file.stat().st_size)
     if not records:
         raise SchemaError(f"{str(file)!r} begins with no record of {len(names)} values; give schema=...")
-    block = b"\n".join(records) + b"\n"
-    table = pa.csv.read_csv(
-        pa.BufferReader(block),
-        read_options=pa.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
-    )
+    empty_is_null = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    table = read_csv(b"\n".join(records) + b"\n", names, delimiter, empty_is_null)
     return pa.schema([pa.field(name, infer_type(table[name], name)) for name in table.schema.names])

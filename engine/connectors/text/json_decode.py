@@ -7,7 +7,6 @@ if every line begins with ``{`` and ends with ``}``, there are at least as many 
 import decimal
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -18,11 +17,10 @@ import pyarrow.json
 from penstock.engine.connectors.text.bisect_rows import convert_rows
 from penstock.engine.connectors.text.line_reader import LineDecoder
 from penstock.engine.connectors.text.required_fields import RequiredFields, missing_sentence
-from penstock.engine.connectors.text.text_values import from_wire, to_column, wire_field
+from penstock.engine.connectors.text.text_values import from_wire, to_column, wire_field, wire_rows
 from penstock.engine.kernels.json_numbers import may_hold_no_number
 from penstock.model.schema import FieldPath
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _KEPT = (decimal.Decimal,)
 _OPEN, _CLOSE, _RETURN, _LINE_END = b"{}\r\n"
@@ -59,11 +57,6 @@ class JsonDecoder(LineDecoder):
         self._record = _record_type("Record", list(schema), top=True, strict=strict)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._record)
         self._times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-
-    def start_file(self, path: Path) -> int:
-        """Skip a byte order mark."""
-        with path.open("rb") as file:
-            return 3 if file.read(3) == _BYTE_ORDER_MARK else 0
 
     def decode_block(self, block: bytes) -> pa.RecordBatch | None:
         """Decode a block with pyarrow."""
@@ -155,12 +148,9 @@ class JsonDecoder(LineDecoder):
         read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
         try:
             table = pa.json.read_json(pa.BufferReader(block), read_options=read, parse_options=self._options)
-            if table.num_rows != lines:
-                return None
-            columns = [from_wire(_combined(table[field.name]), field.type) for field in self._schema]
+            return wire_rows(table, self._schema) if table.num_rows == lines else None
         except pa.ArrowInvalid:
             return None
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _learn_times(self, block: bytes) -> bool:
         """Look at the first object for times that are numbers; return whether that is news."""
@@ -185,10 +175,6 @@ class JsonDecoder(LineDecoder):
         wire = pa.schema([wire_field(field, field.name in self._epoch) for field in self._schema])
         others = "error" if self._strict else "ignore"
         return pa.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior=others)
-
-
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _one_object_a_line(block: bytes) -> tuple[bytes, int] | None:

@@ -10,6 +10,7 @@ import pyarrow.json
 
 from penstock.engine.connectors.files.chunks import first_block
 from penstock.engine.connectors.text.json_decode import JsonDecoder
+from penstock.engine.connectors.text.line_reader import BYTE_ORDER_MARK
 from penstock.engine.connectors.text.line_source import LineSource
 from penstock.engine.connectors.text.required_fields import RequiredFields
 from penstock.engine.connectors.text.text_values import infer_type
@@ -79,7 +80,7 @@ def _infer(files: Sequence[Path], path: str) -> pa.Schema:
 
 def _objects(block: bytes) -> Iterator[dict[str, Any]]:
     """Yield the objects among the lines; other lines are reported when they are read."""
-    for line in block.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    for line in block.removeprefix(BYTE_ORDER_MARK).split(b"\n"):
         try:
             value = msgspec.json.decode(line)
         except (ValueError, RecursionError):

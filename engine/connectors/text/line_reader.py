@@ -24,6 +24,9 @@ from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.model.connectors import ENDED, RawRecord, Read, Reader
 from penstock.model.errors import UserError
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""The bytes that some programs write at the beginning of UTF-8."""
+
 PIECE_LINES = 256
 """How many lines are tried together once a chunk holds a bad one."""
 
@@ -34,13 +37,14 @@ class LineDecoder(ABC):
     blank: bytes
     """Bytes that a line may consist of and still be no record."""
 
-    @abstractmethod
     def start_file(self, path: Path) -> int:
-        """Get ready for a file and return at which byte its records begin.
+        """Get ready for a file and return at which byte its records begin. The default skips a byte order mark.
 
         Raises:
             UserError: the file does not fit the schema.
         """
+        with path.open("rb") as file:
+            return len(BYTE_ORDER_MARK) if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else 0
 
     @abstractmethod
     def decode_block(self, block: bytes) -> pa.RecordBatch | None:

@@ -50,6 +50,20 @@ def from_wire(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column.cast(kind)
 
 
+def wire_rows(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a table of wire types, whose columns are found by name, as one batch in the types they stand for.
+
+    Raises:
+        pa.ArrowInvalid: a value does not convert.
+    """
+    columns = []
+    for field in schema:
+        column = table[field.name]
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        columns.append(from_wire(whole, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def parse_times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     """Parse ISO 8601 with ``T`` or a space and an optional zone (none is UTC), or epoch milliseconds in digits.
 

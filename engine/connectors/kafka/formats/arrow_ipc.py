@@ -30,12 +30,7 @@ class ArrowValues(ValueDecoder):
 
     def __init__(self, schema: pa.Schema) -> None:
         """Take the columns to read."""
-        self._schema = schema
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._schema
+        self.schema = schema
 
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode one by one; a message has the rows of all its batches, or none of them and an error."""
@@ -50,17 +45,17 @@ class ArrowValues(ValueDecoder):
                 continue
             batches += read
             counts[index] = sum(batch.num_rows for batch in read)
-        if len(self._schema) == 0:
+        if len(self.schema) == 0:
             rows = _no_columns(int(counts.sum()))
         elif not batches:
-            rows = pa.RecordBatch.from_pylist([], schema=self._schema)
+            rows = pa.RecordBatch.from_pylist([], schema=self.schema)
         else:
             rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         return Decoded(rows, np.repeat(np.arange(len(values), dtype=np.int64), counts), errors)
 
     def restrict(self, columns: Sequence[str]) -> "ArrowValues":
         """Read only these."""
-        return ArrowValues(pa.schema([self._schema.field(name) for name in columns]))
+        return ArrowValues(pa.schema([self.schema.field(name) for name in columns]))
 
     def _read(self, value: bytes) -> list[pa.RecordBatch]:
         if len(value) > MOST_MESSAGE_BYTES:
@@ -80,11 +75,11 @@ class ArrowValues(ValueDecoder):
         present = set(batch.schema.names)
         columns = [
             _column(batch.column(item.name), item) if item.name in present else pa.nulls(batch.num_rows, item.type)
-            for item in self._schema
+            for item in self.schema
         ]
         if not columns:
             return _no_columns(batch.num_rows)
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 class ArrowEncoder(BatchEncoder):

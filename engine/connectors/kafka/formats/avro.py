@@ -14,20 +14,13 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import SchemaResolutionError
 
-from penstock.engine.connectors.kafka.formats.avro_raw import raw_avro
 from penstock.engine.connectors.kafka.formats.avro_resolution import UnreadableError, reading_schema
 from penstock.engine.connectors.kafka.formats.avro_schema import Record, parse_avro
-from penstock.engine.connectors.kafka.formats.avro_types import arrow_schema, avro_json, to_arrow_value
+from penstock.engine.connectors.kafka.formats.avro_types import arrow_schema, avro_json, raw_avro, to_arrow_value
 from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, HeadersOf, ValueDecoder, no_headers
 from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
 from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
-from penstock.engine.connectors.kafka.formats.wire import (
-    PREFIX_BYTES,
-    SchemaName,
-    header_of,
-    name_in_header,
-    name_in_prefix,
-)
+from penstock.engine.connectors.kafka.formats.wire import SchemaName, schema_name
 from penstock.model.errors import PenstockError, SchemaError
 
 MOST_MESSAGE_BYTES = 64 << 20
@@ -66,20 +59,15 @@ class AvroValues(ValueDecoder):
         fields = {item.name: item for item in reader.fields}
         names = [item.name for item in reader.fields] if wanted is None else wanted
         self._reader = Record(reader.name, tuple(fields[name] for name in names))
-        self._schema = arrow_schema(self._reader)
-        self._struct = pa.struct(list(self._schema))
+        self.schema = arrow_schema(self._reader)
+        self._struct = pa.struct(list(self.schema))
         self._change = to_arrow_value(self._reader)
         self._plans: dict[SchemaName, _Plan] = {}
         self._own = None if registry else self._plan(reader)
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The reader's fields, or those left after `restrict`."""
-        return self._schema
-
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode one by one, into columns by the block."""
-        return decode_blocks(values, headers, _CHUNK, self._records, self._rows, self._schema)
+        return decode_blocks(values, headers, _CHUNK, self._records, self._rows, self.schema)
 
     def restrict(self, columns: Sequence[str]) -> "AvroValues":
         """Decode only these; the others are passed over."""
@@ -87,7 +75,7 @@ class AvroValues(ValueDecoder):
 
     def fresh(self) -> "AvroValues":
         """Return a decoder that shares the registry only."""
-        return self.restrict(self._schema.names)
+        return self.restrict(self.schema.names)
 
     def _records(
         self, values: Sequence[bytes], first: int, headers: HeadersOf, errors: list[tuple[int, str]]
@@ -118,12 +106,7 @@ class AvroValues(ValueDecoder):
 
     def _plan_of(self, value: bytes, headers: Headers) -> tuple[_Plan, bytes]:
         """Return how to read a message that names its schema, and the record without the name."""
-        named = header_of(headers)
-        name: SchemaName
-        if named is not None:
-            (name, _), body = name_in_header(named), value
-        else:
-            name, body = name_in_prefix(value), value[PREFIX_BYTES:]
+        name, _, body = schema_name(value, headers)
         plan = self._plans.get(name)
         if plan is None:
             plan = self._plans[name] = self._plan_by(name)
@@ -147,7 +130,8 @@ class AvroValues(ValueDecoder):
             return _Plan(refusal=str(error))
         same = reader == raw
         names = {item["name"] for item in (*raw["fields"], *reader["fields"])}
-        end = {"name": "end" + "_" * (1 + max(map(len, names), default=0)), "type": _end_type()}
+        kind = {"type": "fixed", "name": "End", "size": len(_END)}
+        end = {"name": "end" + "_" * (1 + max(map(len, names), default=0)), "type": kind}
         for schema in (raw, reader):
             schema["fields"].append(end)
         # Defaults stand there as they will be put in, which need not be what Avro's JSON says.
@@ -182,10 +166,6 @@ def load_avro(given: object) -> tuple[Record, str]:
 def avro_text(record: Record) -> str:
     """Return the JSON of a schema that was made here."""
     return msgspec.json.encode(avro_json(record)).decode()
-
-
-def _end_type() -> dict[str, Any]:
-    return {"type": "fixed", "name": "End", "size": len(_END)}
 
 
 def _reason(error: Exception) -> str:

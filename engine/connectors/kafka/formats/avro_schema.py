@@ -1,6 +1,6 @@
 """Avro schemas as trees of nodes, read from their JSON. Limits come first: it may be anybody's.
 
-What fastavro gets is made from these trees (`raw_avro`), never what somebody wrote.
+What fastavro gets is made from these trees (`avro_types.raw_avro`), never what somebody wrote.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from penstock.model.errors import SchemaError
 
@@ -16,6 +17,20 @@ DEEPEST = 64
 MOST_NODES = 20_000
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+LOGICAL_TYPES: Mapping[str, tuple[str, pa.DataType]] = {
+    "date": ("int", pa.date32()),
+    "time-millis": ("int", pa.time32("ms")),
+    "time-micros": ("long", pa.time64("us")),
+    "timestamp-millis": ("long", pa.timestamp("ms", "UTC")),
+    "timestamp-micros": ("long", pa.timestamp("us", "UTC")),
+    "timestamp-nanos": ("long", pa.timestamp("ns", "UTC")),
+    "local-timestamp-millis": ("long", pa.timestamp("ms")),
+    "local-timestamp-micros": ("long", pa.timestamp("us")),
+    "local-timestamp-nanos": ("long", pa.timestamp("ns")),
+    "uuid": ("string", pa.string()),
+}
+"""What the bytes of a logical type are, and its column; beside these there are decimals."""
 
 _MISSING = object()
 
@@ -242,29 +257,16 @@ def _enum(given: Mapping[str, Any], full: str) -> Enum:
     return Enum(full, tuple(symbols), default if default in symbols else None)
 
 
-_LOGICAL: Mapping[str, Sequence[str]] = {
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
-    "timestamp-millis": ("long",),
-    "timestamp-micros": ("long",),
-    "timestamp-nanos": ("long",),
-    "local-timestamp-millis": ("long",),
-    "local-timestamp-micros": ("long",),
-    "local-timestamp-nanos": ("long",),
-    "decimal": ("bytes", "fixed"),
-    "uuid": ("string",),
-}
 _MOST_DIGITS = 76
 
 
 def _logical(given: Mapping[str, Any], kind: str) -> tuple[str | None, int, int]:
     """Return the logical type, its precision and scale. Impossible ones do not count, as Avro says."""
     name = given.get("logicalType")
-    if not isinstance(name, str) or kind not in _LOGICAL.get(name, ()):
-        return None, 0, 0
-    if name != "decimal":
+    if isinstance(name, str) and LOGICAL_TYPES.get(name, ("", None))[0] == kind:
         return name, 0, 0
+    if name != "decimal" or kind not in ("bytes", "fixed"):
+        return None, 0, 0
     precision, scale = given.get("precision"), given.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= _MOST_DIGITS:
         return None, 0, 0

@@ -3,13 +3,15 @@
 Numbers that stand for times cross as numbers; only decimals, maps to write and times of day need a look at each value.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.formats.avro_schema import (
+    LOGICAL_TYPES,
     Array,
     Enum,
     Field,
@@ -36,18 +38,6 @@ _PRIMITIVE: Mapping[str, pa.DataType] = {
     "double": pa.float64(),
     "bytes": pa.binary(),
     "string": pa.string(),
-}
-_LOGICAL: Mapping[str, pa.DataType] = {
-    "date": pa.date32(),
-    "time-millis": pa.time32("ms"),
-    "time-micros": pa.time64("us"),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "timestamp-nanos": pa.timestamp("ns", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "local-timestamp-nanos": pa.timestamp("ns"),
-    "uuid": pa.string(),
 }
 _DAY = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 _UNITS = {"ms": "millis", "us": "micros", "ns": "nanos"}
@@ -84,7 +74,7 @@ def arrow_type(node: Node, where: str = "") -> pa.DataType:
         make = pa.decimal128 if node.precision <= 38 else pa.decimal256
         return make(node.precision, node.scale)
     if isinstance(node, Primitive):
-        return _LOGICAL[node.logical] if node.logical else _PRIMITIVE[node.kind]
+        return LOGICAL_TYPES[node.logical][1] if node.logical else _PRIMITIVE[node.kind]
     if isinstance(node, Fixed):
         return pa.binary()
     if isinstance(node, Enum):
@@ -127,28 +117,39 @@ def to_avro_value(node: Node) -> Change | None:
 
 def avro_json(node: Node) -> Any:
     """Return the schema as it is registered."""
+    return _json(node, None)
+
+
+def raw_avro(node: Node) -> Any:
+    """Return the schema for fastavro: the same bytes, names that cannot repeat, no logical types and no defaults."""
+    return _json(node, map("T{}".format, count(1)))
+
+
+def _json(node: Node, names: Iterator[str] | None) -> Any:
+    """Return a schema as JSON; with ``names`` it is raw, and they are what its types are called."""
     if isinstance(node, Union):
-        return [avro_json(branch) for branch in node.branches]
+        return [_json(branch, names) for branch in node.branches]
+    if isinstance(node, Array):
+        return {"type": "array", "items": _json(node.items, names)}
+    if isinstance(node, Map):
+        return {"type": "map", "values": _json(node.values, names)}
     logical: dict[str, Any] = {}
-    if isinstance(node, Primitive | Fixed) and node.logical:
+    if isinstance(node, Primitive | Fixed) and node.logical and names is None:
         logical = {"logicalType": node.logical}
         if node.logical == "decimal":
             logical |= {"precision": node.precision, "scale": node.scale}
     if isinstance(node, Primitive):
         return {"type": node.kind, **logical} if logical else node.kind
-    if isinstance(node, Array):
-        return {"type": "array", "items": avro_json(node.items)}
-    if isinstance(node, Map):
-        return {"type": "map", "values": avro_json(node.values)}
-    if isinstance(node, Record):
-        return {"type": "record", "name": node.name, "fields": [_field_json(item) for item in node.fields]}
-    assert isinstance(node, Fixed), node
-    return {"type": "fixed", "name": node.name, "size": node.size, **logical}
-
-
-def _field_json(item: Field) -> dict[str, Any]:
-    written = {"name": item.name, "type": avro_json(item.node)}
-    return {**written, "default": item.default} if item.has_default else written
+    name = node.name if names is None else next(names)
+    if isinstance(node, Fixed):
+        return {"type": "fixed", "name": name, "size": node.size, **logical}
+    if isinstance(node, Enum):
+        return {"type": "enum", "name": name, "symbols": list(node.symbols)}
+    fields = []
+    for item in node.fields:
+        default = {"default": item.default} if item.has_default and names is None else {}
+        fields.append({"name": item.name, "type": _json(item.node, names), **default})
+    return {"type": "record", "name": name, "fields": fields}
 
 
 def _inside(where: str, name: str) -> str:

@@ -41,10 +41,8 @@ class Decoded:
 class ValueDecoder(ABC):
     """Turns bytes into rows of `schema`. Used by one thread; a source makes one per partition by `fresh`."""
 
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The fields of the rows, or those left after `restrict`."""
+    schema: pa.Schema
+    """The fields of the rows, or those left after `restrict`."""
 
     @abstractmethod
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
@@ -74,10 +72,8 @@ class ValueDecoder(ABC):
 class ValueEncoder(ABC):
     """Turns rows into the bytes of messages. Used by one thread."""
 
-    @property
-    def headers(self) -> Headers:
-        """Headers that every message gets beside its own. The default has none."""
-        return ()
+    headers: Headers = ()
+    """Headers that every message gets beside its own."""
 
     @abstractmethod
     def encode(self, rows: pa.RecordBatch) -> pa.BinaryArray:

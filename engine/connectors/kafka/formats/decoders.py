@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
+from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowValues
 from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
 from penstock.engine.connectors.kafka.formats.extras import needed
 from penstock.engine.connectors.kafka.formats.json import JsonValues
@@ -62,8 +63,6 @@ def decoder(
         raise SchemaError(f"{what} fields: give schema=..., a dataclass or a mapping")
     if name == "json":
         return JsonValues(fields, required_paths(schema), strict=strict)
-    from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowValues
-
     return ArrowValues(fields)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowEncoder, ArrowValues
 from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Headers, ValueDecoder, ValueEncoder
 from penstock.engine.connectors.kafka.formats.decoders import RegistryOption, check_format, open_registry
 from penstock.engine.connectors.kafka.formats.extras import needed
@@ -52,9 +53,9 @@ def sink_format(
         raise OptionError(f"schema= is for format='avro': {name!r} writes the columns as they are")
     if name == "raw":
         return SinkFormat(_raw, lambda columns: RawValues(columns.field(0)), alone=True)
-    return (
-        SinkFormat(lambda columns: JsonEncoder(), JsonValues) if name == "json" else SinkFormat(_arrow, _arrow_values)
-    )
+    if name == "json":
+        return SinkFormat(lambda columns: JsonEncoder(), JsonValues)
+    return SinkFormat(lambda columns: ArrowEncoder(), ArrowValues)
 
 
 def _raw(columns: pa.Schema) -> Encoder:
@@ -66,18 +67,6 @@ def _raw(columns: pa.Schema) -> Encoder:
     return RawEncoder(columns.field(0))
 
 
-def _arrow(columns: pa.Schema) -> Encoder:
-    from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowEncoder
-
-    return ArrowEncoder()
-
-
-def _arrow_values(columns: pa.Schema) -> ValueDecoder:
-    from penstock.engine.connectors.kafka.formats.arrow_ipc import ArrowValues
-
-    return ArrowValues(columns)
-
-
 def _avro(subject: str, schema: Any, registry: SchemaRegistry | None) -> SinkFormat:
     needed("fastavro", "avro", "format='avro'")
     from penstock.engine.connectors.kafka.formats.avro import AvroValues, avro_text, load_avro
@@ -87,12 +76,11 @@ def _avro(subject: str, schema: Any, registry: SchemaRegistry | None) -> SinkFor
     given = None if schema is None else load_avro(schema)
 
     def make(columns: pa.Schema) -> Encoder:
-        made = avro_of(columns) if given is None else None
-        record, text = (made, avro_text(made)) if made is not None else given or (None, "")
-        assert record is not None
+        record = avro_of(columns) if given is None else given[0]
         encoder = AvroEncoder(columns, record)
         if registry is None:
             return encoder
+        text = avro_text(record) if given is None else given[1]
         before, headers = _names(registry, registry.register(subject, text, "AVRO")[0])
         return AvroEncoder(columns, record, before, headers)
 

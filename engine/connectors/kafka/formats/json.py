@@ -54,8 +54,9 @@ class JsonValues(ValueDecoder):
         """
         if not len(schema):
             raise SchemaError("a schema for JSON messages needs at least one field")
-        self._schema = schema
-        self._wanted = schema
+        self.declared = schema
+        """The declared fields, or of a restricted decoder those that it looks at."""
+        self.schema = schema
         self.strict = strict
         self._names: Sequence[str] = schema.names
         self._unmatched = Unmatched(self._names)
@@ -63,16 +64,6 @@ class JsonValues(ValueDecoder):
         self._decoder = JsonDecoder(schema, strict=strict)
         fields = wanted_of(schema)
         self._shaped = None if fields is None else ShapedJson(schema, fields, self._row, strict=strict)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The declared fields, or those left after `restrict`."""
-        return self._wanted
-
-    @property
-    def declared(self) -> pa.Schema:
-        """The declared fields, or of a restricted decoder those that it looks at."""
-        return self._schema
 
     @property
     def required(self) -> frozenset[FieldPath]:
@@ -87,7 +78,7 @@ class JsonValues(ValueDecoder):
             for first, end in _blocks(ends)
         ]
         if not decoded:
-            return one_each(pa.RecordBatch.from_pylist([], schema=self._wanted))
+            return one_each(pa.RecordBatch.from_pylist([], schema=self.schema))
         rows = pa.concat_batches([block.rows for block in decoded]) if len(decoded) > 1 else decoded[0].rows
         row_of = np.concatenate([block.row_of for block in decoded])
         errors = [error for block in decoded for error in block.errors]
@@ -98,24 +89,24 @@ class JsonValues(ValueDecoder):
             errors += [(place, missing_sentence(name, values[place])) for place, name in places.items()]
             kept = np.delete(np.arange(rows.num_rows), list(missing))
             rows, row_of = rows.take(pa.array(kept)), row_of[kept]
-        return Decoded(rows.select(self._wanted.names), row_of, sorted(errors) if missing else errors)
+        return Decoded(rows.select(self.schema.names), row_of, sorted(errors) if missing else errors)
 
     def restrict(self, columns: Sequence[str]) -> "JsonValues":
         """Decode only these, but look at all fields if it is strict.
 
         One field is read in any case, to tell which messages are objects.
         """
-        wanted = pa.schema([self._schema.field(name) for name in columns])
-        read = self._schema if self.strict else wanted if len(wanted) else pa.schema([self._schema.field(0)])
+        wanted = pa.schema([self.declared.field(name) for name in columns])
+        read = self.declared if self.strict else wanted if len(wanted) else pa.schema([self.declared.field(0)])
         required = self._required if self.strict else self._required.of(columns)
         restricted = JsonValues(read, required.paths, strict=self.strict)
-        restricted._wanted = wanted
+        restricted.schema = wanted
         restricted._names, restricted._unmatched = self._names, Unmatched(self._names)
         return restricted
 
     def fresh(self) -> "JsonValues":
         """Return a decoder that has yet to learn in which form times come."""
-        return self.restrict(self._wanted.names)
+        return self.restrict(self.schema.names)
 
     def remark(self, *, last: bool) -> str | None:
         """Say it if messages have nothing of what is declared."""

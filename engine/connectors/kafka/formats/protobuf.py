@@ -13,15 +13,7 @@ from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
 from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, written_name
 from penstock.engine.connectors.kafka.formats.protobuf_types import arrow_fields, getters, plain_names
 from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
-from penstock.engine.connectors.kafka.formats.wire import (
-    PREFIX_BYTES,
-    SchemaName,
-    WireError,
-    header_of,
-    message_indexes,
-    name_in_header,
-    name_in_prefix,
-)
+from penstock.engine.connectors.kafka.formats.wire import SchemaName, WireError, message_indexes, schema_name
 from penstock.model.errors import OptionError, PenstockError, SchemaError
 
 MOST_MESSAGE_BYTES = 64 << 20
@@ -46,9 +38,9 @@ class ProtobufValues(ValueDecoder):
         descriptor: Descriptor = message.DESCRIPTOR
         fields = {item.name: item for item in arrow_fields(descriptor)}
         self._message, self._registry = message, registry
-        self._schema = pa.schema([fields[name] for name in (fields if wanted is None else wanted)])
+        self.schema = pa.schema([fields[name] for name in (fields if wanted is None else wanted)])
         plain = plain_names(descriptor)
-        self._plain = [name for name in self._schema.names if name in plain]
+        self._plain = [name for name in self.schema.names if name in plain]
         self._getters = {name: get for name, get in getters(descriptor).items() if name not in plain}
         self._required = _has_required(descriptor, set())
         self._parse = message.FromString
@@ -60,14 +52,9 @@ class ProtobufValues(ValueDecoder):
         message = self._message()
         return self._rows([message] if message.IsInitialized() else [])
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The fields, or those left after `restrict`."""
-        return self._schema
-
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode one by one, into columns by the block."""
-        return decode_blocks(values, headers, _CHUNK, self._messages, self._rows, self._schema)
+        return decode_blocks(values, headers, _CHUNK, self._messages, self._rows, self.schema)
 
     def restrict(self, columns: Sequence[str]) -> "ProtobufValues":
         """Make columns of only these."""
@@ -75,7 +62,7 @@ class ProtobufValues(ValueDecoder):
 
     def fresh(self) -> "ProtobufValues":
         """Return a decoder that shares the registry only."""
-        return self.restrict(self._schema.names)
+        return self.restrict(self.schema.names)
 
     def _messages(
         self, values: Sequence[bytes], first: int, headers: HeadersOf, errors: list[tuple[int, str]]
@@ -101,15 +88,10 @@ class ProtobufValues(ValueDecoder):
 
     def _body(self, value: bytes, headers: Headers) -> bytes:
         """Return the message without the name of its schema, which must be that of this class."""
-        named = header_of(headers)
-        name: SchemaName
-        if named is not None:
-            (name, rest), body = name_in_header(named), value
-            indexes, _ = message_indexes(rest)
-        else:
-            name, rest = name_in_prefix(value), value[PREFIX_BYTES:]
-            indexes, start = message_indexes(rest)
-            body = rest[start:]
+        name, rest, body = schema_name(value, headers)
+        indexes, start = message_indexes(body if rest is None else rest)
+        if rest is None:
+            body = body[start:]
         if (name, indexes) not in self._refusals:
             self._refusals[name, indexes] = self._refusal(name, indexes)
         refusal = self._refusals[name, indexes]
@@ -134,7 +116,7 @@ class ProtobufValues(ValueDecoder):
         return None if written == descriptor.full_name else f"it is a {written}, not a {descriptor.full_name}"
 
     def _rows(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        if not len(self._schema):
+        if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
         columns: dict[str, Sequence[Any]] = {}
         if len(self._plain) > 1:
@@ -142,12 +124,12 @@ class ProtobufValues(ValueDecoder):
         elif self._plain:
             columns = {self._plain[0]: list(map(attrgetter(self._plain[0]), messages))}
         arrays = []
-        for item in self._schema:
+        for item in self.schema:
             known = columns.get(item.name)
             if known is None:
                 known = list(map(self._getters[item.name], messages)) if item.name in self._getters else []
             arrays.append(pa.array(known, item.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def check_message_class(message: object) -> type[Message]:

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import EncodeError, Message
 
 from penstock.engine.connectors.kafka.formats.contract import Headers, ValueEncoder
-from penstock.engine.connectors.kafka.formats.fitting import fitting, messages_from, with_leaves
+from penstock.engine.connectors.kafka.formats.fitting import RecordFields, messages_from
 from penstock.engine.connectors.kafka.formats.protobuf_types import (
     DURATION,
     TIMESTAMP,
@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.formats.protobuf_types import (
     is_repeated,
     wrapped,
 )
-from penstock.model.errors import BadRecordError, SchemaError
+from penstock.model.errors import BadRecordError
 
 Change = Callable[[Any], Any]
 
@@ -29,22 +29,10 @@ class ProtobufEncoder(ValueEncoder):
     def __init__(self, columns: pa.Schema, message: type[Message], prefix: bytes = b"", headers: Headers = ()) -> None:
         """Raise `SchemaError` if a column is no field of the message."""
         descriptor: Descriptor = message.DESCRIPTOR
-        known = {item.name: item for item in arrow_fields(descriptor)}
-        for name in columns.names:
-            if name not in known:
-                raise SchemaError(
-                    f"column {name!r} is no field of the Protobuf message {descriptor.full_name}: there are "
-                    f"{', '.join(known)}"
-                )
-        self._fields = pa.schema([known[name] for name in columns.names])
-        self._raw = pa.schema([pa.field(item.name, with_leaves(item.type, _raw_type)) for item in self._fields])
+        what = f"the Protobuf message {descriptor.full_name}"
+        self._fields = RecordFields(columns, pa.schema(arrow_fields(descriptor)), what, _raw_type)
         self._changes = _changes(descriptor)
-        self._message, self._prefix, self._headers = message, prefix, headers
-
-    @property
-    def headers(self) -> Headers:
-        """The name of the schema, if it stands there."""
-        return self._headers
+        self._message, self._prefix, self.headers = message, prefix, headers
 
     def encode(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return one message per row.
@@ -52,10 +40,8 @@ class ProtobufEncoder(ValueEncoder):
         Raises:
             BadRecordError: a value does not fit its field, or a required one is missing.
         """
-        fitted = fitting(rows, self._fields)
-        raw = [column.cast(item.type) for column, item in zip(fitted.columns, self._raw, strict=True)]
         pieces: list[bytes] = []
-        for record in pa.RecordBatch.from_arrays(raw, schema=self._raw).to_pylist():
+        for record in self._fields.records(rows):
             try:
                 written = self._message(**_changed(record, self._changes))
                 pieces.append(self._prefix + written.SerializeToString())

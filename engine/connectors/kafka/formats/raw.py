@@ -46,12 +46,7 @@ class RawValues(ValueDecoder):
                 "of a fixed width"
             )
         self._field = field
-        self._schema = pa.schema([field])
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The column, or nothing after `restrict`."""
-        return self._schema
+        self.schema = pa.schema([field])
 
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Take every message whole; one that is no UTF-8, or has not the number's width, is an error."""
@@ -67,11 +62,11 @@ class RawValues(ValueDecoder):
     def restrict(self, columns: Sequence[str]) -> "RawValues":
         """Keep the column or leave it out."""
         restricted = RawValues(self._field)
-        restricted._schema = pa.schema([self._field] if columns else [])
+        restricted.schema = pa.schema([self._field] if columns else [])
         return restricted
 
     def _rows(self, column: pa.Array) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([column], names=[self._field.name]).select(self._schema.names)
+        return pa.RecordBatch.from_arrays([column], names=[self._field.name]).select(self.schema.names)
 
     def _column(self, values: Sequence[bytes]) -> pa.Array | None:
         """Return the messages as a column, None if one of them does not fit."""

@@ -1,19 +1,17 @@
 """Settings of a schema registry: those of Confluent's client as they are, secrets by reference."""
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.model.errors import OptionError, UserError
+from penstock.engine.connectors.kafka.secret_references import check_reference, referenced
+from penstock.model.errors import OptionError
 
 SERIALIZERS = ("prefix", "header")
 
 _SECRETS = frozenset(
     {"basic.auth.user.info", "ssl.key.password", "bearer.auth.token", "bearer.auth.client.secret", "bearer.auth.custom"}
 )
-_REFERENCES = ("env:", "file:")
 _REGISTER, _SERIALIZER = "auto.register.schemas", "schema.id.serializer"
 # A worker waits for the answer: after a short time it is told to come again, and others get their turn.
 _DEFAULTS: Mapping[str, Any] = {"timeout": 5, "max.retries": 1, "retries.wait.ms": 100}
@@ -37,10 +35,8 @@ class RegistrySettings:
         if not isinstance(url, str) or not url:
             raise OptionError("registry= has no address: give 'http://HOST:PORT' or {'url': 'http://HOST:PORT', ...}")
         for key, value in given.items():
-            if key in _SECRETS and not (isinstance(value, str) and value.startswith(_REFERENCES)):
-                raise OptionError(
-                    f"registry= holds the secret {key!r} itself; say where it is instead: 'env:NAME' or 'file:PATH'"
-                )
+            if key in _SECRETS:
+                check_reference("registry=", key, value)
         if any(urlsplit(part).password for part in url.split(",")):
             raise OptionError("registry= has a password in its URL; give 'basic.auth.user.info' as 'env:NAME' instead")
         self.may_register: bool = given.pop(_REGISTER, True)
@@ -58,20 +54,8 @@ class RegistrySettings:
         Raises:
             UserError: a secret is not where it should be.
         """
-        return {**_DEFAULTS, **{key: _value(key, value) for key, value in self._given.items()}}
+        given = {key: referenced(f"the registry's setting {key!r}", value) for key, value in self._given.items()}
+        return {**_DEFAULTS, **given}
 
     def __repr__(self) -> str:
         return f"RegistrySettings({self.url!r})"
-
-
-def _value(key: str, value: Any) -> Any:
-    """Follow a reference."""
-    if not isinstance(value, str) or not value.startswith(_REFERENCES):
-        return value
-    kind, _, where = value.partition(":")
-    try:
-        return os.environ[where] if kind == "env" else Path(where).read_text(encoding="utf-8").rstrip("\r\n")
-    except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"the registry's setting {key!r} is to come from {value!r}, which cannot be read: {type(error).__name__}"
-        ) from None

@@ -14,7 +14,7 @@ SchemaName = int | UUID
 VALUE_HEADER = "__value_schema_id"
 """The header of values; that of keys is ``__key_schema_id``."""
 
-PREFIX_BYTES = 5
+_PREFIX_BYTES = 5
 _BY_ID, _BY_GUID = b"\x00", b"\x01"
 _GUID_BYTES = 17
 _MOST_INDEXES = 64
@@ -24,38 +24,34 @@ class WireError(ValueError):
     """The message names no schema."""
 
 
-def header_of(headers: Headers) -> bytes | None:
-    """Return what the header says that names the schema, None if there is none; it counts before the prefix."""
-    for name, content in headers:
-        if name == VALUE_HEADER and content is not None:
-            return content
-    return None
+def schema_name(value: bytes, headers: Headers) -> tuple[SchemaName, bytes | None, bytes]:
+    """Return the name of a message's schema, and the message without it; a header counts before the prefix.
 
-
-def name_in_prefix(value: bytes) -> int:
-    """Return the id before a message; the message itself begins after `PREFIX_BYTES`.
+    Between them stands what follows the name in the header, None if the name stands in the prefix.
 
     Raises:
-        WireError: there is none.
+        WireError: neither names a schema.
     """
-    if len(value) < PREFIX_BYTES or value[:1] != _BY_ID:
+    for header_name, content in headers:
+        if header_name == VALUE_HEADER and content is not None:
+            return *_name_in_header(content), value
+    return _name_in_prefix(value), None, value[_PREFIX_BYTES:]
+
+
+def _name_in_prefix(value: bytes) -> int:
+    if len(value) < _PREFIX_BYTES or value[:1] != _BY_ID:
         raise WireError(
-            f"the message names no schema: it begins with {value[:PREFIX_BYTES].hex(' ') or 'nothing'}, not with 0 and "
-            f"the four bytes of an id, and has no header {VALUE_HEADER}"
+            f"the message names no schema: it begins with {value[:_PREFIX_BYTES].hex(' ') or 'nothing'}, not with "
+            f"0 and the four bytes of an id, and has no header {VALUE_HEADER}"
         )
-    return int.from_bytes(value[1:PREFIX_BYTES], "big")
+    return int.from_bytes(value[1:_PREFIX_BYTES], "big")
 
 
-def name_in_header(content: bytes) -> tuple[SchemaName, bytes]:
-    """Return what a header names, and what follows in it.
-
-    Raises:
-        WireError: it names nothing.
-    """
+def _name_in_header(content: bytes) -> tuple[SchemaName, bytes]:
     if len(content) >= _GUID_BYTES and content[:1] == _BY_GUID:
         return UUID(bytes=content[1:_GUID_BYTES]), content[_GUID_BYTES:]
-    if len(content) >= PREFIX_BYTES and content[:1] == _BY_ID:
-        return name_in_prefix(content), content[PREFIX_BYTES:]
+    if len(content) >= _PREFIX_BYTES and content[:1] == _BY_ID:
+        return _name_in_prefix(content), content[_PREFIX_BYTES:]
     raise WireError(f"the header {VALUE_HEADER} names no schema: it holds {content[:20].hex(' ') or 'nothing'}")
 
 
