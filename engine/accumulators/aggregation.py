@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import NO_SIGNS, build
 from penstock.engine.accumulators.bags import DISTINCT, MOST_LANES, CountDistinct, count_distinct
@@ -23,7 +22,7 @@ from penstock.engine.kernels.scan import scan_counts
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 ROWS = "rows"
@@ -145,7 +144,7 @@ class BoundAggregation:
         self,
         rows: Rows,
         values: Sequence[Sequence[pa.Array]],
-        where: Sequence[NDArray[np.bool_] | None],
+        where: Sequence[Mask | None],
     ) -> None:
         """Fold rows in; ``values[j]`` are the inputs of aggregate j, ``where[j]`` its filter (None:
         every row).
@@ -176,7 +175,7 @@ class BoundAggregation:
             with self._named(index):
                 mine.absorb(into, theirs, slots)
 
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Let every slot absorb the slots of its run before it; see `Cells.scan`."""
         scan_counts(read_only(slots), read_only(places), self._table.array(ROWS))
         for index, cells in self._owned:
@@ -187,7 +186,7 @@ class BoundAggregation:
         self,
         rows: Rows,
         values: Sequence[Sequence[pa.Array]],
-        where: Sequence[NDArray[np.bool_] | None],
+        where: Sequence[Mask | None],
     ) -> list[pa.Array]:
         """Fold rows in as `update` does and return every aggregate's result after each of them.
 
@@ -199,11 +198,11 @@ class BoundAggregation:
                 results.append(cells.follow(rows, values[index], where[index]))
         return results
 
-    def row_counts(self, slots: Slots) -> NDArray[np.int64]:
+    def row_counts(self, slots: Slots) -> Ints:
         """Return the sum of weights of each group; 0: empty, below 0: retractions came before
         their inserts.
         """
-        counts: NDArray[np.int64] = self._table.array(ROWS)[slots]
+        counts: Ints = self._table.array(ROWS)[slots]
         return counts
 
     def results(self, slots: Slots) -> list[pa.Array]:

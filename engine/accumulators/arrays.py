@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.contract import Rows
 from penstock.engine.expressions.decimals import nearest_floats
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import Slots
 
 Signs = NDArray[np.int8]
-Words = NDArray[np.int64]
+Words = Ints
 
 NO_SIGNS: Signs = read_only(np.zeros(0, np.int8))
 """Every row counts once."""
@@ -27,7 +27,7 @@ NO_WORDS: Words = np.zeros(0, np.int64)
 """A state column that this variant does not have."""
 
 
-def signs_of(rows: Rows, where: NDArray[np.bool_] | None, values: Sequence[pa.Array]) -> Signs:
+def signs_of(rows: Rows, where: Mask | None, values: Sequence[pa.Array]) -> Signs:
     """Return how often each row counts (its weight; 0 where filtered or null), or `NO_SIGNS` for
     once each.
     """
@@ -43,7 +43,7 @@ def signs_of(rows: Rows, where: NDArray[np.bool_] | None, values: Sequence[pa.Ar
     return read_only(mask * rows.weights)
 
 
-def kept_rows(slots: Slots, signs: Signs) -> NDArray[np.int64] | None:
+def kept_rows(slots: Slots, signs: Signs) -> Ints | None:
     """Return the positions of the rows that count at all; None means all of them."""
     kept = slots >= 0
     if signs.shape[0]:
@@ -51,7 +51,7 @@ def kept_rows(slots: Slots, signs: Signs) -> NDArray[np.int64] | None:
     return None if kept.all() else np.flatnonzero(kept)
 
 
-def taken(array: Any, positions: NDArray[np.int64] | None) -> Any:
+def taken(array: Any, positions: Ints | None) -> Any:
     """Return the entries of a numpy or Arrow array at these positions (None: all)."""
     if positions is None:
         return array
@@ -66,7 +66,7 @@ def numbered(slots: Slots) -> tuple[Words, Slots]:
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
 
 
-def valid_mask(array: pa.Array) -> NDArray[np.bool_]:
+def valid_mask(array: pa.Array) -> Mask:
     """Return True where the array has a value."""
     buffer = array.buffers()[0]
     if buffer is None:
@@ -113,20 +113,20 @@ def doubles(array: pa.Array) -> NDArray[np.float64]:
     return read_only(fixed(array.cast(pa.float64()), np.float64))
 
 
-def build(kind: pa.DataType, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+def build(kind: pa.DataType, values: NDArray[Any], valid: Mask | None = None) -> pa.Array:
     """Build a fixed-width array over contiguous values; null where ``valid`` is False."""
     length = values.nbytes * 8 // kind.bit_width
     return pa.Array.from_buffers(kind, length, [bitmap(valid), pa.py_buffer(values)])
 
 
-def bitmap(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
+def bitmap(valid: Mask | None) -> pa.Buffer | None:
     """Return the validity buffer of a mask; None if everything is valid."""
     if valid is None or valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def _bits(buffer: pa.Buffer, array: pa.Array) -> NDArray[np.bool_]:
+def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
     first, offset = divmod(array.offset, 8)
     count = offset + len(array)
     packed = np.frombuffer(buffer, np.uint8, count=(count + 7) // 8, offset=first)

@@ -15,7 +15,7 @@ from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import canonical
 from penstock.engine.kernels.scan import follow_counts
 from penstock.model.errors import NumericOverflowError
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import BagCells, BagColumn, KeyedTable, Slots
 
 DISTINCT = "distinct values"
@@ -70,11 +70,11 @@ class CountDistinct(BagOfValues):
         self.updating = updating
         self.lane = lane
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add and remove values by weight."""
         self._add(rows, values, where, None)
 
-    def update_lanes(self, rows: Rows, values: Sequence[pa.Array], filters: Sequence[NDArray[np.bool_] | None]) -> None:
+    def update_lanes(self, rows: Rows, values: Sequence[pa.Array], filters: Sequence[Mask | None]) -> None:
         """Add and remove values by weight, in every lane whose filter is true."""
         always = sum(1 << lane for lane, where in enumerate(filters) if where is None)
         lanes = np.full(len(rows.slots), always)
@@ -83,7 +83,7 @@ class CountDistinct(BagOfValues):
                 lanes |= where.astype(np.int64) << lane
         self._add(rows, values, None if always else lanes != 0, lanes)
 
-    def follow(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> pa.Array:
+    def follow(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> pa.Array:
         """Add the values in one go: the bag knows which row brought one that was not there."""
         distinct, groups = np.unique(rows.slots, return_inverse=True)
         counts = self.bag().distinct(distinct).copy()
@@ -102,9 +102,9 @@ class CountDistinct(BagOfValues):
         self,
         rows: Rows,
         values: Sequence[pa.Array],
-        where: NDArray[np.bool_] | None,
-        lanes: NDArray[np.int64] | None,
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8]]:
+        where: Mask | None,
+        lanes: Ints | None,
+    ) -> tuple[Ints | None, NDArray[np.int8]]:
         """Put the rows that count into the bags; return which ones (None: all) and what each did to the lowest lane."""
         kept = kept_rows(rows.slots, signs_of(rows, where, values))
         counts = taken(rows.weights, kept).astype(np.int64) if self.updating and rows.weights is not None else None
@@ -119,7 +119,7 @@ class Collect(BagOfValues):
         super().__init__(table, prefix)
         self.kind = kind
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add and remove values by weight."""
         signs = signs_of(rows, where, ())
         kept = kept_rows(rows.slots, signs)

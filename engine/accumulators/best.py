@@ -27,7 +27,7 @@ from penstock.engine.accumulators.ordering import Keys, SortColumn
 from penstock.engine.kernels.accumulate_best import least_pair, least_text, least_word
 from penstock.engine.kernels.scan import scan_least
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import NO_BYTES, read_only
+from penstock.state.keys.arrays import NO_BYTES, Bytes, Ints, Mask, read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots, TextColumn
 
 _GREATEST = np.iinfo(np.int64).max
@@ -98,7 +98,7 @@ class BestCells(TableCells):
             if not part.text:
                 self.array(f"key{level}")[slots] = _GREATEST
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Keep the better of each row and its group."""
         if rows.weights is not None and np.any(rows.weights < 0):
             raise BugError("an append-only aggregate was given a retraction; please report it")
@@ -109,7 +109,7 @@ class BestCells(TableCells):
         theirs = self.peer(other)
         self.fold(into, theirs.has(slots).view(np.int8), theirs.keys(slots))
 
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Keep the better in one pass, if one or two words decide."""
         levels = len(self.order.levels)
         if self.order.texts or levels > 2:
@@ -123,9 +123,9 @@ class BestCells(TableCells):
         keys = [self._key(level, slots) for level in self.order.answer_levels]
         return self.order.answer_part.values(keys, self.has(slots).view(np.bool_))
 
-    def has(self, slots: Slots) -> NDArray[np.uint8]:
+    def has(self, slots: Slots) -> Bytes:
         """Return 1 where the group has a row."""
-        flags: NDArray[np.uint8] = self.array("has")[slots]
+        flags: Bytes = self.array("has")[slots]
         return flags
 
     def keys(self, slots: Slots) -> Keys:
@@ -209,7 +209,7 @@ def _winners(groups: Words, count: int, keys: Keys, levels: Sequence[SortColumn]
     return winners
 
 
-def _text_buffers(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+def _text_buffers(array: pa.Array) -> tuple[NDArray[np.int32], Bytes]:
     _, offsets, data = array.buffers()
     starts = np.frombuffer(offsets, np.int32, count=len(array) + 1, offset=4 * array.offset)
     starts = starts if starts.flags.aligned else read_only(starts.copy())

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import kept_rows, signs_of, taken
 from penstock.engine.accumulators.best import BestCells, BestOrder, text_type
@@ -17,6 +16,7 @@ from penstock.engine.accumulators.cells import FLAG, TableAccumulator, TableCell
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.accumulators.ordering import Keys
 from penstock.engine.accumulators.pairs import pack, unpack
+from penstock.state.keys.arrays import Mask
 from penstock.state.store import BagCells, BagColumn, ColumnSpec, KeyedTable, Slots
 
 _RETRACTED = 1
@@ -55,7 +55,7 @@ class BestUpdatingCells(TableCells):
         """Forget the cached rows."""
         self.best.reset(slots)
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add and remove rows by weight."""
         signs = signs_of(rows, where, values)
         kept = kept_rows(rows.slots, signs)

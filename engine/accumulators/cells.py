@@ -13,7 +13,7 @@ from penstock.engine.accumulators.arrays import taken
 from penstock.engine.accumulators.contract import Accumulator, Cells, Rows
 from penstock.engine.kernels.order import number_rows
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots, TextColumn
 
 INTEGER = FixedColumn(np.dtype(np.int64))
@@ -62,7 +62,7 @@ class TableCells(Cells):
     def reset(self, slots: Slots) -> None:
         """Zeros are a fresh state."""
 
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Merge in steps of 1, 2, 4, ...: after each, a slot holds twice as many of its run."""
         step = 1
         while (into := np.flatnonzero(places >= step)[::-1]).size:
@@ -70,7 +70,7 @@ class TableCells(Cells):
             self.absorb(slots[into], self, slots[into - step])
             step *= 2
 
-    def follow(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> pa.Array:
+    def follow(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> pa.Array:
         """Fold in rounds, the first rows of all slots, then the second ones, and so on."""
         distinct, groups = np.unique(rows.slots, return_inverse=True)
         rounds = number_rows(read_only(groups), np.zeros(len(distinct), np.int64))

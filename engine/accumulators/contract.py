@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 
@@ -21,7 +22,7 @@ class Rows:
 
     slots: Slots
     weights: NDArray[np.int8] | None = None
-    times_us: NDArray[np.int64] | None = None
+    times_us: Ints | None = None
 
 
 class Accumulator(ABC):
@@ -48,7 +49,7 @@ class Cells(ABC):
         """Prepare fresh slots (all their fixed cells are zero)."""
 
     @abstractmethod
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Fold row i into slot rows.slots[i] where ``where`` is true; values[j] is input j of the aggregate.
 
         Nulls do not count, except in ``count()`` of rows and in ``collect``: a row with a null in
@@ -60,14 +61,14 @@ class Cells(ABC):
         """Merge other's slots[i] into my into[i]; `into` may repeat, ``other`` may be this object."""
 
     @abstractmethod
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Let every slot absorb the slots of its run before it, runs following each other in ``slots``.
 
         places[i] says how many of its run come before slots[i]; no slot repeats.
         """
 
     @abstractmethod
-    def follow(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> pa.Array:
+    def follow(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> pa.Array:
         """Fold the rows in one after the other; return what its slot's `result` is after each, slots all >= 0."""
 
     @abstractmethod

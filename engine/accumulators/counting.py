@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import build, signs_of
 from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
 from penstock.engine.kernels.scan import scan_counts
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import Slots
 
 
@@ -23,7 +22,7 @@ def count() -> TableAccumulator:
 class CountCells(TableCells):
     """A signed number of rows."""
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the weights of the rows that count."""
         add_counts(read_only(rows.slots), signs_of(rows, where, values), self.array("count"))
 
@@ -31,7 +30,7 @@ class CountCells(TableCells):
         """Add other's counts."""
         add_deltas(read_only(into), read_only(self.peer(other).array("count")[slots]), self.array("count"))
 
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Add up in one pass."""
         scan_counts(read_only(slots), read_only(places), self.array("count"))
 

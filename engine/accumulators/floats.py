@@ -23,7 +23,7 @@ from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas
 from penstock.engine.kernels.accumulate_floats import add_doubles
 from penstock.engine.kernels.scan import scan_doubles
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 _SPECIAL = ("nans", "ups", "downs")
@@ -55,7 +55,7 @@ class FloatSum(TableCells):
         super().__init__(table, prefix)
         self.updating = updating
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values, signed by weight."""
         self._add(read_only(rows.slots), signs_of(rows, where, values), doubles(values[0]), 1)
 
@@ -68,7 +68,7 @@ class FloatSum(TableCells):
         self._add(mine, NO_SIGNS, read_only(sums), 0)
         self._add(mine, NO_SIGNS, read_only(np.where(np.isfinite(sums), rests, 0.0)), 0)
 
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Add up in one pass, if values that are not finite may stay in the sum."""
         if self.updating:
             super().scan(slots, places)

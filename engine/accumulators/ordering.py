@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import (
     Words,
@@ -24,7 +23,7 @@ from penstock.engine.accumulators.arrays import (
     valid_mask,
 )
 from penstock.engine.kernels.accumulate_best import double_keys
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Mask, read_only
 
 Keys = list[Words | pa.Array]
 """One sort key a level: int64 words (ascending), or a string or binary array in the order of its
@@ -60,7 +59,7 @@ class SortColumn:
         words = _words(array)
         return [read_only(~word) for word in words] if self.descending else [read_only(word) for word in words]
 
-    def values(self, keys: Sequence[Words | pa.Array], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    def values(self, keys: Sequence[Words | pa.Array], valid: Mask | None = None) -> pa.Array:
         """Undo `keys`; null where ``valid`` is False."""
         if self.text:
             text: Any = keys[0]
@@ -107,7 +106,7 @@ def _words(array: pa.Array) -> list[Words]:
     return [integers(array)]
 
 
-def _array(kind: pa.DataType, words: list[Any], valid: NDArray[np.bool_] | None) -> pa.Array:
+def _array(kind: pa.DataType, words: list[Any], valid: Mask | None) -> pa.Array:
     first = words[0]
     if pt.is_floating(kind):
         bits = first ^ ((first >> 63) & _NOT_SIGN)

@@ -19,6 +19,7 @@ from penstock.engine.accumulators.arrays import build, doubles, kept_rows, numbe
 from penstock.engine.accumulators.cells import TableAccumulator, TableCells
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.model.errors import BugError
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import KeyedTable, ObjectColumn, Slots
 
@@ -93,7 +94,7 @@ class _Sketches(TableCells):
         super().__init__(table, prefix)
         self._empty = empty
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Give every group its values of this batch."""
         if rows.weights is not None and np.any(rows.weights < 0):
             raise BugError("an approximate aggregate was given a retraction; please report it")
@@ -220,7 +221,7 @@ class QuantileSketches(_Sketches):
         return float(sketch.get_max_value() if self.q == 1 else sketch.get_quantile(self.q, True))
 
 
-def _runs(touched: Slots, groups: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+def _runs(touched: Slots, groups: Ints) -> Iterator[tuple[int, int, int]]:
     """Yield (slot, start, end) of each run of equal group numbers; every group has one run."""
     bounds = np.flatnonzero(np.diff(groups)) + 1
     starts = np.concatenate([np.zeros(1, np.int64), bounds])

@@ -15,7 +15,7 @@ from penstock.engine.accumulators.cells import DOUBLE, INTEGER, TableAccumulator
 from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas
 from penstock.engine.kernels.accumulate_floats import add_doubles, add_squares
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Mask, read_only
 from penstock.state.store import ColumnSpec, KeyedTable, Slots
 
 Doubles = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Spread(TableCells):
         super().__init__(table, prefix)
         self.root = root
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values and their squares, signed by weight."""
         add_squares(
             read_only(rows.slots),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import (
     NO_SIGNS,
@@ -25,7 +24,7 @@ from penstock.engine.accumulators.contract import Cells, Rows
 from penstock.engine.kernels.accumulate import add_deltas, add_integers, add_wide
 from penstock.engine.kernels.scan import scan_integers
 from penstock.model.errors import NumericOverflowError
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import KeyedTable, Slots
 
 _DIGITS = 10**38 - 1
@@ -72,7 +71,7 @@ class IntegerSum(TableCells):
         super().__init__(table, prefix)
         self.result_type = result_type
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values, signed by weight."""
         slots, signs, words = (
             read_only(rows.slots),
@@ -94,7 +93,7 @@ class IntegerSum(TableCells):
         add_deltas(mine, wraps, self.array("wraps"))
         add_deltas(mine, counts, self.array("count"))
 
-    def scan(self, slots: Slots, places: NDArray[np.int64]) -> None:
+    def scan(self, slots: Slots, places: Ints) -> None:
         """Add up in one pass."""
         sums, wraps, counts = (self.array(name) for name in ("sum", "wraps", "count"))
         scan_integers(read_only(slots), read_only(places), sums, wraps, counts)
@@ -131,7 +130,7 @@ class DecimalSum(TableCells):
         super().__init__(table, prefix)
         self.result_type = result_type
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values, signed by weight."""
         words = fixed(values[0], _PAIR).view(np.int64)
         self._add(read_only(rows.slots), signs_of(rows, where, values), read_only(words), 1)
@@ -191,11 +190,11 @@ class DecimalMean(DecimalSum):
 _PAIR = np.dtype([("low", np.int64), ("high", np.int64)])
 
 
-def _too_long(low: Words, high: Words) -> NDArray[np.bool_]:
+def _too_long(low: Words, high: Words) -> Mask:
     """Return whether 128-bit integers have more than 38 decimal digits."""
     unsigned = low.view(np.uint64)
     limit_high, limit_low = _DIGITS >> 64, np.uint64(_DIGITS & (2**64 - 1))
     floor_high, floor_low = -_DIGITS >> 64, np.uint64(-_DIGITS & (2**64 - 1))
-    above: NDArray[np.bool_] = (high > limit_high) | ((high == limit_high) & (unsigned > limit_low))
-    below: NDArray[np.bool_] = (high < floor_high) | ((high == floor_high) & (unsigned < floor_low))
+    above: Mask = (high > limit_high) | ((high == limit_high) & (unsigned > limit_low))
+    below: Mask = (high < floor_high) | ((high == floor_high) & (unsigned < floor_low))
     return above | below

@@ -14,7 +14,7 @@ from penstock.engine.kernels.accumulate import add_counts, add_deltas
 from penstock.model.aggregates import UserAggregate
 from penstock.model.errors import UserError
 from penstock.model.schema import to_arrow_type
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Mask, read_only
 from penstock.state.store import FixedColumn, KeyedTable, Slots
 
 
@@ -48,7 +48,7 @@ class UserCells(TableCells):
         """Return the user's columns as they are now."""
         return {name: self.array(f"user.{name}") for name in self.aggregate.state}
 
-    def update(self, rows: Rows, values: Sequence[pa.Array], where: NDArray[np.bool_] | None) -> None:
+    def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Call the user's `update` with the rows that came and `retract` with those that went."""
         signs = signs_of(rows, where, values)
         add_counts(read_only(rows.slots), signs, self.array("count"))

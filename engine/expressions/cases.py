@@ -22,6 +22,7 @@ from penstock.engine.expressions.values import (
     plain,
 )
 from penstock.model.typed_expressions import TypedExpression
+from penstock.state.keys.arrays import Mask
 
 Branch = Callable[[Sequence[pa.Array], int], pa.Array]
 """Computes a branch that may fail: from its columns and their length."""
@@ -45,7 +46,7 @@ class LazyBranch:
                 self._whole = False
         return None
 
-    def own(self, columns: Sequence[pa.Array], taken: npt.NDArray[np.bool_]) -> pa.Array:
+    def own(self, columns: Sequence[pa.Array], taken: Mask) -> pa.Array:
         """Return the branch for the rows that take it."""
         mask = booleans(taken, None)
         return self._branch([column.filter(mask) for column in columns], int(taken.sum()))
@@ -84,7 +85,7 @@ def case_kernel(typed: TypedExpression, branches: Sequence[LazyBranch | None], c
     return kernel
 
 
-def _lazy(branch: LazyBranch, columns: Sequence[pa.Array], taken: npt.NDArray[np.bool_], rows: int) -> pa.Array | None:
+def _lazy(branch: LazyBranch, columns: Sequence[pa.Array], taken: Mask, rows: int) -> pa.Array | None:
     if not taken.any():
         return None
     whole = branch.whole(columns, rows)

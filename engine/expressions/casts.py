@@ -16,7 +16,6 @@ from penstock.engine.expressions.decimals import nearest_floats
 from penstock.engine.expressions.time import PER_SECOND, date
 from penstock.engine.expressions.values import (
     Kernel,
-    Mask,
     RowError,
     bitmap,
     booleans,
@@ -30,7 +29,7 @@ from penstock.engine.expressions.values import (
 from penstock.engine.kernels import text as kernels
 from penstock.model.coercion import OperandType, digits_of
 from penstock.model.typed_expressions import TypedExpression
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 
 _FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -273,7 +272,7 @@ def _salvaging(typed: TypedExpression) -> Kernel:
     return kernel
 
 
-def _halve(strict: Kernel, values: pa.Array, rows: npt.NDArray[np.int64], good: Mask) -> None:
+def _halve(strict: Kernel, values: pa.Array, rows: Ints, good: Mask) -> None:
     if not len(rows):
         return
     try:

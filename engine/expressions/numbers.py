@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -26,6 +25,7 @@ from penstock.engine.expressions.values import (
 )
 from penstock.model.coercion import MAX_PRECISION, digits_of
 from penstock.model.typed_expressions import TypedExpression
+from penstock.state.keys.arrays import Ints, Mask
 
 _INT64 = np.iinfo(np.int64)
 _CHECKED = {"add": "add_checked", "sub": "subtract_checked", "mul": "multiply_checked"}
@@ -154,7 +154,7 @@ def _integer_division(typed: TypedExpression, combine: Callable[[Any, Any], Any]
     return kernel
 
 
-def _known(left: Any, right: Any, rows: int) -> npt.NDArray[np.bool_]:
+def _known(left: Any, right: Any, rows: int) -> Mask:
     mask = np.ones(rows, np.bool_)
     for value in (left, right):
         if not isinstance(value, pa.Scalar):
@@ -199,7 +199,7 @@ def _integers(kind: pa.DataType, data: Any, nulls: pa.Buffer | None) -> pa.Array
     return fixed(kind, _pairs(data), nulls)
 
 
-def _pairs(low: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _pairs(low: Ints) -> Ints:
     """Return int64 as 128-bit integers."""
     pairs = np.empty((len(low), 2), np.int64)
     pairs[:, 0] = low

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,10 +27,8 @@ from penstock.engine.expressions.values import (
 from penstock.engine.kernels import text as kernels
 from penstock.model.regular_expressions import GROUP, only_group
 from penstock.model.typed_expressions import TypedExpression
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Bytes, Ints, read_only
 from penstock.state.keys.batch_keys import gather_bytes
-
-Bytes = npt.NDArray[np.uint8]
 
 
 def lower(typed: TypedExpression) -> Kernel:
@@ -87,7 +84,7 @@ def substring(typed: TypedExpression) -> Kernel:
 class Parts:
     """The starts of each row's parts in ``data``: int64[parts + 1, rows], see `kernels.text.split`."""
 
-    def __init__(self, starts: npt.NDArray[np.int64], data: Bytes) -> None:
+    def __init__(self, starts: Ints, data: Bytes) -> None:
         self.starts = starts
         self.data = data
 
@@ -238,8 +235,8 @@ def is_ascii(text: pa.Array) -> bool:
 
 def cut(
     data: Bytes,
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
+    starts: Ints,
+    lengths: Ints,
     nulls: pa.Buffer | None,
 ) -> pa.Array:
     """Return the string array of these slices of ``data``."""

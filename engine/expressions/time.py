@@ -4,7 +4,6 @@
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -13,9 +12,7 @@ from penstock.engine.expressions.values import Kernel, arrow, fixed, numbers, va
 from penstock.engine.kernels import calendar
 from penstock.model.functions import FORMATS, format_pieces, truncation
 from penstock.model.typed_expressions import TypedExpression
-from penstock.state.keys.arrays import NO_INTEGERS, read_only
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import NO_INTEGERS, Bytes, Ints, read_only
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _UTC = (None, "UTC", "Etc/UTC", "+00:00")
@@ -188,7 +185,7 @@ def _truncate_in_zone(kind: pa.DataType, length: int) -> Kernel:
     return lambda value: floor(value).cast(kind)
 
 
-def _template(pieces: tuple[tuple[str, str], ...]) -> tuple[npt.NDArray[np.uint8], Ints]:
+def _template(pieces: tuple[tuple[str, str], ...]) -> tuple[Bytes, Ints]:
     """Return the constant bytes of the text and its fields as `calendar.format_times` takes them."""
     order = {"Y": 0, "m": 1, "d": 2, "H": 3, "M": 4, "S": 5, "f": 6, "j": 7, "y": 8}
     text = b""

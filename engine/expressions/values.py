@@ -14,11 +14,10 @@ import pyarrow.types as pt
 
 from penstock.model.schema import normal_type
 from penstock.model.typed_expressions import TypedExpression
+from penstock.state.keys.arrays import Bytes, Mask
 
 Kernel = Callable[..., Any]
 """Takes the values of a step's arguments (arrays, or scalars for constants) and returns an array."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 _MEMORY: dict[int, tuple[np.dtype[Any], int]] = {
@@ -147,7 +146,7 @@ def reader(argument: TypedExpression) -> Callable[[Any], Any]:
     return numbers
 
 
-def text_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+def text_parts(array: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
     """Return the offsets (one more than rows) and the bytes of a string array."""
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Ints
 
-Ints = NDArray[np.int64]
 Signs = NDArray[np.int8]
 
 _LOWEST = np.int64(-(2**63))

@@ -8,10 +8,9 @@ a positive sign take part. Every ordered type is mapped to such keys by
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.kernels.accumulate import Ints, Signs
+from penstock.engine.kernels.accumulate import Signs
 from penstock.state.kernels.jit import jit
-
-Bytes = NDArray[np.uint8]
+from penstock.state.keys.arrays import Bytes, Ints
 
 _SIGN_OFF = np.int64(2**63 - 1)
 _INFINITY = np.int64(0x7FF0000000000000)

@@ -9,8 +9,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.kernels.accumulate import Ints, Signs
+from penstock.engine.kernels.accumulate import Signs
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Ints
 
 Doubles = NDArray[np.float64]
 

@@ -1,17 +1,13 @@
 """Compiled loop of deduplication: which rows are the first of their key; called by ``operators/ranking/first.py``."""
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Bytes, Ints
 
 
 @jit
-def pass_first(
-    slots: Ints, times_us: Ints, ttl_us: int, seen: npt.NDArray[np.uint8], passed_us: Ints, rows: Ints
-) -> int:
+def pass_first(slots: Ints, times_us: Ints, ttl_us: int, seen: Bytes, passed_us: Ints, rows: Ints) -> int:
     """List the rows, in order, that are the first of their slot; return how many.
 
     A slot's row passes if none has been ``seen``, or if it lies more than ``ttl_us`` after the last that passed, whose

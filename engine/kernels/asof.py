@@ -1,11 +1,7 @@
 """The compiled loop of the as-of join: two sides in order of time are walked together. Called by ``asof_join``."""
 
-import numpy as np
-import numpy.typing as npt
-
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 
 @jit

@@ -4,9 +4,9 @@
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints
 
 YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, MICROSECOND, DAY_OF_YEAR, YEAR_OF_CENTURY = range(9)
 _DAY_SECONDS = 86_400
@@ -14,11 +14,11 @@ _DAY_SECONDS = 86_400
 
 @jit
 def format_times(
-    seconds: npt.NDArray[np.int64],
-    microseconds: npt.NDArray[np.int64],
+    seconds: Ints,
+    microseconds: Ints,
     granularity: int,
-    fields: npt.NDArray[np.int64],
-    text: npt.NDArray[np.uint8],
+    fields: Ints,
+    text: Bytes,
 ) -> bool:
     """Overwrite the fields in ``text[row, :]``, which holds the text between them.
 

@@ -4,10 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints
 
 
 @jit
-def mark_touched(slots: NDArray[np.int64], marks: NDArray[np.uint8], touched: NDArray[np.int64]) -> int:
+def mark_touched(slots: Ints, marks: Bytes, touched: Ints) -> int:
     """Mark every slot (-1: none); list those not marked before, in order, and return how many."""
     count = 0
     for row in range(len(slots)):
@@ -21,10 +22,10 @@ def mark_touched(slots: NDArray[np.int64], marks: NDArray[np.uint8], touched: ND
 
 @jit
 def remaining_changes(
-    groups: NDArray[np.int64],
+    groups: Ints,
     weights: NDArray[np.int8],
-    net: NDArray[np.int64],
-    remaining: NDArray[np.int64],
+    net: Ints,
+    remaining: Ints,
 ) -> int:
     """List the rows left when +1 and -1 of one group cancel: retractions first; return how many.
 

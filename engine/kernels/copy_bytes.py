@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-Bytes = npt.NDArray[np.uint8]
+from penstock.state.keys.arrays import Bytes
+
 Place = int | np.signedinteger[Any]
 
 

@@ -7,18 +7,14 @@ Called by ``operators/ranking/top_blocks.py``.
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from penstock.state.kernels.intrinsics import inlined
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 START, COUNT, LOST, STATE, HEAD_FIELDS = 0, 1, 2, 3, 4
 
 TOUCHED, CHANGED, DEFERRED, TWINS = 1, 2, 4, 8
-"""Flags: changed since the last emission, changed by this batch, rows wait for an exact order, equal rows were seen."""
+"""Mask: changed since the last emission, changed by this batch, rows wait for an exact order, equal rows were seen."""
 
 _LEVEL = 8
 _FLAGS = (1 << _LEVEL) - 1
@@ -129,7 +125,7 @@ def gather_entries(slots: Ints, blocks: BlockArrays, groups: Ints, gathered: Int
 def write_entries(k: int, slots: Ints, bounds: Ints, written: Ints, limit: int, blocks: BlockArrays) -> int:
     """Replace the entries of the slots from slots[k] on by written[bounds[k] : bounds[k + 1]].
 
-    A slot without entries gets a fresh head. Flags `DEFERRED` and `CHANGED` end.
+    A slot without entries gets a fresh head. Mask `DEFERRED` and `CHANGED` end.
 
     Returns:
         Where to go on, once entries grew.

@@ -1,16 +1,14 @@
 """Text looked up in a table. Called where dictionaries are decoded and by the Nexmark generator."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.copy_bytes import copy_bytes
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints
 
 
 @jit
-def gather_text(
-    codes: NDArray[np.int64], table_offsets: NDArray[np.int64], table: NDArray[np.uint8]
-) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def gather_text(codes: Ints, table_offsets: Ints, table: Bytes) -> tuple[Ints, Bytes]:
     """Return (offsets, data) of the strings of a table at ``codes``, each in [0, len(table_offsets) - 1)."""
     offsets = np.empty(codes.size + 1, np.int64)
     end = 0

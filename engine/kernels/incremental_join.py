@@ -4,11 +4,9 @@ Chains are those of ``kernels/join.py``, linked both ways. Called by ``operators
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 
 @jit

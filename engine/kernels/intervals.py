@@ -7,11 +7,9 @@ next older row it has a *jump* over several older ones, and the least start and 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, Mask
 
 NODE_WORDS = 8
 """Words of a node; with one word to spare it fills a cache line."""
@@ -116,7 +114,7 @@ def find_overlaps(
 
 
 @jit
-def mark_first(rows: Ints, marks: npt.NDArray[np.bool_], fresh_out: Ints) -> int:
+def mark_first(rows: Ints, marks: Mask, fresh_out: Ints) -> int:
     """Set the marks of rows; write those that had none, each once, to ``fresh_out`` and return how many."""
     filled = 0
     for i in range(rows.size):

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, Mask
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY = np.uint64(0xBF58476D1CE4E5B9)
@@ -38,7 +37,7 @@ def chain_heads(slots: Ints, heads: Ints) -> Ints:
 
 
 @jit
-def settle_keys(slots: Ints, wanted: npt.NDArray[np.bool_], next_row: int, partner: Ints, kinds: Ints) -> None:
+def settle_keys(slots: Ints, wanted: Mask, next_row: int, partner: Ints, kinds: Ints) -> None:
     """Let the first row of each slot settle it: partner[slot], 0 before, becomes 1 (not wanted) or the row's id + 2.
 
     Wanted rows get the ids ``next_row`` and on. kinds[i]: 0 the slot was settled before, 1 not wanted, 2 wanted.
@@ -56,7 +55,7 @@ def settle_keys(slots: Ints, wanted: npt.NDArray[np.bool_], next_row: int, partn
 
 
 @jit
-def take_first(slots: Ints, taken: npt.NDArray[np.int8], first: npt.NDArray[np.bool_]) -> None:
+def take_first(slots: Ints, taken: npt.NDArray[np.int8], first: Mask) -> None:
     """Say of each row whether it is the first of its slot; taken[slot], 0 before, becomes 1."""
     for i in range(slots.size):
         first[i] = taken[slots[i]] == 0

@@ -1,9 +1,9 @@
 """Finds NaN and infinities in text that claims to be JSON, which pyarrow takes for numbers. Called by `JsonDecoder`."""
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes
 
 _N, _A, _I, _SMALL_N, _F = np.frombuffer(b"NaInf", np.uint8)
 _QUOTE, _MINUS = np.frombuffer(b'"-', np.uint8)
@@ -12,7 +12,7 @@ _BEFORE_VALUES = (ord(":"), ord("["), ord(","))
 
 
 @jit
-def may_hold_no_number(text: npt.NDArray[np.uint8]) -> bool:
+def may_hold_no_number(text: Bytes) -> bool:
     """Return whether ``NaN`` or ``Inf`` stands where a value may: true wherever it is one, in strings by chance."""
     # Bytes are compared with bytes and nothing branches, so this runs at the speed of memory; few texts go beyond it.
     seen = False

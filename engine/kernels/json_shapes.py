@@ -20,9 +20,7 @@ from penstock.engine.kernels.json_values import (
 )
 from penstock.state.kernels.intrinsics import address, inlined, load64
 from penstock.state.kernels.jit import jit
-
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Bytes, Ints
 
 END, PASSED, WHOLE, DOUBLE, FLAG, TEXT, TIME, TIME_OR_NUMBER = range(8)
 """What follows the constant bytes of a slot: the message's end, a value that no column wants, or one of a kind."""
@@ -173,9 +171,7 @@ def match_shapes(
 
 
 @jit
-def copy_texts(
-    data: Bytes, starts: Ints, sizes: npt.NDArray[np.int32], valid: Bytes
-) -> tuple[npt.NDArray[np.int64], Bytes]:
+def copy_texts(data: Bytes, starts: Ints, sizes: npt.NDArray[np.int32], valid: Bytes) -> tuple[Ints, Bytes]:
     """Return (offsets, data) of the texts at places of ``data``; those that are not valid are empty."""
     offsets = np.empty(starts.size + 1, np.int64)
     end = 0

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from penstock.engine.kernels.copy_bytes import copy_bytes
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints
 
-Ints = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.uint8]
 
 FIRST_ID = 1000
 ID_LEAD = 10

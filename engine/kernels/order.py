@@ -1,15 +1,13 @@
 """Compiled loops over rows in event-time order; called by ``ordered_rows``, ``count_window`` and ``reduce``."""
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, Mask
 
 
 @jit
-def mark_ties(times_us: Ints, groups: Ints, group_count: int) -> npt.NDArray[np.bool_]:
+def mark_ties(times_us: Ints, groups: Ints, group_count: int) -> Mask:
     """Mark the rows that share their time and group with another; ``times_us`` ascends."""
     tied = np.zeros(times_us.size, np.bool_)
     latest = np.full(group_count, -1, np.int64)

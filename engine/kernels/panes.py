@@ -5,15 +5,13 @@ and a row is folded once, however many windows cover it (paired panes: never mor
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Ints, Mask
 
 
 @jit
-def assign_panes(
-    times_us: NDArray[np.int64], hop_us: int, cut_us: int, offset_us: int, panes: NDArray[np.int64]
-) -> np.int64:
+def assign_panes(times_us: Ints, hop_us: int, cut_us: int, offset_us: int, panes: Ints) -> np.int64:
     """Write the pane of every time and return the smallest.
 
     Hop q is [q * hop + offset, (q + 1) * hop + offset). With cut = 0 it is pane q; otherwise its first ``cut`` us
@@ -45,7 +43,7 @@ def assign_panes(
 
 @jit
 def count_pairs(
-    panes: NDArray[np.int64],
+    panes: Ints,
     first: int,
     last: int,
     panes_per_hop: int,
@@ -83,19 +81,19 @@ def count_pairs(
 
 @jit
 def combine_panes(
-    panes: NDArray[np.int64],
-    slots: NDArray[np.int64],
-    groups: NDArray[np.int64],
+    panes: Ints,
+    slots: Ints,
+    groups: Ints,
     first: int,
     end: int,
     panes_per_hop: int,
     panes_per_window: int,
-    seen: NDArray[np.int64],
-    place: NDArray[np.int64],
-    into: NDArray[np.int64],
-    merged: NDArray[np.int64],
-    result_window: NDArray[np.int64],
-    result_slot: NDArray[np.int64],
+    seen: Ints,
+    place: Ints,
+    into: Ints,
+    merged: Ints,
+    result_window: Ints,
+    result_slot: Ints,
 ) -> int:
     """List the pairs of windows first..end-1 in window order and return how many (window, group) results they make.
 
@@ -137,14 +135,14 @@ def combine_panes(
 
 @jit
 def expand_windows(
-    times_us: NDArray[np.int64],
+    times_us: Ints,
     size_us: int,
     hop_us: int,
     offset_us: int,
     over_until_us: int,
-    rows: NDArray[np.int64],
-    ends_us: NDArray[np.int64],
-    late: NDArray[np.bool_],
+    rows: Ints,
+    ends_us: Ints,
+    late: Mask,
 ) -> int:
     """List every (row, window) with an end above ``over_until_us`` and return how many; mark rows without any."""
     count = 0

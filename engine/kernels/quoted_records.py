@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints, Mask
 
 CLOSED, OPEN, MALFORMED = 0, 1, 2
 UNCLOSED, BARE_RETURN = 1, 2
@@ -18,7 +19,7 @@ _NO_CHAIN, _GOES_ON, _BROKEN, _AT_END, _DONE = 0, 1, 2, 3, 4
 
 
 @jit
-def ends_value(text: NDArray[np.uint8], at: int, delimiter: int) -> bool:
+def ends_value(text: Bytes, at: int, delimiter: int) -> bool:
     """Return whether a quoted value may end before ``at``; what is behind the text counts as a line break."""
     if at >= text.size or text[at] == delimiter or text[at] == _NEWLINE:
         return True
@@ -26,7 +27,7 @@ def ends_value(text: NDArray[np.uint8], at: int, delimiter: int) -> bool:
 
 
 @jit
-def _scan_line(text: NDArray[np.uint8], at: int, inside: bool, delimiter: int) -> tuple[int, int]:
+def _scan_line(text: Bytes, at: int, inside: bool, delimiter: int) -> tuple[int, int]:
     """Return where the next line begins and how this one ends, given whether it begins inside a quoted value."""
     carried = inside
     fresh = not inside
@@ -55,13 +56,13 @@ def _scan_line(text: NDArray[np.uint8], at: int, inside: bool, delimiter: int) -
 
 @jit
 def find_records(
-    text: NDArray[np.uint8],
+    text: Bytes,
     delimiter: int,
     bound: int,
     final: bool,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    unclosed: NDArray[np.bool_],
+    starts: Ints,
+    ends: Ints,
+    unclosed: Mask,
 ) -> tuple[int, int, int]:
     """Find the records of text that begins with one, and note their ranges with line breaks; blank lines are none.
 
@@ -107,7 +108,7 @@ def find_records(
 
 
 @jit
-def is_blank(text: NDArray[np.uint8], at: int, end: int) -> bool:
+def is_blank(text: Bytes, at: int, end: int) -> bool:
     """Return whether a line has nothing but its line break and carriage returns."""
     while at < end and (text[at] == _NEWLINE or text[at] == _RETURN):
         at += 1
@@ -115,7 +116,7 @@ def is_blank(text: NDArray[np.uint8], at: int, end: int) -> bool:
 
 
 @jit
-def last_certain_line(text: NDArray[np.uint8], upto: int, delimiter: int, reaches: bool) -> int:
+def last_certain_line(text: Bytes, upto: int, delimiter: int, reaches: bool) -> int:
     """Return the last line start in (0, upto] that no quoted value can go over, whatever stands before; -1 if unknown.
 
     The text ``reaches`` so far beyond ``upto`` that no value from before it does, or to the end of the file.
@@ -137,7 +138,7 @@ def last_certain_line(text: NDArray[np.uint8], upto: int, delimiter: int, reache
 
 
 @jit
-def flaws(text: NDArray[np.uint8], starts: NDArray[np.int64], delimiter: int) -> NDArray[np.int8]:
+def flaws(text: Bytes, starts: Ints, delimiter: int) -> NDArray[np.int8]:
     """Return of each record `UNCLOSED`, `BARE_RETURN` if one stands outside quotes, or 0; each ends in a line break."""
     found = np.zeros(starts.size, np.int8)
     for i in range(starts.size):

@@ -28,8 +28,7 @@ from penstock.engine.kernels.entry_blocks import (
 )
 from penstock.state.kernels.intrinsics import address, inlined, prefetch
 from penstock.state.kernels.jit import jit
-
-Ints = npt.NDArray[np.int64]
+from penstock.state.keys.arrays import Bytes, Ints, Mask
 
 # How many rows ahead the memory of heads, and of the entries these lead to, is asked for.
 _FAR, _NEAR = 16, 8
@@ -38,7 +37,7 @@ _FAR, _NEAR = 16, 8
 class RankedArrays(NamedTuple):
     """The lists of `rank_rows`: by row and by slot what is an entry now, what is deferred, and what has fallen out."""
 
-    alive: npt.NDArray[np.bool_]
+    alive: Mask
     changed: Ints
     deferred: Ints
     lost: Ints
@@ -218,7 +217,7 @@ def list_changes(
 
 
 @jit
-def text_words(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], words: Ints) -> None:
+def text_words(offsets: npt.NDArray[np.int32], data: Bytes, words: Ints) -> None:
     """Write the first 8 bytes of each text as a word whose order is theirs; offsets[i : i + 2] are text i's bounds."""
     for i in range(words.size):
         word = np.uint64(0)

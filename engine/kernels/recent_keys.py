@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from penstock.state.kernels.byte_strings import same_bytes
 from penstock.state.kernels.intrinsics import address
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyArrays
 from penstock.state.tables.index_kernels import table_hash
 
@@ -16,10 +17,10 @@ from penstock.state.tables.index_kernels import table_hash
 @jit
 def first_rows(
     keys: KeyArrays,
-    prefix: NDArray[np.int64],
+    prefix: Ints,
     recent: NDArray[np.int32],
-    entry_of_row: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    entry_of_row: Ints,
+    rows: Ints,
 ) -> int:
     """List rows such that every row has the key (and prefix, if any) of a listed one; return how many are listed.
 

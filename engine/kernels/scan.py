@@ -7,10 +7,9 @@ run come before cell i (0: the run begins here).
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.engine.kernels.accumulate import Ints
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints
 
-Bytes = NDArray[np.uint8]
 Doubles = NDArray[np.float64]
 
 

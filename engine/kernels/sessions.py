@@ -8,9 +8,9 @@ yet: the v-th has the provisional number ``base + v``, above every slot.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Ints
 
 Number = int | np.int64
 
@@ -27,22 +27,22 @@ class SessionLinks(NamedTuple):
     ``owner`` is the slot of the key in the table of keys; of a session merged away it is -1 - (the one it went to).
     """
 
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    older: NDArray[np.int64]
-    newer: NDArray[np.int64]
-    owner: NDArray[np.int64]
+    first: Ints
+    last: Ints
+    older: Ints
+    newer: Ints
+    owner: Ints
 
 
 @jit
-def _get(column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: Number) -> np.int64:
+def _get(column: Ints, created: Ints, field: int, session: Number) -> np.int64:
     base = len(column)
     value: np.int64 = column[session] if session < base else created[field, session - base]
     return value
 
 
 @jit
-def _set(column: NDArray[np.int64], created: NDArray[np.int64], field: int, session: Number, value: Number) -> None:
+def _set(column: Ints, created: Ints, field: int, session: Number, value: Number) -> None:
     base = len(column)
     if session < base:
         column[session] = value
@@ -52,15 +52,15 @@ def _set(column: NDArray[np.int64], created: NDArray[np.int64], field: int, sess
 
 @jit
 def assign_sessions(
-    owners: NDArray[np.int64],
-    times_us: NDArray[np.int64],
+    owners: Ints,
+    times_us: Ints,
     gap_us: int,
     late_before_us: int,
-    head: NDArray[np.int64],
+    head: Ints,
     links: SessionLinks,
-    created: NDArray[np.int64],
-    session_of_row: NDArray[np.int64],
-    merged: NDArray[np.int64],
+    created: Ints,
+    session_of_row: Ints,
+    merged: Ints,
 ) -> tuple[int, int, int]:
     """Find every row's session and return (sessions created, sessions merged away, late rows).
 
@@ -141,7 +141,7 @@ def assign_sessions(
 
 
 @jit
-def survivors(created: NDArray[np.int64], news: int, rows: NDArray[np.int64]) -> int:
+def survivors(created: Ints, news: int, rows: Ints) -> int:
     """Write the beginning rows of the created sessions that were not merged away, in order; return how many."""
     count = 0
     for index in range(news):
@@ -154,12 +154,12 @@ def survivors(created: NDArray[np.int64], news: int, rows: NDArray[np.int64]) ->
 @jit
 def link_sessions(
     base: int,
-    created: NDArray[np.int64],
+    created: Ints,
     news: int,
-    slots: NDArray[np.int64],
-    head: NDArray[np.int64],
+    slots: Ints,
+    head: Ints,
     links: SessionLinks,
-    slot_of_new: NDArray[np.int64],
+    slot_of_new: Ints,
 ) -> None:
     """Give the surviving created sessions their ``slots`` (in order) and put these in place of provisional numbers.
 
@@ -198,10 +198,10 @@ def link_sessions(
 @jit
 def settle_rows(
     base: int,
-    created: NDArray[np.int64],
-    owner: NDArray[np.int64],
-    slot_of_new: NDArray[np.int64],
-    sessions: NDArray[np.int64],
+    created: Ints,
+    owner: Ints,
+    slot_of_new: Ints,
+    sessions: Ints,
 ) -> None:
     """Replace, in place, sessions merged away by those they went to, and provisional numbers by slots."""
     for row in range(len(sessions)):
@@ -218,10 +218,10 @@ def settle_rows(
 
 @jit
 def unlink_sessions(
-    slots: NDArray[np.int64],
-    head: NDArray[np.int64],
+    slots: Ints,
+    head: Ints,
     links: SessionLinks,
-    emptied: NDArray[np.int64],
+    emptied: Ints,
 ) -> int:
     """Take sessions out of their keys' lists; write the keys left without any and return how many."""
     _, _, older, newer, owner = links
@@ -244,12 +244,12 @@ def unlink_sessions(
 
 @jit
 def split_due(
-    slots: NDArray[np.int64],
-    last: NDArray[np.int64],
+    slots: Ints,
+    last: Ints,
     due_before_us: int,
     near_before_us: int,
-    due: NDArray[np.int64],
-    near: NDArray[np.int64],
+    due: Ints,
+    near: Ints,
 ) -> tuple[int, int]:
     """Sort sessions by their last row: before ``due_before_us`` into due, before ``near_before_us`` into near.
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from penstock.state.kernels.byte_strings import same_bytes
 from penstock.state.kernels.intrinsics import address, inlined, load8, load64
 from penstock.state.kernels.jit import jit
+from penstock.state.keys.arrays import Bytes, Ints, Mask
 
 Offsets = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.uint8]
 
 _0, _1, _3, _7, _56 = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(56)
 _64 = np.uint64(64)
@@ -56,7 +56,7 @@ def _first(found: np.uint64) -> Any:
 
 
 @jit
-def equals(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[np.bool_]) -> None:
+def equals(offsets: Offsets, data: Bytes, wanted: Bytes, result: Mask) -> None:
     """Write whether each row is exactly ``wanted``.
 
     Up to 8 bytes are compared without a branch, because which rows match is hard to predict.
@@ -80,7 +80,7 @@ def equals(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[np.
 
 
 @jit
-def count_byte(offsets: Offsets, data: Bytes, byte: np.uint64, counts: npt.NDArray[np.int64]) -> None:
+def count_byte(offsets: Offsets, data: Bytes, byte: np.uint64, counts: Ints) -> None:
     """Write how often a byte occurs in each row."""
     base = address(data)
     pattern = byte * _ONES
@@ -96,7 +96,7 @@ def count_byte(offsets: Offsets, data: Bytes, byte: np.uint64, counts: npt.NDArr
 
 
 @jit
-def contains(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[np.bool_]) -> None:
+def contains(offsets: Offsets, data: Bytes, wanted: Bytes, result: Mask) -> None:
     """Write whether ``wanted`` (at least one byte) occurs in each row."""
     base = address(data)
     other = address(wanted)
@@ -120,7 +120,7 @@ def contains(offsets: Offsets, data: Bytes, wanted: Bytes, result: npt.NDArray[n
 
 
 @jit
-def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: npt.NDArray[np.int64]) -> None:
+def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: Ints) -> None:
     """Write where the first parts of each row begin: starts[k, row] for part k (0 is the row's own start).
 
     starts[parts, row] is the end of the row plus the separator's size, so that a part ends that much before the next
@@ -161,8 +161,8 @@ def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: npt.NDArray[n
 def parse_integers(
     offsets: Offsets,
     data: Bytes,
-    numbers: npt.NDArray[np.int64],
-    good: npt.NDArray[np.bool_],
+    numbers: Ints,
+    good: Mask,
 ) -> None:
     """Read decimal integers (an optional sign and digits, nothing else); ``good`` says which rows are in int64."""
     limit = np.uint64(9223372036854775807)

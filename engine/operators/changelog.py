@@ -12,7 +12,7 @@ from penstock.engine.kernels.changes import remaining_changes
 from penstock.engine.operators.ordered_rows import sort_keys
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.schema import WEIGHT
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.keys.batch_keys import MAX_KEY_COLUMNS, KeyCodec
 from penstock.state.store import Slots
 from penstock.state.tables.grouping import KeyGrouper
@@ -51,7 +51,7 @@ def consolidate(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def changes_between(
     changes: Changes,
-    alive: NDArray[np.bool_],
+    alive: Mask,
     rows_of: Callable[[Slots], pa.RecordBatch],
     batch_rows: int,
 ) -> Iterator[pa.RecordBatch]:
@@ -92,7 +92,7 @@ def changes_between(
             yield whole.slice(cut, batch_rows)
 
 
-def same_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+def same_values(one: pa.Array, other: pa.Array) -> Mask:
     """Return where two columns of one type have equal values; NaN equals itself and null equals null."""
     kind = one.type
     if _is_odd(kind) or pt.is_floating(kind):
@@ -101,14 +101,14 @@ def same_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     if equal.null_count:
         both = pc.and_(one.is_null(), other.is_null())
         equal = pc.if_else(equal.is_null(), both, equal)
-    mask: NDArray[np.bool_] = equal.to_numpy(zero_copy_only=False).astype(np.bool_)
+    mask: Mask = equal.to_numpy(zero_copy_only=False).astype(np.bool_)
     return mask
 
 
 def _without_unchanged(
     shown: pa.RecordBatch,
-    at: NDArray[np.int64],
-    living: NDArray[np.bool_],
+    at: Ints,
+    living: Mask,
     inserts: pa.RecordBatch,
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Leave out the shown rows, and the inserts of the same places ``at`` (below 0: gone), that are equal."""
@@ -127,14 +127,14 @@ def _without_unchanged(
     return shown.filter(pa.array(retracted)), inserts.filter(pa.array(inserted))
 
 
-def _same_keys(keys: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.bool_]:
+def _same_keys(keys: Sequence[Ints], count: int) -> Mask:
     same = np.ones(count, np.bool_)
     for key in keys:
         same &= key[:count] == key[count:]
     return same
 
 
-def _number_equal(columns: Sequence[pa.Array], rows: int) -> tuple[NDArray[np.int64], int]:
+def _number_equal(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, int]:
     """Number rows such that equal ones, and only those, have equal numbers: (number of each row, how many)."""
     parts = [part for column in columns for part in _as_keys(column)]
     groups = np.zeros(rows, np.int64)

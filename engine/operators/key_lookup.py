@@ -1,10 +1,9 @@
 """The slot of every row's key in a table; a key that many rows of a batch share is looked up about once."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.recent_keys import first_rows
-from penstock.state.keys.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.arrays import NO_INTEGERS, Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import KeyedTable, SlotLookup
 
@@ -27,7 +26,7 @@ class KeyLookup:
         self._pause = 0
         self._failures = 0
 
-    def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> SlotLookup:
+    def upsert(self, keys: KeyBatch, prefix: Ints | None = None) -> SlotLookup:
         """Find the slot of every row's key, creating the absent ones; see `KeyedTable.upsert`.
 
         Raises:

@@ -8,17 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_text
 from penstock.engine.core.contract import LATE, Emission, RowCounters
 from penstock.engine.core.elements import Batch
 from penstock.engine.kernels.order import mark_ties
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.store import Locate, StateStore
-
-Ints = NDArray[np.int64]
 
 
 class OrderedRows:
@@ -112,7 +109,7 @@ def break_ties(rows: pa.RecordBatch, tied: Ints, times_us: Ints, groups: Ints) -
     return permutation
 
 
-def sort_keys(column: pa.Array) -> list[NDArray[np.int64]]:
+def sort_keys(column: pa.Array) -> list[Ints]:
     """Return arrays whose lexicographic order, first array first, is a total order of the column's values.
 
     Equal values get equal keys; nulls come first. Values of types without an order of their own (lists, maps) are

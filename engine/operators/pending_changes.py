@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.changes import mark_touched
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.store import Slots
 
 _NONE: Slots = np.zeros(0, np.int64)
@@ -22,7 +21,7 @@ class Changes:
     """
 
     touched: Slots
-    shown_at: NDArray[np.int64]
+    shown_at: Ints
     shown: pa.RecordBatch | None
 
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.store import Locate, StateStore
-
-Ints = NDArray[np.int64]
 
 _AT = pa.field("$at", pa.int64(), nullable=False)
 _MERGE_ROWS = 16_384
@@ -145,7 +143,7 @@ def _split(chunk: _Chunk, limit: int) -> tuple[_Chunk | None, _Chunk | None]:
     return _select(chunk, below), _select(chunk, ~below)
 
 
-def _select(chunk: _Chunk, rows: slice | NDArray[np.bool_]) -> _Chunk:
+def _select(chunk: _Chunk, rows: slice | Mask) -> _Chunk:
     words = chunk.rows.words
     kept = ChunkRows(chunk.rows.ids[rows], chunk.rows.at[rows], words[rows] if words.size else words)
     if chunk.ascending:

@@ -9,13 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from penstock.state.kernels.byte_strings import copy_segments
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Bytes, Ints, read_only
 from penstock.state.keys.batch_keys import MAX_KEY_COLUMNS, KeyBatch, KeyCodec
-
-Ints = NDArray[np.int64]
 
 
 class RowCodec:
@@ -132,7 +129,7 @@ def _head(keys: KeyBatch) -> Ints:
     return np.column_stack([texts, nulls, keys.words])
 
 
-def _copy(source: NDArray[np.uint8], starts: Ints, lengths: Ints, target: NDArray[np.uint8], cursor: Ints) -> None:
+def _copy(source: Bytes, starts: Ints, lengths: Ints, target: Bytes, cursor: Ints) -> None:
     """Copy a piece for each row to its cursor, and move that behind it."""
     copy_segments(
         read_only(source),

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 from weakref import WeakMethod
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes, PendingChanges
+from penstock.state.keys.arrays import Mask
 from penstock.state.store import Slots
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ class UpdatingOutput:
         context: OperatorContext,
         interval_us: int | None,
         show: Callable[[Slots], pa.RecordBatch],
-        alive: Callable[[Slots], NDArray[np.bool_]],
+        alive: Callable[[Slots], Mask],
         settle: Callable[[Slots], None] | None = None,
     ) -> None:
         """Start with nothing to emit; the first interval begins now."""

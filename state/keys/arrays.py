@@ -7,6 +7,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
@@ -44,6 +48,6 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return array
 
 
-NO_BYTES: NDArray[np.uint8] = read_only(np.zeros(0, np.uint8))
+NO_BYTES: Bytes = read_only(np.zeros(0, np.uint8))
 NO_NULLS: NDArray[np.uint32] = read_only(np.zeros(0, np.uint32))
-NO_INTEGERS: NDArray[np.int64] = read_only(np.zeros(0, np.int64))
+NO_INTEGERS: Ints = read_only(np.zeros(0, np.int64))

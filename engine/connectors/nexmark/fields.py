@@ -20,7 +20,7 @@ from penstock.engine.connectors.nexmark.text import (
     urls,
 )
 from penstock.engine.kernels import nexmark as kernels
-from penstock.engine.kernels.nexmark import Ints
+from penstock.state.keys.arrays import Ints
 
 _FIRST_CATEGORY = 10
 _CATEGORIES = 5

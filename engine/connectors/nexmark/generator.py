@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.connectors.nexmark.fields import COLUMNS, Events
-from penstock.engine.kernels.nexmark import Ints, event_numbers
+from penstock.engine.kernels.nexmark import event_numbers
 from penstock.model.errors import OptionError, SchemaError
+from penstock.state.keys.arrays import Ints
 
 __all__ = ["KINDS", "SCHEMAS", "NexmarkConfig", "generate", "kinds_between", "rows_before", "rows_of_kind"]
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from penstock.engine.kernels import nexmark as kernels
 from penstock.engine.kernels.gather_text import gather_text
-from penstock.engine.kernels.nexmark import Bytes, Ints, Offsets
-from penstock.state.keys.arrays import read_only
+from penstock.engine.kernels.nexmark import Offsets
+from penstock.state.keys.arrays import Bytes, Ints, read_only
 from penstock.state.keys.text_arrays import write_text
 
 _PADDING_TEXT_BYTES = 1 << 20

@@ -19,10 +19,9 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import WEIGHT, StreamSchema
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import KeyedTable, Slots
-
-Ints = NDArray[np.int64]
 
 
 class AggregateInput:
@@ -122,7 +121,7 @@ class EvaluatedRows:
             add_to_checksums(table, slots, self._columns, times_us, self.weights)
 
 
-def _mask(column: pa.Array) -> NDArray[np.bool_]:
+def _mask(column: pa.Array) -> Mask:
     """Return True where a condition is true; null is not."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.bool_)
@@ -131,7 +130,7 @@ def _mask(column: pa.Array) -> NDArray[np.bool_]:
     return mask & _bits(validity, column) if column.null_count and validity is not None else mask
 
 
-def _bits(buffer: pa.Buffer, column: pa.Array) -> NDArray[np.bool_]:
+def _bits(buffer: pa.Buffer, column: pa.Array) -> Mask:
     first, skipped = divmod(column.offset, 8)
     count = skipped + len(column)
     packed = np.frombuffer(buffer, np.uint8, (count + 7) // 8, first)

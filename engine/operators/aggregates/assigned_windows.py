@@ -6,15 +6,12 @@ State is kept under the window's end, so that a watermark finds the windows it c
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.kernels.panes import expand_windows
 from penstock.model.errors import UserError
 from penstock.model.windows import Hopping, Tumbling, WindowAssigner
-from penstock.state.keys.arrays import read_only
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, Mask, read_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +26,8 @@ class Assigned:
     rows: Ints | None
     ends_us: Ints
     starts_us: Ints | None = None
-    late: NDArray[np.bool_] | None = None
-    outside: NDArray[np.bool_] | None = None
+    late: Mask | None = None
+    outside: Mask | None = None
 
 
 class AssignedWindows:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import ROWS
 from penstock.engine.core.contract import MAIN, Emission, Notes, OperatorContext
@@ -21,12 +20,10 @@ from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import FixedColumn, Slots, TableSpec
 from penstock.state.tables.grouping import KeyGrouper
-
-Ints = NDArray[np.int64]
 
 _INTEGER = FixedColumn(np.dtype(np.int64))
 
@@ -184,7 +181,7 @@ class CountWindowAggregate(UpdatingAggregate):
             self._windows.remove(slots[start : start + step])
             yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
 
-    def _alive(self, slots: Slots) -> NDArray[np.bool_]:
+    def _alive(self, slots: Slots) -> Mask:
         return np.ones(len(slots), np.bool_)
 
     def _show(self, slots: Slots) -> pa.RecordBatch:

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import ROWS
 from penstock.engine.core.contract import LATE, Emission, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.core.event_time import time_array
-from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, EvaluatedRows, Ints
+from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, EvaluatedRows
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.aggregates.row_checksums import CHECKSUM, CHECKSUM_COLUMN
@@ -25,6 +24,7 @@ from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global, Session
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.store import Slots, TableSpec
 
 
@@ -156,8 +156,8 @@ class GroupAggregate(UpdatingWindows):
         first_us = None if self._windows is None else self._table.first_prefix()
         return None if first_us is None or self._windows is None else self._windows.over_at_us(first_us)
 
-    def _alive(self, slots: Slots) -> NDArray[np.bool_]:
-        alive: NDArray[np.bool_] = self._cells.row_counts(slots) > 0
+    def _alive(self, slots: Slots) -> Mask:
+        alive: Mask = self._cells.row_counts(slots) > 0
         return alive
 
     def _remove_empty(self, slots: Slots) -> None:

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.kernels.panes import combine_panes, count_pairs
-from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows, Ints
+from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.aggregates.window_state import UnplacedRows, WindowState
 from penstock.engine.operators.scratch import ScratchGroups
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots
 from penstock.state.tables.grouping import KeyGrouper

@@ -6,14 +6,11 @@ Window j is [j * hop + offset, j * hop + offset + size) in microseconds. A row i
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.kernels.panes import assign_panes
 from penstock.model.windows import Hopping, Tumbling
-from penstock.state.keys.arrays import read_only
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, read_only
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.operators.functions.python_rows import python_rows
 from penstock.model.errors import SchemaError
 from penstock.model.source_location import user_traceback
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Positions, Slots, StateStore
 
 Row = dict[str, Any]
-Ints = NDArray[np.int64]
 
 ROW_COLUMN: dict[str, ColumnSpec] = {"row": FixedColumn(np.dtype(np.int64), refers="reduced", base=1)}
 """What `ReducedRows` keeps in the table: the id of the reduced row in the log ``reduced``, plus one."""
@@ -107,9 +106,9 @@ class ReducedRows:
         self._log = store.log("reduced", fields)
         self._names = fields.names
 
-    def has(self, slots: Slots) -> NDArray[np.bool_]:
+    def has(self, slots: Slots) -> Mask:
         """Return which slots have a row."""
-        present: NDArray[np.bool_] = self._table.array("row")[slots] > 0
+        present: Mask = self._table.array("row")[slots] > 0
         return present
 
     def read(self, slots: Slots) -> list[Row | None]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US
@@ -17,10 +16,8 @@ from penstock.engine.operators.aggregates.reduce_state import KeyedRows, ReduceS
 from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.windows import Count, Session
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import FixedColumn, Positions, Slots, TableSpec
-
-Ints = NDArray[np.int64]
 
 _INTEGER = FixedColumn(np.dtype(np.int64))
 
@@ -41,7 +38,7 @@ class RunRows(ReduceState):
     def number(self, piece: KeyedRows, slots: Slots) -> Ints:
         """Return each row's run; slots[g] is where the open window of group g is kept, if ``rows`` there is above 0."""
 
-    def is_full(self, rows: Ints) -> NDArray[np.bool_]:
+    def is_full(self, rows: Ints) -> Mask:
         """Return which windows of so many rows take no more."""
         return np.zeros(len(rows), np.bool_)
 
@@ -121,7 +118,7 @@ class RunRows(ReduceState):
         slots: Slots,
         positions: Positions,
         last_cells: Ints,
-        over: NDArray[np.bool_],
+        over: Mask,
         first_us: Ints,
         last_us: Ints,
         rows: Ints,
@@ -162,9 +159,9 @@ class CountRows(RunRows):
         seen = self.table.array("rows")[slots]
         return number_rows(read_only(piece.groups), seen) // self._size
 
-    def is_full(self, rows: Ints) -> NDArray[np.bool_]:
+    def is_full(self, rows: Ints) -> Mask:
         """Return which windows have all their rows."""
-        full: NDArray[np.bool_] = rows == self._size
+        full: Mask = rows == self._size
         return full
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
@@ -18,11 +17,10 @@ from penstock.engine.operators.aggregates.assigned_windows import Assigned, Assi
 from penstock.engine.operators.aggregates.reduce_fold import ROW_COLUMN, Folder, ReducedRows
 from penstock.engine.operators.aggregates.reduce_schema import ReducePlan
 from penstock.engine.operators.updating_output import UpdatingOutput
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Positions, Slots, TableSpec
 from penstock.state.tables.image import positions_of
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

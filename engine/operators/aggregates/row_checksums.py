@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.kernels.accumulate import add_deltas
 from penstock.state.kernels import byte_strings as kernels
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots
 
@@ -29,7 +29,7 @@ def add_to_checksums(
     table: KeyedTable,
     slots: Slots,
     columns: Sequence[pa.Array],
-    times_us: NDArray[np.int64] | None,
+    times_us: Ints | None,
     weights: NDArray[np.int8],
 ) -> None:
     """Fold rows, given by everything that aggregates see of them, into the checksums of their slots (all >= 0)."""

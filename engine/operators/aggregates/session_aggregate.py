@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import time_array
-from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
+from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.session_state import SessionAssignment, SessionState
 from penstock.engine.operators.aggregates.updating_aggregates import UpdatingWindows
@@ -21,6 +20,7 @@ from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Session
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.store import ColumnSpec, FixedColumn, Slots
 
 _SHOWN: dict[str, ColumnSpec] = {
@@ -150,7 +150,7 @@ class SessionAggregate(UpdatingWindows):
         for name in ("first", "last"):
             self._table.array(f"shown_{name}")[slots] = self._table.array(name)[slots]
 
-    def _alive(self, slots: Slots) -> NDArray[np.bool_]:
+    def _alive(self, slots: Slots) -> Mask:
         return np.ones(len(slots), np.bool_)
 
     def _show(self, slots: Slots) -> pa.RecordBatch:

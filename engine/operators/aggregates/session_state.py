@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.kernels.sessions import (
@@ -22,11 +21,9 @@ from penstock.engine.kernels.sessions import (
 )
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 _INTEGER = FixedColumn(np.dtype(np.int64))
 _SESSION = FixedColumn(np.dtype(np.int64), refers="sessions")

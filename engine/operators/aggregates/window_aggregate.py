@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
-from penstock.engine.operators.aggregates.aggregate_input import AggregateInput, Ints
+from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.aggregates.pane_state import PaneState
@@ -25,6 +25,7 @@ from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Global, Hopping, Tumbling, WindowAssigner
+from penstock.state.keys.arrays import Ints
 
 
 class WindowAggregate(Operator):

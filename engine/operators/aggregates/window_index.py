@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import expand_chains, find_chains, index_rows
 from penstock.engine.operators.row_chunks import ChunkRows
-from penstock.state.keys.arrays import read_only
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, read_only
 
 
 class WindowIndex:

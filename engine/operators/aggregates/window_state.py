@@ -9,18 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US
 from penstock.engine.core.event_time import time_array
-from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows, Ints
+from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.key_lookup import KeyLookup
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.store import Slots, TableSpec
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

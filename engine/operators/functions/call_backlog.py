@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.functions.call_lines import Call
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
+from penstock.state.keys.arrays import Ints
 
 _CONVERTED_ROWS = 2_048
 """How many rows become Python values at once."""
@@ -39,7 +38,7 @@ class CallBacklog:
     def __bool__(self) -> bool:
         return bool(self._items)
 
-    def add(self, batch: Batch, ids: NDArray[np.int64]) -> None:
+    def add(self, batch: Batch, ids: Ints) -> None:
         """Append rows; ids[i] is that of row i."""
         self._items.append(_Rows(len(ids), self._calls(batch, ids)))
 
@@ -67,7 +66,7 @@ class CallBacklog:
             self._items.popleft()
         return calls
 
-    def _calls(self, batch: Batch, ids: NDArray[np.int64]) -> Iterator[Call]:
+    def _calls(self, batch: Batch, ids: Ints) -> Iterator[Call]:
         for start in range(0, len(ids), _CONVERTED_ROWS):
             rows = batch.rows.slice(start, _CONVERTED_ROWS)
             numbers = ids[start : start + _CONVERTED_ROWS].tolist()

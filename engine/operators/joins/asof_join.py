@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
@@ -27,10 +26,8 @@ from penstock.model.durations import format_microseconds
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import FixedColumn, TableSpec
-
-Ints = NDArray[np.int64]
 
 _INT64 = np.dtype(np.int64)
 _SPARE_KEYS = 4_096
@@ -186,7 +183,7 @@ class AsOfJoin(Operator):
                 Batch(pa.RecordBatch.from_arrays(columns, schema=self._output.fields), ingest_ns=self._ingest_ns),
             )
 
-    def _right(self, ids: Ints, matched: NDArray[np.bool_]) -> pa.RecordBatch:
+    def _right(self, ids: Ints, matched: Mask) -> pa.RecordBatch:
         """Return the right rows of these ids, nulls where there is none."""
         rows = self._waiting[1].take(ids[matched], self._needed[1])
         if matched.all():

@@ -1,9 +1,8 @@
 """Numbers that are due at a time each: a few sorted runs, merged as they grow. Called by `interval_rows`."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 
 class Deadlines:

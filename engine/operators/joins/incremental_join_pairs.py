@@ -9,14 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.incremental_join import expand_copies
 from penstock.engine.operators.changelog import consolidate, with_weights
 from penstock.engine.operators.joins.incremental_join_rows import JoinedRows, SideChange
-from penstock.state.keys.arrays import read_only
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, read_only
 
 _PAIRED, _ALONE, _OTHER_ALONE = range(3)
 """The kinds of runs: one and the other of each sign."""

@@ -15,11 +15,9 @@ from penstock.engine.kernels.join import chain_heads
 from penstock.engine.operators.joins.join_rows import KeptRows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.engine.operators.row_identity import RowCodec
-from penstock.state.keys.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.arrays import NO_INTEGERS, Ints, Mask, read_only
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import FixedColumn, Slots, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 _COUNT = FixedColumn(np.dtype(np.int64))
 
@@ -239,7 +237,7 @@ class CountedSideRows(JoinedRows):
         self._keys.remove(np.unique(key_slots[self._heads[key_slots] == 0]))
 
 
-def _positions(known: NDArray[np.bool_] | None) -> Ints | None:
+def _positions(known: Mask | None) -> Ints | None:
     """Return where the flags are set; None for no flags."""
     return None if known is None else np.flatnonzero(known)
 

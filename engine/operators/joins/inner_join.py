@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
@@ -19,9 +18,7 @@ from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys.arrays import read_only
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, read_only
 
 
 class InnerJoin(Operator):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.connectors.time_range import time_limits
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
@@ -27,8 +26,7 @@ from penstock.model.expressions import Expr, columns_of
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import IntervalJoinSpec
 from penstock.model.schema import StreamSchema
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 # More than all of time, yet far from overflowing when added to a time.
 _LONG_US = 1 << 60

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.kernels.intervals import NODE_WORDS, Intervals, find_overlaps, index_intervals, mark_first
 from penstock.engine.operators.joins.deadlines import Deadlines
-from penstock.state.keys.arrays import read_only, zeros
+from penstock.state.keys.arrays import Ints, Mask, read_only, zeros
 from penstock.state.store import Positions, StateStore
 from penstock.state.tables.image import referring
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _WORD, _LOW, _HIGH = (pa.field(name, pa.int64(), nullable=False) for name in ("$word", "$low", "$high"))
@@ -190,7 +188,7 @@ class IntervalRows:
         self._nodes = np.empty((0, NODE_WORDS), np.int64)
         self._table = np.empty((0, 2), np.int64)
 
-    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints, met: Flags | None = None) -> int:
+    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints, met: Mask | None = None) -> int:
         """Put rows of the log behind the others here; return the number of the first."""
         first, end = self._count, self._count + ids.size
         if not ids.size:

@@ -2,16 +2,13 @@
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import chain_heads, link_rows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import FixedColumn, SlotLookup, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 
 class KeptRows:

@@ -6,7 +6,6 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
@@ -15,13 +14,11 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
 from penstock.model.schema import StreamSchema
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.keys.key_columns import WordColumn, read_column
 from penstock.state.store import Positions
 from penstock.state.tables.image import positions_of
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 class JoinSide:
@@ -78,7 +75,7 @@ class JoinSide:
             kept, others = kept.filter(pa.array(known)), others.filter(pa.array(known))
         return kept, others
 
-    def with_key(self, rows: pa.RecordBatch) -> Flags | None:
+    def with_key(self, rows: pa.RecordBatch) -> Mask | None:
         """Return which rows have no null in their key; None: all of them."""
         columns = [rows.column(name) for name in self.keys]
         known = [np.asarray(column.is_valid()) for column in columns if column.null_count]
@@ -115,7 +112,7 @@ class Arrived:
     times_us: Ints
     beside: pa.Array | None = None
 
-    def filter(self, chosen: Flags) -> "Arrived":
+    def filter(self, chosen: Mask) -> "Arrived":
         """Return the chosen rows."""
         mask = pa.array(chosen)
         beside = None if self.beside is None else self.beside.filter(mask)

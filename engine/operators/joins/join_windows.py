@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.row_chunks import ChunkRows
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 GROUP_ROWS = 1 << 20
 """About how many rows of overlapping windows are joined at a time."""

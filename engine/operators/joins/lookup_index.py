@@ -5,15 +5,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import FixedColumn, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
-
-Ints = NDArray[np.int64]
 
 
 class LookupIndex:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
@@ -20,12 +19,10 @@ from penstock.engine.operators.joins.waiting_rows import WaitingRows
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Mask, read_only
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import FixedColumn, Slots, TableSpec
 from penstock.state.tables.image import positions_of
-
-Ints = NDArray[np.int64]
 
 _WANTED = "$wanted"
 _UNSEEN, _UNWANTED, _ROW = 0, 1, 2
@@ -146,7 +143,7 @@ class OneJoin(Operator):
             waiting = rows if unseen.size == rows.num_rows else rows.take(pa.array(unseen))
             self._waiting.insert(waiting, slots[unseen])
 
-    def _reject(self, rows: pa.RecordBatch, repeated: NDArray[np.bool_]) -> None:
+    def _reject(self, rows: pa.RecordBatch, repeated: Mask) -> None:
         """Count all rows, those that repeat a key as dead letters."""
         count = int(np.count_nonzero(repeated))
         self.context.counters.folded += rows.num_rows - count

@@ -1,15 +1,15 @@
 """The check that keys of equal hashes are equal: a collision must never bring rows together. Called by joins."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.model.errors import BugError
+from penstock.state.keys.arrays import Mask
 from penstock.state.keys.batch_keys import KeyBatch
 
 
-def same_keys(one: KeyBatch, other: KeyBatch) -> NDArray[np.bool_]:
+def same_keys(one: KeyBatch, other: KeyBatch) -> Mask:
     """Return where two batches of keys without nulls, row by row of equal hashes, are equal."""
-    same: NDArray[np.bool_] = (one.words == other.words).all(axis=1)
+    same: Mask = (one.words == other.words).all(axis=1)
     if one.offsets is None or other.offsets is None:
         return same
     same &= np.diff(one.offsets) == np.diff(other.offsets)

@@ -8,16 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.store import KeyedTable, Slots, StateStore
 from penstock.state.tables.image import referring
-
-Ints = NDArray[np.int64]
 
 _OLDER = "$older"
 _LEAST_SPAN, _SPARSE = 65_536, 4

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
@@ -30,8 +29,7 @@ from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Hopping, Tumbling
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 
 class WindowJoin(Operator):

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
 from penstock.engine.operators.over.input import OverInput
 from penstock.engine.operators.over.schema import OverPlan
 from penstock.engine.operators.scratch import ScratchGroups
+from penstock.state.keys.arrays import Ints
 from penstock.state.store import Slots, StateStore
-
-Ints = NDArray[np.int64]
 
 _PAIRS_AT_ONCE = 1 << 18
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
 from penstock.engine.accumulators.contract import Rows
@@ -18,10 +17,9 @@ from penstock.engine.operators.over.schema import OverPlan
 from penstock.model.expressions import Expr
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import Slots
-
-Ints = NDArray[np.int64]
 
 _AT = pa.field("$at", pa.int64(), nullable=False)
 
@@ -90,7 +88,7 @@ class OverInput:
 
     def _arguments(
         self, seen: pa.RecordBatch, slots: Slots, calls: Sequence[int]
-    ) -> tuple[Rows, list[list[pa.Array]], list[NDArray[np.bool_] | None]]:
+    ) -> tuple[Rows, list[list[pa.Array]], list[Mask | None]]:
         times_us = seen.column(self._seen).to_numpy() if self._timed else None
         used = {index for call in calls if (index := self._filters[call]) is not None}
         masks = {index: _mask(seen.column(index)) for index in used}
@@ -128,7 +126,7 @@ def _directed(column: pa.Array, descending: bool) -> list[Ints]:
     return nulls + [~key if descending else key for key in keys]
 
 
-def _mask(column: pa.Array) -> NDArray[np.bool_]:
+def _mask(column: pa.Array) -> Mask:
     """Return True where a condition is true; null is not."""
-    mask: NDArray[np.bool_] = pc.fill_null(column.cast(pa.bool_()), False).to_numpy(zero_copy_only=False)
+    mask: Mask = pc.fill_null(column.cast(pa.bool_()), False).to_numpy(zero_copy_only=False)
     return mask

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
@@ -15,12 +14,11 @@ from penstock.engine.operators.over.rows import KeptRuns, Runs
 from penstock.engine.operators.over.schema import OverPlan, plan_over
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import StateStore, TableSpec
 from penstock.state.tables.grouping import KeyGrouper
 from penstock.state.tables.image import positions_of
-
-Ints = NDArray[np.int64]
 
 
 class Over(Operator):

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.operators.ordered_rows import sort_keys, tie_order
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import FixedColumn, Locate, Positions, Slots, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 KEPT_ROWS = "kept_rows"
 """The log of the rows."""

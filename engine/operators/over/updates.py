@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
@@ -19,10 +18,9 @@ from penstock.engine.operators.over.schema import plan_over
 from penstock.model.errors import BugError
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
+from penstock.state.keys.arrays import Ints
 from penstock.state.store import Slots
 from penstock.state.tables.grouping import KeyGrouper
-
-Ints = NDArray[np.int64]
 
 _OWNER = pa.field("$owner", pa.int64())
 

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from penstock.engine.operators.process.entry_state import EntryState
 from penstock.engine.operators.process.point_state import PointState
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import SchemaError
 from penstock.model.process_states import ListState, State, ValueState
+from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class BatchHandle(State, ABC):

@@ -4,14 +4,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import END_OF_TIME_US
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.process import BatchTimers
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 Change = tuple[bool, bool, Ints, Ints]
 """In processing time or not, set or cancelled, the times, and the positions of their keys among the call's."""

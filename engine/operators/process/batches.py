@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
@@ -26,8 +25,7 @@ from penstock.engine.operators.process.state import ProcessState
 from penstock.engine.operators.process.timers import Calendar, TimerTable
 from penstock.model.process import BatchProcess, BatchTimers, FiredTimers, States
 from penstock.model.source_location import user_traceback
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints
 
 _NEVER_US = END_OF_TIME_US
 

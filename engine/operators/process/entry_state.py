@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.operators.process.cells import CellColumns, cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, FixedColumn, Slots, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 _INT64 = FixedColumn(np.dtype(np.int64))
 

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import FixedColumn, KeyedTable, Slots, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 LISTED = "listed"
 EXPIRY_COLUMNS = {LISTED: FixedColumn(np.dtype(np.int64))}

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.operators.process.cells import cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
 from penstock.state.store import ColumnSpec, FixedColumn, Slots, StateStore, TableSpec
-
-Ints = NDArray[np.int64]
 
 _WRITTEN = "written"
 

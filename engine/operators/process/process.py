@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
@@ -29,12 +28,12 @@ from penstock.model.errors import PlanError, UserError
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.process import OpenContext, Timer
 from penstock.model.schema import StreamSchema
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.tables.grouping import KeyGrouper
 
 __all__ = ["Process", "process_output"]
 
-Ints = NDArray[np.int64]
 
 _MOST_ROUNDS = 100_000
 _NO_TIMES = np.empty(0, np.int64)

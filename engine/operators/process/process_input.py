@@ -4,15 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.model.errors import BugError, FatalError
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
-
-Ints = NDArray[np.int64]
 
 NOT_THE_ROWS = (BugError, FatalError)
 """What a call may raise, through the state it reads, that is no error of its rows."""

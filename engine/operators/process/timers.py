@@ -5,16 +5,15 @@ from heapq import heappush
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.operators.process.handles import Cursor
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import PlanError
 from penstock.model.process import Timers
+from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import StateStore, TableSpec
 
-Ints = NDArray[np.int64]
 Armed = dict[tuple[int, int], bool]
 """Timers of a piece's keys by (time, number of the key): set, or cancelled (and fired) ones."""
 

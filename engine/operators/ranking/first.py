@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
@@ -28,12 +27,10 @@ from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
-from penstock.state.keys.arrays import NO_INTEGERS, read_only
+from penstock.state.keys.arrays import NO_INTEGERS, Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import ColumnSpec, FixedColumn, Slots, TableSpec
 from penstock.state.tables.grouping import KeyGrouper
-
-Ints = NDArray[np.int64]
 
 _NEVER = -1
 

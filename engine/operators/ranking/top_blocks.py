@@ -6,7 +6,6 @@ They repeat what the row log holds and are built from it again when an operator 
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.engine.kernels.entry_blocks import (
     CHANGED_SLOTS,
@@ -20,10 +19,8 @@ from penstock.engine.kernels.entry_blocks import (
     write_entries,
 )
 from penstock.engine.kernels.ranking import name_entries
-from penstock.state.keys.arrays import read_only, zeros
+from penstock.state.keys.arrays import Ints, read_only, zeros
 from penstock.state.store import Slots
-
-Ints = NDArray[np.int64]
 
 _UNBOUNDED = 1 << 62
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.contract import chunks
 from penstock.engine.kernels.entry_blocks import STATE, TOUCHED
@@ -18,9 +17,9 @@ from penstock.engine.operators.ranking.top_blocks import EntryBlocks
 from penstock.engine.operators.ranking.top_order import RowOrder, sorted_within
 from penstock.engine.operators.ranking.top_ranks import pieces, with_ranks
 from penstock.engine.operators.ranking.top_schema import TopPlan
+from penstock.state.keys.arrays import Ints
 from penstock.state.store import KeyedTable, RowLog, Slots
 
-Ints = NDArray[np.int64]
 Computed = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 _WEIGHT, _ID = 0, 1

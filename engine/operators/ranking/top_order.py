@@ -10,14 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered, is_text
 from penstock.engine.kernels.ranking import text_words
 from penstock.engine.operators.ordered_rows import sort_keys
-from penstock.state.keys.arrays import read_only
-
-Ints = NDArray[np.int64]
+from penstock.state.keys.arrays import Ints, read_only
 
 _MOST_TIE_WORDS = 6
 

@@ -25,10 +25,9 @@ from penstock.engine.operators.changelog import consolidate, with_weights
 from penstock.engine.operators.ranking.top_blocks import EntryBlocks
 from penstock.engine.operators.ranking.top_order import RowOrder, sorted_within
 from penstock.engine.operators.ranking.top_schema import TopPlan
-from penstock.state.keys.arrays import read_only
+from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import RowLog, Slots
 
-Ints = NDArray[np.int64]
 Computed = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 # A batch of which this part stays is kept whole, and the rest removed from it: that copies nothing.
@@ -121,7 +120,7 @@ class RankedRows:
         blocks.name(self._keep(rows, alive) if ids is None else ids)
         self._remove(np.concatenate(gone))
 
-    def _rank(self, words: Ints, slots: Slots, alive: NDArray[np.bool_], changed: Ints) -> tuple[Ints, Ints]:
+    def _rank(self, words: Ints, slots: Slots, alive: Mask, changed: Ints) -> tuple[Ints, Ints]:
         """Put rows among the first by their words; return the rows that need more, and ids nobody was shown that go."""
         blocks, counts = self._blocks, self._blocks.counts
         counts[[DEFERRED_ROWS, DROPPED_ROWS]] = 0
@@ -134,7 +133,7 @@ class RankedRows:
         )
         return deferred[: counts[DEFERRED_ROWS]], dropped[: counts[DROPPED_ROWS]]
 
-    def _keep(self, rows: pa.RecordBatch, alive: NDArray[np.bool_]) -> Ints:
+    def _keep(self, rows: pa.RecordBatch, alive: Mask) -> Ints:
         """Put the rows that are ``alive`` into the log; return ids by row."""
         kept = np.flatnonzero(alive)
         if kept.size >= _KEPT_WHOLE * alive.size:
@@ -147,9 +146,7 @@ class RankedRows:
             self._end = int(ids[kept[-1]]) + 1
         return ids
 
-    def _settle(
-        self, rows: pa.RecordBatch, slots: Slots, deferred: Ints, alive: NDArray[np.bool_], changed: Ints
-    ) -> Ints:
+    def _settle(self, rows: pa.RecordBatch, slots: Slots, deferred: Ints, alive: Mask, changed: Ints) -> Ints:
         """Put slots with deferred rows in their exact order; return the ids that nobody has been shown and that go."""
         blocks, limit = self._blocks, self._plan.rows
         chosen, deferred_groups = np.unique(slots[deferred], return_inverse=True)
