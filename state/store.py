@@ -37,6 +37,9 @@ class FixedColumn:
     base: int = 0
 
 
+INTEGER = FixedColumn(np.dtype(np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class TextColumn:
     """A column of nullable strings or binaries of any length."""

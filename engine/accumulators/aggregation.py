@@ -12,10 +12,9 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.accumulators.arrays import NO_SIGNS, build
+from penstock.engine.accumulators.arrays import NO_SIGNS, Rows, build
 from penstock.engine.accumulators.bags import DISTINCT, MOST_LANES, CountDistinct, count_distinct
-from penstock.engine.accumulators.cells import INTEGER, TableAccumulator
-from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.accumulators.registry import make_accumulator
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
 from penstock.engine.kernels.scan import scan_counts
@@ -23,7 +22,7 @@ from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import ColumnSpec, KeyedTable, Slots
+from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots
 
 ROWS = "rows"
 """The hidden column: the sum of the weights of all rows of a group, whatever their values and
@@ -54,7 +53,7 @@ class Aggregation:
         self.operator = operator
         self.names = tuple(names)
         self.calls = tuple(calls)
-        self.accumulators: list[TableAccumulator] = []
+        self.accumulators: list[Accumulator] = []
         self.owners: list[int | None] = []
         for name, call, types in zip(names, calls, input_types, strict=True):
             accumulator = make_accumulator(call, types, operator, updating)
@@ -130,7 +129,7 @@ class BoundAggregation:
         self._aggregation = aggregation
         self._table = table
         self._cells: list[Cells | None] = [
-            None if owner is None else accumulator.bind(table, _prefix(owner))
+            None if owner is None else accumulator.cells(table, _prefix(owner))
             for accumulator, owner in zip(aggregation.accumulators, aggregation.owners, strict=True)
         ]
         self._owned = [(index, cells) for index in aggregation.distinct() if (cells := self._cells[index]) is not None]

@@ -5,6 +5,7 @@ Called by every accumulator; nothing here copies unless a type has to widen.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,27 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.contract import Rows
 from penstock.engine.expressions.decimals import nearest_floats
+from penstock.engine.expressions.values import unpacked
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import Slots
 
 Signs = NDArray[np.int8]
 Words = Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one batch as accumulators see them, one entry per row in every array.
+
+    ``slots``: the group of each row; -1 leaves the row out. ``weights``: +1 or -1 of a changelog (None: all +1).
+    ``times_us``: event times (None: unknown).
+    """
+
+    slots: Slots
+    weights: Signs | None = None
+    times_us: Ints | None = None
+
 
 NO_SIGNS: Signs = read_only(np.zeros(0, np.int8))
 """Every row counts once."""
@@ -71,7 +86,7 @@ def valid_mask(array: pa.Array) -> Mask:
     buffer = array.buffers()[0]
     if buffer is None:
         return np.full(len(array), array.null_count == 0)
-    return _bits(buffer, array)
+    return unpacked(buffer, array.offset, len(array))
 
 
 def fixed(array: pa.Array, dtype: Any) -> NDArray[Any]:
@@ -93,7 +108,7 @@ def integers(array: pa.Array) -> Words:
     kind = array.type
     if pt.is_boolean(kind):
         buffer = array.buffers()[1]
-        bits = np.zeros(len(array), np.bool_) if buffer is None else _bits(buffer, array)
+        bits = np.zeros(len(array), np.bool_) if buffer is None else unpacked(buffer, array.offset, len(array))
         return read_only(bits.astype(np.int64))
     if pt.is_uint64(kind):
         return read_only(fixed(array, np.int64))
@@ -124,10 +139,3 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     if valid is None or valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
-    first, offset = divmod(array.offset, 8)
-    count = offset + len(array)
-    packed = np.frombuffer(buffer, np.uint8, count=(count + 7) // 8, offset=first)
-    return np.unpackbits(packed, count=count, bitorder="little")[offset:].view(np.bool_)

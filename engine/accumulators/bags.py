@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.arrays import bitmap, build, kept_rows, signs_of, taken
-from penstock.engine.accumulators.cells import TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.arrays import Rows, bitmap, build, kept_rows, signs_of, taken
+from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.accumulators.ordering import canonical
 from penstock.engine.kernels.scan import follow_counts
 from penstock.model.errors import NumericOverflowError
@@ -25,14 +24,14 @@ MOST_LANES = 63
 """How many aggregates can share one bag."""
 
 
-def count_distinct(kind: pa.DataType, updating: bool, lanes: int = 1, lane: int = 0) -> TableAccumulator:
+def count_distinct(kind: pa.DataType, updating: bool, lanes: int = 1, lane: int = 0) -> Accumulator:
     """Count the different values that are not null, in an int64; NaN is one value, and so is
     zero.
 
     Aggregates over the same values with different filters share one bag: this one answers from
     ``lane``. `CountDistinct.update_lanes` feeds them all.
     """
-    return TableAccumulator(
+    return Accumulator(
         {"values": BagColumn(kind, lanes, counted=updating)},
         pa.int64(),
         lambda table, prefix: CountDistinct(table, prefix, updating, lane),
@@ -41,16 +40,14 @@ def count_distinct(kind: pa.DataType, updating: bool, lanes: int = 1, lane: int 
     )
 
 
-def collect(kind: pa.DataType) -> TableAccumulator:
+def collect(kind: pa.DataType) -> Accumulator:
     """List the values, nulls included: ascending, NaN after numbers, nulls last, so that arrival
     does not show.
     """
-    return TableAccumulator(
-        {"values": BagColumn(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind)
-    )
+    return Accumulator({"values": BagColumn(kind)}, pa.list_(kind), lambda table, prefix: Collect(table, prefix, kind))
 
 
-class BagOfValues(TableCells):
+class BagOfValues(Cells):
     """A bag of the values of each group."""
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.accumulators.arrays import (
     NO_SIGNS,
+    Rows,
     Signs,
     Words,
     kept_rows,
@@ -21,21 +22,20 @@ from penstock.engine.accumulators.arrays import (
     signs_of,
     taken,
 )
-from penstock.engine.accumulators.cells import FLAG, INTEGER, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.cells import FLAG, Accumulator, Cells
 from penstock.engine.accumulators.ordering import Keys, SortColumn
 from penstock.engine.kernels.accumulate_best import least_pair, least_text, least_word
 from penstock.engine.kernels.scan import scan_least
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import NO_BYTES, Bytes, Ints, Mask, read_only
-from penstock.state.store import ColumnSpec, KeyedTable, Slots, TextColumn
+from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots, TextColumn
 
 _GREATEST = np.iinfo(np.int64).max
 
 
-def best(order: "BestOrder") -> TableAccumulator:
+def best(order: "BestOrder") -> Accumulator:
     """Keep the best row of an append-only input."""
-    return TableAccumulator(
+    return Accumulator(
         order.columns(),
         order.answer_part.type,
         lambda table, prefix: BestCells(table, prefix, order),
@@ -44,20 +44,18 @@ def best(order: "BestOrder") -> TableAccumulator:
 
 
 class BestOrder:
-    """Columns to compare, with directions, and the one of them that is the answer.
+    """Columns to compare, with directions; the last of them is the answer, which the aggregate returns.
 
-    ``sources`` says for each column which input of the aggregate it is (None: the event time);
-    ``answer`` is the position of the column that the aggregate returns.
+    ``sources`` says for each column which input of the aggregate it is (None: the event time).
     """
 
-    def __init__(self, columns: Sequence[SortColumn], sources: Sequence[int | None], answer: int) -> None:
+    def __init__(self, columns: Sequence[SortColumn], sources: Sequence[int | None]) -> None:
         self.parts = tuple(columns)
         self.sources = tuple(sources)
         self.levels = tuple(part for part in self.parts for _ in range(part.width))
         self.texts = any(part.text for part in self.parts)
-        self.answer_part = self.parts[answer]
-        start = sum(part.width for part in self.parts[:answer])
-        self.answer_levels = range(start, start + self.answer_part.width)
+        self.answer_part = self.parts[-1]
+        self.answer_levels = range(len(self.levels) - self.answer_part.width, len(self.levels))
 
     def columns(self) -> dict[str, ColumnSpec]:
         """Return the state columns: a word or a text for each level, and whether the group has a
@@ -85,7 +83,7 @@ class BestOrder:
         return keys
 
 
-class BestCells(TableCells):
+class BestCells(Cells):
     """The keys of each group's best row."""
 
     def __init__(self, table: KeyedTable, prefix: str, order: BestOrder) -> None:

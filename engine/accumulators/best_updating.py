@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.accumulators.arrays import kept_rows, signs_of, taken
+from penstock.engine.accumulators.arrays import Rows, kept_rows, signs_of, taken
 from penstock.engine.accumulators.best import BestCells, BestOrder, text_type
-from penstock.engine.accumulators.cells import FLAG, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.cells import FLAG, Accumulator, Cells
 from penstock.engine.accumulators.ordering import Keys
 from penstock.engine.accumulators.pairs import pack, unpack
 from penstock.state.keys.arrays import Mask
@@ -23,21 +22,21 @@ _RETRACTED = 1
 _STALE = 2
 
 
-def best_updating(order: BestOrder) -> TableAccumulator:
+def best_updating(order: BestOrder) -> Accumulator:
     """Keep every row of a changelog."""
     columns: dict[str, ColumnSpec] = {
         **order.columns(),
         "doubt": FLAG,
         "rows": BagColumn(_bag_type(order)),
     }
-    return TableAccumulator(
+    return Accumulator(
         columns,
         order.answer_part.type,
         lambda table, prefix: BestUpdatingCells(table, prefix, order),
     )
 
 
-class BestUpdatingCells(TableCells):
+class BestUpdatingCells(Cells):
     """A bag of rows and the best of them.
 
     ``doubt``: 0 as long as nothing was retracted, then the cached row is the best of the bag; 1 the

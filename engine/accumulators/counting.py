@@ -5,21 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.accumulators.arrays import build, signs_of
-from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
-from penstock.engine.kernels.accumulate import add_counts, add_deltas
+from penstock.engine.accumulators.arrays import Rows, build, signs_of
+from penstock.engine.accumulators.cells import Accumulator, Cells
+from penstock.engine.kernels.accumulate import add_counts
 from penstock.engine.kernels.scan import scan_counts
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import Slots
+from penstock.state.store import INTEGER, Slots
 
 
-def count() -> TableAccumulator:
+def count() -> Accumulator:
     """Count rows (without inputs) or rows whose inputs are all known, in an int64."""
-    return TableAccumulator({"count": INTEGER}, pa.int64(), CountCells)
+    return Accumulator({"count": INTEGER}, pa.int64(), CountCells)
 
 
-class CountCells(TableCells):
+class CountCells(Cells):
     """A signed number of rows."""
 
     def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
@@ -28,7 +27,7 @@ class CountCells(TableCells):
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's counts."""
-        add_deltas(read_only(into), read_only(self.peer(other).array("count")[slots]), self.array("count"))
+        self.add(("count",), into, self.peer(other), slots)
 
     def scan(self, slots: Slots, places: Ints) -> None:
         """Add up in one pass."""

@@ -12,43 +12,41 @@ from numpy.typing import NDArray
 from penstock.engine.accumulators.arrays import (
     NO_SIGNS,
     NO_WORDS,
+    Rows,
     Signs,
-    Words,
     build,
     doubles,
     signs_of,
 )
-from penstock.engine.accumulators.cells import DOUBLE, INTEGER, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
-from penstock.engine.kernels.accumulate import add_deltas
-from penstock.engine.kernels.accumulate_floats import add_doubles
+from penstock.engine.accumulators.cells import DOUBLE, Accumulator, Cells
+from penstock.engine.kernels.accumulate_floats import DoubleSums, add_doubles
 from penstock.engine.kernels.scan import scan_doubles
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import ColumnSpec, KeyedTable, Slots
+from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots
 
 _SPECIAL = ("nans", "ups", "downs")
 
 
-def float_sum(updating: bool) -> TableAccumulator:
+def float_sum(updating: bool) -> Accumulator:
     """Sum to a double; finite values whose running sum leaves the range of doubles give an
     infinity, as in IEEE.
     """
     return _accumulator(updating, lambda table, prefix: FloatSum(table, prefix, updating))
 
 
-def float_mean(updating: bool) -> TableAccumulator:
+def float_mean(updating: bool) -> Accumulator:
     """Mean as a double."""
     return _accumulator(updating, lambda table, prefix: FloatMean(table, prefix, updating))
 
 
-def _accumulator(updating: bool, cells: Callable[[KeyedTable, str], Cells]) -> TableAccumulator:
+def _accumulator(updating: bool, cells: Callable[[KeyedTable, str], Cells]) -> Accumulator:
     columns: dict[str, ColumnSpec] = {"sum": DOUBLE, "rest": DOUBLE, "count": INTEGER}
     if updating:
         columns |= dict.fromkeys(_SPECIAL, INTEGER)
-    return TableAccumulator(columns, pa.float64(), cells, retractable=updating, family=("float sum", updating))
+    return Accumulator(columns, pa.float64(), cells, retractable=updating, family=("float sum", updating))
 
 
-class FloatSum(TableCells):
+class FloatSum(Cells):
     """sum + rest over ``count`` values; ``updating`` keeps the values that are not finite apart."""
 
     def __init__(self, table: KeyedTable, prefix: str, updating: bool) -> None:
@@ -63,8 +61,7 @@ class FloatSum(TableCells):
         """Add other's sums."""
         mine, theirs = read_only(into), self.peer(other)
         sums, rests = theirs.array("sum")[slots], theirs.array("rest")[slots]
-        for name in ("count", *(_SPECIAL if self.updating else ())):
-            add_deltas(mine, read_only(theirs.array(name)[slots]), self.array(name))
+        self.add(("count", *(_SPECIAL if self.updating else ())), into, theirs, slots)
         self._add(mine, NO_SIGNS, read_only(sums), 0)
         self._add(mine, NO_SIGNS, read_only(np.where(np.isfinite(sums), rests, 0.0)), 0)
 
@@ -95,9 +92,9 @@ class FloatSum(TableCells):
         return totals
 
     def _add(self, slots: Slots, signs: Signs, values: NDArray[np.float64], unit: int) -> None:
-        special: list[Words] = [self.array(name) if self.updating else NO_WORDS for name in _SPECIAL]
-        sums, rests, counts = self.array("sum"), self.array("rest"), self.array("count")
-        add_doubles(slots, signs, values, unit, sums, rests, counts, *special)
+        special = [self.array(name) if self.updating else NO_WORDS for name in _SPECIAL]
+        into = DoubleSums(self.array("sum"), self.array("rest"), self.array("count"), *special)
+        add_doubles(slots, signs, values, unit, into)
 
 
 class FloatMean(FloatSum):

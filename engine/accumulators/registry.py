@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from penstock.engine.accumulators.bags import collect, count_distinct
 from penstock.engine.accumulators.best import BestOrder, best
 from penstock.engine.accumulators.best_updating import best_updating
-from penstock.engine.accumulators.cells import TableAccumulator
+from penstock.engine.accumulators.cells import Accumulator
 from penstock.engine.accumulators.counting import count
 from penstock.engine.accumulators.floats import float_mean, float_sum
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered
@@ -30,7 +30,7 @@ Options = Mapping[str, Any]
 
 def make_accumulator(
     call: AggregateCall, input_types: Sequence[pa.DataType], operator: str, updating: bool = False
-) -> TableAccumulator:
+) -> Accumulator:
     """Return the accumulator of a call; ``updating`` chooses the variant for changelogs where there
     are two.
 
@@ -82,48 +82,36 @@ def _anything(kind: pa.DataType) -> bool:
     return True
 
 
-def _sum(types: Types, options: Options, updating: bool) -> TableAccumulator:
+def _sum(types: Types, options: Options, updating: bool) -> Accumulator:
     kind = types[0]
     if pt.is_floating(kind):
         return float_sum(updating)
     return decimal_sum(kind) if pt.is_decimal(kind) else integer_sum(kind)
 
 
-def _mean(types: Types, options: Options, updating: bool) -> TableAccumulator:
+def _mean(types: Types, options: Options, updating: bool) -> Accumulator:
     kind = types[0]
     if pt.is_floating(kind):
         return float_mean(updating)
     return decimal_mean(kind) if pt.is_decimal(kind) else integer_mean()
 
 
-def _extreme(descending: bool) -> "_Build":
-    def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
-        return _best(BestOrder([SortColumn(types[0], descending)], [0], 0), updating)
+def _first_by(*parts: tuple[int | None, bool]) -> "_Build":
+    """Build the aggregate of the row that comes first by inputs (None: the event time); the last is the answer.
+
+    With each comes whether it descends.
+    """
+
+    def build(types: Types, options: Options, updating: bool) -> Accumulator:
+        kinds = [pa.int64() if source is None else types[source] for source, _ in parts]
+        columns = [SortColumn(kind, descending) for kind, (_, descending) in zip(kinds, parts, strict=True)]
+        order = BestOrder(columns, [source for source, _ in parts])
+        return best_updating(order) if updating else best(order)
 
     return build
 
 
-def _by_time(descending: bool) -> "_Build":
-    def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
-        columns = [SortColumn(pa.int64(), descending), SortColumn(types[0], descending)]
-        return _best(BestOrder(columns, [None, 0], 1), updating)
-
-    return build
-
-
-def _by_other(descending: bool) -> "_Build":
-    def build(types: Types, options: Options, updating: bool) -> TableAccumulator:
-        columns = [SortColumn(types[1], descending), SortColumn(types[0])]
-        return _best(BestOrder(columns, [1, 0], 1), updating)
-
-    return build
-
-
-def _best(order: BestOrder, updating: bool) -> TableAccumulator:
-    return best_updating(order) if updating else best(order)
-
-
-def _user(call: AggregateCall, where: str) -> TableAccumulator:
+def _user(call: AggregateCall, where: str) -> Accumulator:
     if call.user is None:
         raise PlanError(f"{where} needs a UserAggregate instance")
     try:
@@ -148,7 +136,7 @@ def _checked_options(call: AggregateCall, function: "_Function", where: str) -> 
     return options
 
 
-_Build = Callable[[Types, Options, bool], TableAccumulator]
+_Build = Callable[[Types, Options, bool], Accumulator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +165,15 @@ _NUMBERS = "integers, floating-point numbers and decimals of 128 bits"
 _FUNCTIONS: dict[str, _Function] = {
     "count": _Function(lambda types, options, updating: count(), _anything, "anything", fewest=0),
     "sum": _Function(_sum, _summable, "integers, floating-point numbers, decimals of 128 bits and durations"),
-    "min": _Function(_extreme(descending=False)),
-    "max": _Function(_extreme(descending=True)),
+    "min": _Function(_first_by((0, False))),
+    "max": _Function(_first_by((0, True))),
     "mean": _Function(_mean, _number, _NUMBERS),
     "variance": _Function(lambda types, options, updating: variance(root=False), _number, _NUMBERS),
     "stddev": _Function(lambda types, options, updating: variance(root=True), _number, _NUMBERS),
-    "first": _Function(_by_time(descending=False)),
-    "last": _Function(_by_time(descending=True)),
-    "arg_min": _Function(_by_other(descending=False), fewest=2, most=2),
-    "arg_max": _Function(_by_other(descending=True), fewest=2, most=2),
+    "first": _Function(_first_by((None, False), (0, False))),
+    "last": _Function(_first_by((None, True), (0, True))),
+    "arg_min": _Function(_first_by((1, False), (0, False)), fewest=2, most=2),
+    "arg_max": _Function(_first_by((1, True), (0, False)), fewest=2, most=2),
     "count_distinct": _Function(lambda types, options, updating: count_distinct(types[0], updating)),
     "approx_count_distinct": _Function(
         lambda types, options, updating: approx_count_distinct(types[0], options["lg_k"]),

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.arrays import build, doubles, kept_rows, numbered, signs_of, taken
-from penstock.engine.accumulators.cells import TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.arrays import Rows, build, doubles, kept_rows, numbered, signs_of, taken
+from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyCodec
@@ -41,7 +40,7 @@ def standard_error(lg_k: int = LG_K) -> float:
     return 1.04 / math.sqrt(1 << lg_k)
 
 
-def approx_count_distinct(kind: pa.DataType, lg_k: int) -> TableAccumulator:
+def approx_count_distinct(kind: pa.DataType, lg_k: int) -> Accumulator:
     """Estimate the number of different values in an int64; see `standard_error`.
 
     Raises:
@@ -54,7 +53,7 @@ def approx_count_distinct(kind: pa.DataType, lg_k: int) -> TableAccumulator:
         datasketches.hll_sketch.deserialize,
         lambda sketch: _OVERHEAD_BYTES + sketch.get_updatable_serialization_bytes(),
     )
-    return TableAccumulator(
+    return Accumulator(
         {"sketch": column},
         pa.int64(),
         lambda table, prefix: DistinctSketches(table, prefix, KeyCodec([kind]), lg_k),
@@ -62,7 +61,7 @@ def approx_count_distinct(kind: pa.DataType, lg_k: int) -> TableAccumulator:
     )
 
 
-def approx_quantile(q: float, k: int) -> TableAccumulator:
+def approx_quantile(q: float, k: int) -> Accumulator:
     """Estimate the smallest value with at least a share ``q`` of all values at or below it, as a
     double.
 
@@ -78,7 +77,7 @@ def approx_quantile(q: float, k: int) -> TableAccumulator:
         datasketches.kll_doubles_sketch.deserialize,
         lambda sketch: _OVERHEAD_BYTES + 8 * sketch.num_retained,
     )
-    return TableAccumulator(
+    return Accumulator(
         {"sketch": column},
         pa.float64(),
         lambda table, prefix: QuantileSketches(table, prefix, lambda: datasketches.kll_doubles_sketch(k), q),
@@ -87,7 +86,7 @@ def approx_quantile(q: float, k: int) -> TableAccumulator:
     )
 
 
-class _Sketches(TableCells):
+class _Sketches(Cells):
     """One sketch a group, made when its first value comes."""
 
     def __init__(self, table: KeyedTable, prefix: str, empty: Callable[[], Any]) -> None:

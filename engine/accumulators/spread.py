@@ -10,31 +10,31 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.arrays import NO_SIGNS, NO_WORDS, build, doubles, signs_of
-from penstock.engine.accumulators.cells import DOUBLE, INTEGER, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
-from penstock.engine.kernels.accumulate import add_deltas
-from penstock.engine.kernels.accumulate_floats import add_doubles, add_squares
+from penstock.engine.accumulators.arrays import NO_SIGNS, NO_WORDS, Rows, build, doubles, signs_of
+from penstock.engine.accumulators.cells import DOUBLE, Accumulator, Cells
+from penstock.engine.kernels.accumulate_floats import DoubleSums, SquareSums, add_doubles, add_squares
 from penstock.state.keys.arrays import Mask, read_only
-from penstock.state.store import ColumnSpec, KeyedTable, Slots
+from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots
 
 Doubles = NDArray[np.float64]
 
 _SPLIT = 134217729.0
+_SUMS, _COUNTS = ("sum", "sum_rest", "square", "square_rest"), ("count", "odd")
+"""The columns, in the order of `SquareSums`."""
 
 
-def variance(root: bool) -> TableAccumulator:
+def variance(root: bool) -> Accumulator:
     """Sample variance (``root``: standard deviation) as a double.
 
     Null below two values; NaN if one is NaN, infinite or beyond 1e140, whose square is no number to
     work with.
     """
-    columns: dict[str, ColumnSpec] = dict.fromkeys(("sum", "sum_rest", "square", "square_rest"), DOUBLE)
-    columns |= dict.fromkeys(("count", "odd"), INTEGER)
-    return TableAccumulator(columns, pa.float64(), lambda table, prefix: Spread(table, prefix, root), family="squares")
+    columns: dict[str, ColumnSpec] = dict.fromkeys(_SUMS, DOUBLE)
+    columns |= dict.fromkeys(_COUNTS, INTEGER)
+    return Accumulator(columns, pa.float64(), lambda table, prefix: Spread(table, prefix, root), family="squares")
 
 
-class Spread(TableCells):
+class Spread(Cells):
     """Sums of values and squares over ``count`` values, ``odd`` of which have no square and are
     in neither.
     """
@@ -45,23 +45,13 @@ class Spread(TableCells):
 
     def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values and their squares, signed by weight."""
-        add_squares(
-            read_only(rows.slots),
-            signs_of(rows, where, values),
-            doubles(values[0]),
-            self.array("sum"),
-            self.array("sum_rest"),
-            self.array("square"),
-            self.array("square_rest"),
-            self.array("count"),
-            self.array("odd"),
-        )
+        into = SquareSums(*map(self.array, (*_SUMS, *_COUNTS)))
+        add_squares(read_only(rows.slots), signs_of(rows, where, values), doubles(values[0]), into)
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's sums."""
         mine, theirs = read_only(into), self.peer(other)
-        for name in ("count", "odd"):
-            add_deltas(mine, read_only(theirs.array(name)[slots]), self.array(name))
+        self.add(_COUNTS, into, theirs, slots)
         for name in ("sum", "square"):
             self._add_pair(mine, name, theirs.array(name)[slots], theirs.array(name + "_rest")[slots])
 
@@ -83,20 +73,10 @@ class Spread(TableCells):
 
     def _add_pair(self, into: Slots, name: str, sums: Doubles, rests: Doubles) -> None:
         """Add compensated sums to compensated sums; ``into`` may repeat."""
-        target, rest, counts = self.array(name), self.array(name + "_rest"), self.array("count")
+        target, rest, counts = (self.array(column) for column in (name, name + "_rest", "count"))
+        totals = DoubleSums(target, rest, counts, NO_WORDS, NO_WORDS, NO_WORDS)
         for values in (sums, rests):
-            add_doubles(
-                into,
-                NO_SIGNS,
-                read_only(values),
-                0,
-                target,
-                rest,
-                counts,
-                NO_WORDS,
-                NO_WORDS,
-                NO_WORDS,
-            )
+            add_doubles(into, NO_SIGNS, read_only(values), 0, totals)
 
 
 def _two_sum(left: Doubles, right: Doubles) -> tuple[Doubles, Doubles]:

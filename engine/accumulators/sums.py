@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from penstock.engine.accumulators.arrays import (
     NO_SIGNS,
+    Rows,
     Signs,
     Words,
     build,
@@ -19,36 +20,35 @@ from penstock.engine.accumulators.arrays import (
     integers,
     signs_of,
 )
-from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
+from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.kernels.accumulate import add_deltas, add_integers, add_wide
 from penstock.engine.kernels.scan import scan_integers
 from penstock.model.errors import NumericOverflowError
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import KeyedTable, Slots
+from penstock.state.store import INTEGER, KeyedTable, Slots
 
 _DIGITS = 10**38 - 1
 _WIDE = ("low", "high")
 
 
-def integer_sum(kind: pa.DataType) -> TableAccumulator:
+def integer_sum(kind: pa.DataType) -> Accumulator:
     """Sum integers to int64, or durations to their own type."""
     result_type = kind if pt.is_duration(kind) else pa.int64()
     return _accumulator(("sum",), result_type, lambda table, prefix: IntegerSum(table, prefix, result_type))
 
 
-def integer_mean() -> TableAccumulator:
+def integer_mean() -> Accumulator:
     """Mean of integers as a double, from the exact sum."""
     return _accumulator(("sum",), pa.float64(), lambda table, prefix: IntegerMean(table, prefix, pa.float64()))
 
 
-def decimal_sum(kind: pa.DataType) -> TableAccumulator:
+def decimal_sum(kind: pa.DataType) -> Accumulator:
     """Sum decimal(p, s) to decimal(38, s)."""
     result_type = pa.decimal128(38, kind.scale)
     return _accumulator(_WIDE, result_type, lambda table, prefix: DecimalSum(table, prefix, result_type))
 
 
-def decimal_mean(kind: pa.DataType) -> TableAccumulator:
+def decimal_mean(kind: pa.DataType) -> Accumulator:
     """Mean of decimals as a double, from the exact sum."""
     return _accumulator(
         _WIDE,
@@ -59,12 +59,12 @@ def decimal_mean(kind: pa.DataType) -> TableAccumulator:
 
 def _accumulator(
     words: tuple[str, ...], result_type: pa.DataType, cells: Callable[[KeyedTable, str], Cells]
-) -> TableAccumulator:
+) -> Accumulator:
     columns = dict.fromkeys((*words, "wraps", "count"), INTEGER)
-    return TableAccumulator(columns, result_type, cells, family=("exact sum", *words))
+    return Accumulator(columns, result_type, cells, family=("exact sum", *words))
 
 
-class IntegerSum(TableCells):
+class IntegerSum(Cells):
     """sum + wraps * 2**64 over ``count`` values."""
 
     def __init__(self, table: KeyedTable, prefix: str, result_type: pa.DataType) -> None:
@@ -73,11 +73,7 @@ class IntegerSum(TableCells):
 
     def update(self, rows: Rows, values: Sequence[pa.Array], where: Mask | None) -> None:
         """Add the values, signed by weight."""
-        slots, signs, words = (
-            read_only(rows.slots),
-            signs_of(rows, where, values),
-            integers(values[0]),
-        )
+        slots, signs, words = read_only(rows.slots), signs_of(rows, where, values), integers(values[0])
         self._add(slots, signs, words, 1)
         if pt.is_uint64(values[0].type):
             above = np.flatnonzero((words < 0) & (slots >= 0))  # read as signed, these are 2**64 too small
@@ -88,10 +84,8 @@ class IntegerSum(TableCells):
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's sums."""
         mine, theirs = read_only(into), self.peer(other)
-        sums, wraps, counts = (read_only(theirs.array(name)[slots]) for name in ("sum", "wraps", "count"))
-        self._add(mine, NO_SIGNS, sums, 0)
-        add_deltas(mine, wraps, self.array("wraps"))
-        add_deltas(mine, counts, self.array("count"))
+        self._add(mine, NO_SIGNS, read_only(theirs.array("sum")[slots]), 0)
+        self.add(("wraps", "count"), into, theirs, slots)
 
     def scan(self, slots: Slots, places: Ints) -> None:
         """Add up in one pass."""
@@ -123,7 +117,7 @@ class IntegerMean(IntegerSum):
         return build(self.result_type, total / np.maximum(counts, 1), counts > 0)
 
 
-class DecimalSum(TableCells):
+class DecimalSum(Cells):
     """(high, low) + wraps * 2**128 over ``count`` values, in units of the last digit."""
 
     def __init__(self, table: KeyedTable, prefix: str, result_type: pa.DataType) -> None:
@@ -138,11 +132,8 @@ class DecimalSum(TableCells):
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Add other's sums."""
         mine, theirs = read_only(into), self.peer(other)
-        words = theirs.words(slots)
-        wraps, counts = (read_only(theirs.array(name)[slots]) for name in ("wraps", "count"))
-        self._add(mine, NO_SIGNS, read_only(words), 0)
-        add_deltas(mine, wraps, self.array("wraps"))
-        add_deltas(mine, counts, self.array("count"))
+        self._add(mine, NO_SIGNS, read_only(theirs.words(slots)), 0)
+        self.add(("wraps", "count"), into, theirs, slots)
 
     def result(self, slots: Slots) -> pa.Array:
         """Return the sums.

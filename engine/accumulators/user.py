@@ -7,18 +7,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.engine.accumulators.arrays import bitmap, kept_rows, signs_of, taken
-from penstock.engine.accumulators.cells import INTEGER, TableAccumulator, TableCells
-from penstock.engine.accumulators.contract import Cells, Rows
-from penstock.engine.kernels.accumulate import add_counts, add_deltas
+from penstock.engine.accumulators.arrays import Rows, bitmap, kept_rows, signs_of, taken
+from penstock.engine.accumulators.cells import Accumulator, Cells
+from penstock.engine.kernels.accumulate import add_counts
 from penstock.model.aggregates import UserAggregate
 from penstock.model.errors import UserError
 from penstock.model.schema import to_arrow_type
 from penstock.state.keys.arrays import Mask, read_only
-from penstock.state.store import FixedColumn, KeyedTable, Slots
+from penstock.state.store import INTEGER, FixedColumn, KeyedTable, Slots
 
 
-def user_defined(aggregate: UserAggregate) -> TableAccumulator:
+def user_defined(aggregate: UserAggregate) -> Accumulator:
     """Run a user's aggregate on the rows whose inputs are all known; a group without such rows
     answers null.
 
@@ -28,7 +27,7 @@ def user_defined(aggregate: UserAggregate) -> TableAccumulator:
     """
     columns = {f"user.{name}": FixedColumn(np.dtype(dtype)) for name, dtype in aggregate.state.items()}
     result_type = to_arrow_type(aggregate.result_type)
-    return TableAccumulator(
+    return Accumulator(
         {**columns, "count": INTEGER},
         result_type,
         lambda table, prefix: UserCells(table, prefix, aggregate, result_type),
@@ -36,7 +35,7 @@ def user_defined(aggregate: UserAggregate) -> TableAccumulator:
     )
 
 
-class UserCells(TableCells):
+class UserCells(Cells):
     """The user's state columns, and how many rows went in."""
 
     def __init__(self, table: KeyedTable, prefix: str, aggregate: UserAggregate, result_type: pa.DataType) -> None:
@@ -68,7 +67,7 @@ class UserCells(TableCells):
         """Call the user's `merge`."""
         theirs = self.peer(other)
         self.aggregate.merge(self.state(), into, theirs.state(), slots)
-        add_deltas(read_only(into), read_only(theirs.array("count")[slots]), self.array("count"))
+        self.add(("count",), into, theirs, slots)
 
     def result(self, slots: Slots) -> pa.Array:
         """Call the user's `result` for the groups that have rows.

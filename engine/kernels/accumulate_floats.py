@@ -5,6 +5,7 @@ a pair (sum, rest) whose exact total is off by about 2**-104 of the absolute val
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +24,35 @@ infinities.
 _SPLIT = 134217729.0
 
 
-@jit
-def add_doubles(
-    slots: Ints,
-    signs: Signs,
-    values: Doubles,
-    unit: int,
-    sums: Doubles,
-    rests: Doubles,
-    counts: Ints,
-    nans: Ints,
-    ups: Ints,
-    downs: Ints,
-) -> None:
-    """Add signed values; NaN, +inf and -inf are counted apart unless ``nans`` is empty (then they
-    stay in the sum).
+class DoubleSums(NamedTuple):
+    """Compensated sums by group and how many values they are of; NaN, +inf and -inf are counted apart, or in the sums.
 
-    ``unit`` is what one row adds to the count (0 when the values are partial sums).
+    ``nans``, ``ups`` and ``downs`` are empty in the second case.
     """
+
+    sums: Doubles
+    rests: Doubles
+    counts: Ints
+    nans: Ints
+    ups: Ints
+    downs: Ints
+
+
+class SquareSums(NamedTuple):
+    """Compensated sums of values and of their squares by group; ``odds`` of the ``counts`` have no usable square."""
+
+    sums: Doubles
+    sum_rests: Doubles
+    squares: Doubles
+    square_rests: Doubles
+    counts: Ints
+    odds: Ints
+
+
+@jit
+def add_doubles(slots: Ints, signs: Signs, values: Doubles, unit: int, into: DoubleSums) -> None:
+    """Add signed values; ``unit`` is what one row adds to the count (0 when the values are partial sums)."""
+    sums, rests, counts, nans, ups, downs = into
     plain = signs.shape[0] == 0
     apart = nans.shape[0] > 0
     for i in range(slots.shape[0]):
@@ -66,20 +78,9 @@ def add_doubles(
 
 
 @jit
-def add_squares(
-    slots: Ints,
-    signs: Signs,
-    values: Doubles,
-    sums: Doubles,
-    sum_rests: Doubles,
-    squares: Doubles,
-    square_rests: Doubles,
-    counts: Ints,
-    odds: Ints,
-) -> None:
-    """Add signed values and their exact squares; what has no usable square is only counted, in
-    ``odds``.
-    """
+def add_squares(slots: Ints, signs: Signs, values: Doubles, into: SquareSums) -> None:
+    """Add signed values and their exact squares; what has no usable square is only counted."""
+    sums, sum_rests, squares, square_rests, counts, odds = into
     plain = signs.shape[0] == 0
     for i in range(slots.shape[0]):
         if slots[i] >= 0:

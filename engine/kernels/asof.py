@@ -1,29 +1,39 @@
 """The compiled loop of the as-of join: two sides in order of time are walked together. Called by ``asof_join``."""
 
+from typing import NamedTuple
+
 from penstock.state.kernels.jit import jit
 from penstock.state.keys.arrays import Ints
 
 
+class TimedRows(NamedTuple):
+    """Rows of one side in order of time: their times, the slots of their keys (-1: none) and their ids."""
+
+    times_us: Ints
+    slots: Ints
+    ids: Ints
+
+
+class LastRows(NamedTuple):
+    """The last right row by slot: its id plus one (0: there is none) and its time."""
+
+    newest: Ints
+    newest_us: Ints
+
+
 @jit
 def last_before(
-    left_times: Ints,
-    left_slots: Ints,
-    right_times: Ints,
-    right_slots: Ints,
-    right_ids: Ints,
-    tolerance_us: int,
-    newest: Ints,
-    newest_us: Ints,
-    found_out: Ints,
-    replaced_out: Ints,
+    left_rows: TimedRows, right_rows: TimedRows, tolerance_us: int, last: LastRows, found_out: Ints, replaced_out: Ints
 ) -> int:
     """Write the id of the last right row of each left row's slot that is not newer, -1 if there is none, to found_out.
 
-    Both sides' times ascend; of right rows of one time and slot the last counts, slot -1 has none. ``newest`` holds
-    ids plus one (0: none) by slot and ``newest_us`` their times; both follow along. Rows that are more than
-    ``tolerance_us`` (negative: no limit) older do not count. Ids that another one took the place of go to
+    Both sides' times ascend; of right rows of one time and slot the last counts. ``last`` follows along. Rows that are
+    more than ``tolerance_us`` (negative: no limit) older do not count. Ids that another one took the place of go to
     replaced_out, whose length is that of the right side; returns how many.
     """
+    left_times, left_slots, _ = left_rows
+    right_times, right_slots, right_ids = right_rows
+    newest, newest_us = last
     replaced = 0
     right = 0
     for left in range(left_times.size + 1):

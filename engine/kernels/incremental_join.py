@@ -3,6 +3,8 @@
 Chains are those of ``kernels/join.py``, linked both ways. Called by ``operators/incremental_join*.py``.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from penstock.state.kernels.jit import jit
@@ -67,25 +69,33 @@ def unlink(nodes: Ints, slots: Ints, heads: Ints, older: Ints, newer: Ints) -> N
             newer[before] = after
 
 
+class NodeChains(NamedTuple):
+    """Chains of nodes: the next older node of each (-1: it is the last), and its count (empty: all count one)."""
+
+    older: Ints
+    counts: Ints
+
+
+class CopyPosition(NamedTuple):
+    """A place between two pairs: the item, the node its chain has come to, and how many copies of the pair are left."""
+
+    item: int = -1
+    at: int = -1
+    left: int = 0
+
+
 @jit
 def expand_copies(
-    heads: Ints,
-    copies: Ints,
-    older: Ints,
-    counts: Ints,
-    item: int,
-    at: int,
-    left: int,
-    item_out: Ints,
-    node_out: Ints,
-) -> tuple[int, int, int, int]:
+    heads: Ints, copies: Ints, chains: NodeChains, position: CopyPosition, item_out: Ints, node_out: Ints
+) -> tuple[int, CopyPosition]:
     """Write (item, node) for every node of the chain that begins at heads[item], until the outputs are full.
 
-    A pair is written copies[item] times what the node counts: counts[node], none if that is negative, or one where
-    ``counts`` is empty. An item without chain (-1) is written copies[item] times with node -1. ``item``, ``at`` and
-    ``left`` say where to go on: (-1, -1, 0) at first, then what the last call returned. The result is (pairs written,
-    item, at, left); fewer pairs than fit mean that this was all.
+    A pair is written copies[item] times what the node counts, none if that is negative. An item without chain (-1) is
+    written copies[item] times with node -1. The result is how many pairs were written and where to go on; fewer pairs
+    than fit mean that this was all.
     """
+    older, counts = chains
+    item, at, left = position
     filled = 0
     while filled < item_out.size:
         while left <= 0:
@@ -94,7 +104,7 @@ def expand_copies(
             if at < 0:
                 item += 1
                 if item >= heads.size:
-                    return filled, item, -1, 0
+                    return filled, CopyPosition(item, -1, 0)
                 at = heads[item]
             left = copies[item]
             if at >= 0 and counts.size:
@@ -105,4 +115,4 @@ def expand_copies(
             node_out[place] = at
         filled += written
         left -= written
-    return filled, item, at, left
+    return filled, CopyPosition(item, at, left)

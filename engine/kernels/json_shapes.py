@@ -4,6 +4,8 @@ A *shape* is what such messages have in common: the bytes between the values, an
 message that differs in a byte, or has a value in a form that the readers refuse, has no shape and is left alone.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -64,19 +66,37 @@ def _time_number(at: int, end: int, kept: int) -> tuple[int, int]:
     return number, behind
 
 
+class ShapeArrays(NamedTuple):
+    """Shape s has the slots[starts[s]:starts[s + 1], `KIND`...], of which the last is `END`.
+
+    ``constants`` are the bytes before the values, each padded to whole words.
+    """
+
+    starts: Ints
+    slots: Ints
+    constants: Bytes
+
+
+class ValueArrays(NamedTuple):
+    """Values by column and message: integers, flags and times; of texts where they begin, and in ``sizes`` how long.
+
+    ``doubles`` is the memory of ``values``. Where ``valid`` is 0 the others mean nothing.
+    """
+
+    values: Ints
+    doubles: npt.NDArray[np.float64]
+    sizes: npt.NDArray[np.int32]
+    valid: Bytes
+
+
 @jit
 def match_shapes(
     data: Bytes,
     ends: Ints,
     rows: Ints,
-    shapes: Ints,
-    slots: Ints,
-    constants: Bytes,
+    known: ShapeArrays,
     limits: Ints,
-    values: Ints,
-    doubles: npt.NDArray[np.float64],
-    sizes: npt.NDArray[np.int32],
-    valid: Bytes,
+    taken: ValueArrays,
     shape_of: Ints,
     hits: Ints,
 ) -> None:
@@ -86,17 +106,14 @@ def match_shapes(
         data: the messages, one behind the other, and 8 bytes more.
         ends: ends[r] is where message r ends; it begins where the one before ends, the first at 0.
         rows: the messages to look at; their columns of ``valid`` are 0.
-        shapes: shape s has slots[shapes[s]:shapes[s + 1]]; the last of them is `END`.
-        slots: slots[:, `KIND`...].
-        constants: the bytes before the values, each padded to whole words.
+        known: the shapes.
         limits: limits[c, `LEAST`...] of column c.
-        values: values[c, r] receives integers, flags and times; for texts, where they begin.
-        doubles: the same memory, for doubles.
-        sizes: sizes[c, r] receives how long a text is.
-        valid: valid[c, r] receives 1 if there is a value; without it the others mean nothing.
+        taken: receives the values.
         shape_of: shape_of[r] receives the shape, or stays as it is.
         hits: hits[s] is increased by the messages of shape s.
     """
+    shapes, slots, constants = known
+    values, doubles, sizes, valid = taken
     base = address(data)
     words = address(constants)
     count = shapes.size - 1

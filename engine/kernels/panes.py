@@ -4,10 +4,31 @@ A hop is cut into one pane, or into two when the size is no multiple of the hop,
 and a row is folded once, however many windows cover it (paired panes: never more than two per hop).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from penstock.state.kernels.jit import jit
 from penstock.state.keys.arrays import Ints, Mask
+
+
+class PaneCells(NamedTuple):
+    """Cells of state: the pane of each, ascending, its slot, and its group, which stands for its key."""
+
+    panes: Ints
+    slots: Ints
+    groups: Ints
+
+
+class GroupPlaces(NamedTuple):
+    """Scratch by group: the window in which it was ``seen`` last, and the ``place`` of its result there."""
+
+    seen: Ints
+    place: Ints
+
+
+INTO, MERGED, RESULT_WINDOW, RESULT_SLOT, PAIR_ROWS = range(5)
+"""Rows of the array of pairs: of each pair result and slot, of each result window and one slot of its group."""
 
 
 @jit
@@ -81,35 +102,23 @@ def count_pairs(
 
 @jit
 def combine_panes(
-    panes: Ints,
-    slots: Ints,
-    groups: Ints,
-    first: int,
-    end: int,
-    panes_per_hop: int,
-    panes_per_window: int,
-    seen: Ints,
-    place: Ints,
-    into: Ints,
-    merged: Ints,
-    result_window: Ints,
-    result_slot: Ints,
+    cells: PaneCells, first: int, end: int, panes_per_hop: int, panes_per_window: int, scratch: GroupPlaces, pairs: Ints
 ) -> int:
     """List the pairs of windows first..end-1 in window order and return how many (window, group) results they make.
 
-    A cell has a pane (ascending), a slot and a group, which stands for its key. Pair i merges slot merged[i] into
-    result into[i]; result r belongs to result_window[r], and result_slot[r] is one slot of its group. ``seen`` and
-    ``place`` are scratch, one entry per group; ``seen`` starts below ``first``.
+    Pair i merges slot pairs[MERGED, i] into result pairs[INTO, i]; result r belongs to window pairs[RESULT_WINDOW, r].
+    ``seen`` starts below ``first``.
     """
+    panes, slots, groups = cells
+    seen, place = scratch
     results = 0
     pair = 0
     window = first
     low = 0
-    cells = len(panes)
     while window < end:
-        while low < cells and panes[low] < window * panes_per_hop:
+        while low < len(panes) and panes[low] < window * panes_per_hop:
             low += 1
-        if low == cells:
+        if low == len(panes):
             break
         reached = panes[low] - panes_per_window + 1
         if window * panes_per_hop < reached:
@@ -117,16 +126,16 @@ def combine_panes(
             continue
         stop = window * panes_per_hop + panes_per_window
         index = low
-        while index < cells and panes[index] < stop:
+        while index < len(panes) and panes[index] < stop:
             group = np.uint64(groups[index])
             if seen[group] != window:
                 seen[group] = window
                 place[group] = results
-                result_window[results] = window
-                result_slot[results] = slots[index]
+                pairs[RESULT_WINDOW, results] = window
+                pairs[RESULT_SLOT, results] = slots[index]
                 results += 1
-            into[pair] = place[group]
-            merged[pair] = slots[index]
+            pairs[INTO, pair] = place[group]
+            pairs[MERGED, pair] = slots[index]
             pair += 1
             index += 1
         window += 1

@@ -22,11 +22,13 @@ NEW_FIRST, NEW_LAST, NEW_OLDER, NEW_NEWER, NEW_OWNER, NEW_ROW = range(6)
 
 
 class SessionLinks(NamedTuple):
-    """The session columns of a table, all of one length.
+    """The columns of both tables: ``newest`` of that of keys, the others, all of one length, of that of sessions.
 
-    ``owner`` is the slot of the key in the table of keys; of a session merged away it is -1 - (the one it went to).
+    ``newest`` is a key's newest session plus one (a fresh cell is zero: no session). ``owner`` is the slot of the key
+    in its table; of a session merged away it is -1 - (the one it went to).
     """
 
+    newest: Ints
     first: Ints
     last: Ints
     older: Ints
@@ -56,7 +58,6 @@ def assign_sessions(
     times_us: Ints,
     gap_us: int,
     late_before_us: int,
-    head: Ints,
     links: SessionLinks,
     created: Ints,
     session_of_row: Ints,
@@ -64,12 +65,11 @@ def assign_sessions(
 ) -> tuple[int, int, int]:
     """Find every row's session and return (sessions created, sessions merged away, late rows).
 
-    ``owners`` are the rows' slots in the table of keys, ``head`` is that table's newest session per key, plus one
-    (a fresh cell is zero: no session). ``created`` has six rows (NEW_...) and a column per row of the batch. A row
-    that joins no session and lies before ``late_before_us`` is late: NONE. ``merged`` receives the sessions merged
-    away that had a slot.
+    ``owners`` are the rows' slots in the table of keys. ``created`` has six rows (NEW_...) and a column per row of the
+    batch. A row that joins no session and lies before ``late_before_us`` is late: NONE. ``merged`` receives the
+    sessions merged away that had a slot.
     """
-    first, last, older, newer, owner = links
+    newest, first, last, older, newer, owner = links
     base = len(first)
     news = 0
     merges = 0
@@ -77,7 +77,7 @@ def assign_sessions(
     for row in range(len(owners)):
         key = owners[row]
         time = times_us[row]
-        session = head[key] - 1
+        session = newest[key] - 1
         if session >= base:
             # Most rows go on where the newest session of their key stands; the rest is for those that do not.
             at = session - base
@@ -111,7 +111,7 @@ def assign_sessions(
                     if after != NONE:
                         _set(older, created, NEW_OLDER, after, kept)
                     else:
-                        head[key] = kept + 1
+                        newest[key] = kept + 1
                     _set(owner, created, NEW_OWNER, gone, -1 - kept)
                     if gone < base:
                         merged[merges] = gone
@@ -135,7 +135,7 @@ def assign_sessions(
             if after != NONE:
                 _set(older, created, NEW_OLDER, after, fresh)
             else:
-                head[key] = fresh + 1
+                newest[key] = fresh + 1
             session_of_row[row] = fresh
     return news, merges, late
 
@@ -157,7 +157,6 @@ def link_sessions(
     created: Ints,
     news: int,
     slots: Ints,
-    head: Ints,
     links: SessionLinks,
     slot_of_new: Ints,
 ) -> None:
@@ -165,7 +164,7 @@ def link_sessions(
 
     ``slot_of_new`` receives the slot of every created session, NONE for those merged away.
     """
-    first, last, older, newer, owner = links
+    newest, first, last, older, newer, owner = links
     count = 0
     for index in range(news):
         slot_of_new[index] = NONE
@@ -192,7 +191,7 @@ def link_sessions(
         older[slot] = before
         newer[slot] = after
         if after == NONE:
-            head[created[NEW_OWNER, index]] = slot + 1
+            newest[created[NEW_OWNER, index]] = slot + 1
 
 
 @jit
@@ -219,12 +218,11 @@ def settle_rows(
 @jit
 def unlink_sessions(
     slots: Ints,
-    head: Ints,
     links: SessionLinks,
     emptied: Ints,
 ) -> int:
     """Take sessions out of their keys' lists; write the keys left without any and return how many."""
-    _, _, older, newer, owner = links
+    newest, _, _, older, newer, owner = links
     count = 0
     for index in range(len(slots)):
         slot = slots[index]
@@ -235,7 +233,7 @@ def unlink_sessions(
         if after != NONE:
             older[after] = before
         else:
-            head[owner[slot]] = before + 1
+            newest[owner[slot]] = before + 1
             if before == NONE:
                 emptied[count] = owner[slot]
                 count += 1

@@ -10,7 +10,7 @@ from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator,
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_type
 from penstock.engine.operators.descriptor import OperatorDescriptor, PlanContext, Wanted, time_column
-from penstock.engine.operators.ordered_rows import split_late
+from penstock.engine.operators.ordered_rows import without_late
 from penstock.engine.operators.words import Words
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
@@ -47,10 +47,8 @@ class EventTimeColumn(Operator):
             rows = rows.filter(pa.array(~unusable))
         if not rows.num_rows:
             return
-        rows, _, late = split_late(rows, event_times_us(rows, self._time), self._passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
+        times_us = event_times_us(rows, self._time)
+        rows, _ = yield from without_late(batch.with_rows(rows), times_us, self._passed_us, counters)
         counters.passed += rows.num_rows
         yield MAIN, batch.with_rows(rows)
 

@@ -3,7 +3,7 @@
 Ties are decided by a total order over the row's own columns, never by arrival.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -39,10 +39,7 @@ class OrderedRows:
 
     def admit(self, batch: Batch, times_us: Ints, passed_us: int, counters: RowCounters) -> Iterator[Emission]:
         """Let the rows with event time >= ``passed_us`` wait and emit the others as late; count all of them."""
-        rows, times_us, late = split_late(batch.rows, times_us, passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
+        rows, times_us = yield from without_late(batch, times_us, passed_us, counters)
         counters.folded += rows.num_rows
         self.add(rows, times_us)
 
@@ -52,10 +49,9 @@ class OrderedRows:
         About ``rows_at_once`` come at a time; rows of one time always come together. What order they have among
         themselves is for `tie_order` to say, once their keys are known.
         """
-        waiting = ChunkRows.concat(self._waiting.below(before_us))
+        waiting = ChunkRows.concat(self._waiting.below(before_us)).in_order()
         self._waiting.forget_below(before_us)
-        order = np.argsort(waiting.at, kind="stable")
-        ids, times_us = waiting.ids[order], waiting.at[order]
+        ids, times_us = waiting.ids, waiting.at
         start = 0
         while start < ids.size:
             last = min(start + rows_at_once, ids.size) - 1
@@ -66,14 +62,17 @@ class OrderedRows:
             start = stop
 
 
-def split_late(
-    rows: pa.RecordBatch, times_us: Ints, passed_us: int
-) -> tuple[pa.RecordBatch, Ints, pa.RecordBatch | None]:
-    """Return the rows whose event time is >= ``passed_us`` with their times, and the others (None: there are none)."""
+def without_late(
+    batch: Batch, times_us: Ints, passed_us: int, counters: RowCounters, output: str = LATE
+) -> Generator[Emission, None, tuple[pa.RecordBatch, Ints]]:
+    """Return the rows whose event time is >= ``passed_us``, with their times; count and emit the others as late."""
     late = times_us < passed_us
     if not late.any():
-        return rows, times_us, None
-    return rows.filter(pa.array(~late)), times_us[~late], rows.filter(pa.array(late))
+        return batch.rows, times_us
+    late_rows = batch.rows.filter(pa.array(late))
+    counters.late += late_rows.num_rows
+    yield output, batch.with_rows(late_rows)
+    return batch.rows.filter(pa.array(~late)), times_us[~late]
 
 
 def tie_order(rows: pa.RecordBatch, times_us: Ints, groups: Ints, group_count: int) -> Ints | None:

@@ -34,6 +34,16 @@ class ChunkRows:
         columns = zip(*((part.ids, part.at, part.words) for part in parts), strict=True) if parts else (none,) * 3
         return cls(*(np.concatenate(column) for column in columns))
 
+    def take(self, rows: Ints | slice | Mask) -> "ChunkRows":
+        """Return these rows."""
+        return ChunkRows(self.ids[rows], self.at[rows], self.words[rows] if self.words.size else self.words)
+
+    def in_order(self) -> "ChunkRows":
+        """Return the rows by their places, those of one place in order of arrival."""
+        if bool((self.at[1:] >= self.at[:-1]).all()):
+            return self
+        return self.take(np.argsort(self.at, kind="stable"))
+
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
@@ -144,8 +154,7 @@ def _split(chunk: _Chunk, limit: int) -> tuple[_Chunk | None, _Chunk | None]:
 
 
 def _select(chunk: _Chunk, rows: slice | Mask) -> _Chunk:
-    words = chunk.rows.words
-    kept = ChunkRows(chunk.rows.ids[rows], chunk.rows.at[rows], words[rows] if words.size else words)
+    kept = chunk.rows.take(rows)
     if chunk.ascending:
         return _Chunk(kept, int(kept.at[0]), int(kept.at[-1]), True)
     return _Chunk(kept, int(kept.at.min()), int(kept.at.max()), False)

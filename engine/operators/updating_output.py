@@ -1,4 +1,4 @@
-"""The changelog that an updating aggregate emits: when, and from which changes."""
+"""The changelog that an updating aggregate emits, from which changes of which slots."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -6,8 +6,6 @@ from weakref import WeakMethod
 
 import pyarrow as pa
 
-from penstock.engine.core.contract import MAIN, Emission, OperatorContext
-from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes, PendingChanges
 from penstock.state.keys.arrays import Mask
@@ -17,7 +15,7 @@ T = TypeVar("T")
 
 
 class UpdatingOutput:
-    """Emits what changed at most once per interval of processing time, or when the loop is idle.
+    """Changes of slots, from the rows that they have shown to those that they show.
 
     ``show`` returns the result rows of slots, ``alive`` says which slots have one. ``settle`` is called with slots
     whose changes have been emitted. They are methods of what holds the output, to which it does not refer for its
@@ -26,49 +24,34 @@ class UpdatingOutput:
 
     def __init__(
         self,
-        context: OperatorContext,
-        interval_us: int | None,
+        batch_rows: int,
         show: Callable[[Slots], pa.RecordBatch],
         alive: Callable[[Slots], Mask],
         settle: Callable[[Slots], None] | None = None,
     ) -> None:
-        """Start with nothing to emit; the first interval begins now."""
+        """Start without changes."""
         self.pending = PendingChanges()
-        self._clock = context.clock
-        self._batch_rows = context.batch_rows
-        self._interval_ns = context.interval_ns(interval_us)
+        self._batch_rows = batch_rows
         self._show, self._alive = _weak(show), _weak(alive)
         self._settle = None if settle is None else _weak(settle)
-        self._emitted_ns = self._clock.monotonic_ns()
-        self._ingest_ns: int | None = None
 
-    def after(self, batch: Batch) -> Iterator[Emission]:
-        """Emit, after a batch has been folded, if the interval has passed."""
-        if self.pending:
-            known = self._ingest_ns
-            self._ingest_ns = batch.ingest_ns if known is None else min(known, batch.ingest_ns)
-            if self._clock.monotonic_ns() - self._emitted_ns >= self._interval_ns:
-                yield from self.emit()
+    def remember(self, slots: Slots, slot_limit: int) -> None:
+        """Note what slots (-1: none; all < slot_limit) that are about to change have shown until now."""
+        touched = self.pending.touch(slots, slot_limit)
+        shown = touched[self._alive(touched)]
+        if len(shown):
+            self.pending.show(shown, self._show(shown))
 
-    def due_ns(self) -> int | None:
-        """Return when the interval ends, if anything changed."""
-        return self._emitted_ns + self._interval_ns if self.pending else None
+    def changes(self) -> Iterator[pa.RecordBatch]:
+        """Yield everything that changed."""
+        return self._between(self.pending.take())
 
-    def emit(self) -> Iterator[Emission]:
-        """Emit everything that changed."""
-        self._emitted_ns = self._clock.monotonic_ns()
-        if self.pending:
-            yield from self._emit(self.pending.take())
-            self._ingest_ns = None
+    def changes_of(self, slots: Slots) -> Iterator[pa.RecordBatch]:
+        """Yield what changed in these slots."""
+        return self._between(self.pending.take_only(slots))
 
-    def emit_only(self, slots: Slots) -> Iterator[Emission]:
-        """Emit what changed in these slots."""
-        yield from self._emit(self.pending.take_only(slots))
-
-    def _emit(self, changes: Changes) -> Iterator[Emission]:
-        alive = self._alive(changes.touched)
-        for rows in changes_between(changes, alive, self._show, self._batch_rows):
-            yield MAIN, Batch(rows, ingest_ns=self._ingest_ns or 0)
+    def _between(self, changes: Changes) -> Iterator[pa.RecordBatch]:
+        yield from changes_between(changes, self._alive(changes.touched), self._show, self._batch_rows)
         if self._settle is not None:
             self._settle(changes.touched)
 

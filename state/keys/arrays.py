@@ -48,6 +48,18 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return array
 
 
+def grown(array: NDArray[Scalar], used: int, size: int) -> NDArray[Scalar]:
+    """Return an array at least ``size`` long that begins with the first ``used`` entries; twice as long, if it grows.
+
+    Behind them it is zero where it has grown.
+    """
+    if len(array) >= size:
+        return array
+    longer = np.zeros((max(size, 2 * len(array)), *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
 NO_BYTES: Bytes = read_only(np.zeros(0, np.uint8))
 NO_NULLS: NDArray[np.uint32] = read_only(np.zeros(0, np.uint32))
 NO_INTEGERS: Ints = read_only(np.zeros(0, np.int64))

@@ -4,21 +4,24 @@ Called by the group, window and session aggregates.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
-from penstock.engine.accumulators.contract import Rows
+from penstock.engine.accumulators.arrays import Rows
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.expressions.values import bits
 from penstock.engine.operators.aggregates.row_checksums import add_to_checksums
+from penstock.engine.operators.changelog import weights_of
 from penstock.engine.operators.isolate import evaluate
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import AggregateSpec
-from penstock.model.schema import WEIGHT, StreamSchema
+from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import KeyedTable, Slots
@@ -34,9 +37,10 @@ class AggregateInput:
             PlanError: an expression does not fit the input.
         """
         self._expressions: list[Expr] = []
-        self._keys = [self._place(key) for _, key in spec.keys]
-        self._values = [[self._place(value) for value in call.inputs] for _, call in spec.aggregates]
-        self._filters = [None if call.where is None else self._place(call.where) for _, call in spec.aggregates]
+        place = partial(place_of, self._expressions)
+        self._keys = [place(key) for _, key in spec.keys]
+        self._values = [[place(value) for value in call.inputs] for _, call in spec.aggregates]
+        self._filters = [None if call.where is None else place(call.where) for _, call in spec.aggregates]
         columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
         self._projection = compile_projection(columns, schema.fields, name) if columns else None
         self._codec = KeyCodec(key_types)
@@ -65,22 +69,12 @@ class AggregateInput:
 
     def fold(self, columns: Sequence[pa.Array], rows: Rows, into: BoundAggregation) -> None:
         """Update aggregates with evaluated rows."""
-        masks = {index: _mask(columns[index]) for index in self._filters if index is not None}
+        masks = {index: mask_of(columns[index]) for index in self._filters if index is not None}
         values = [[columns[index] for index in inputs] for inputs in self._values]
         into.update(rows, values, [None if index is None else masks[index] for index in self._filters])
 
     def _weights(self, rows: pa.RecordBatch) -> NDArray[np.int8] | None:
-        if not self._changelog:
-            return None
-        column = rows.column(WEIGHT)
-        return np.frombuffer(column.buffers()[1], np.int8, len(column), column.offset)
-
-    def _place(self, expression: Expr) -> int:
-        for index, known in enumerate(self._expressions):
-            if known.same_as(expression):
-                return index
-        self._expressions.append(expression)
-        return len(self._expressions) - 1
+        return weights_of(rows) if self._changelog else None
 
 
 class EvaluatedRows:
@@ -121,17 +115,15 @@ class EvaluatedRows:
             add_to_checksums(table, slots, self._columns, times_us, self.weights)
 
 
-def _mask(column: pa.Array) -> Mask:
+def place_of(expressions: list[Expr], expression: Expr) -> int:
+    """Return where an expression is in a list, at whose end it is put if it is not there."""
+    for index, known in enumerate(expressions):
+        if known.same_as(expression):
+            return index
+    expressions.append(expression)
+    return len(expressions) - 1
+
+
+def mask_of(column: pa.Array) -> Mask:
     """Return True where a condition is true; null is not."""
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.bool_)
-    mask = _bits(column.buffers()[1], column)
-    validity = column.buffers()[0]
-    return mask & _bits(validity, column) if column.null_count and validity is not None else mask
-
-
-def _bits(buffer: pa.Buffer, column: pa.Array) -> Mask:
-    first, skipped = divmod(column.offset, 8)
-    count = skipped + len(column)
-    packed = np.frombuffer(buffer, np.uint8, (count + 7) // 8, first)
-    return np.unpackbits(packed, count=count, bitorder="little")[skipped:].view(np.bool_)
+    return np.zeros(len(column), np.bool_) if pa.types.is_null(column.type) else bits(column)

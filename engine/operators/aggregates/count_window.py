@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import ROWS
-from penstock.engine.core.contract import MAIN, Emission, Notes, OperatorContext
-from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import Emission, Notes, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.core.event_time import time_array
 from penstock.engine.kernels.order import number_rows
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
-from penstock.engine.operators.aggregates.updating_aggregates import UpdatingAggregate
-from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
+from penstock.engine.operators.aggregates.updating_aggregates import OrderedAggregate
+from penstock.engine.operators.ordered_rows import tie_order
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.updating_output import UpdatingOutput
 from penstock.model.errors import BugError
@@ -22,13 +22,10 @@ from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import FixedColumn, Slots, TableSpec
-from penstock.state.tables.grouping import KeyGrouper
-
-_INTEGER = FixedColumn(np.dtype(np.int64))
+from penstock.state.store import INTEGER, Slots, TableSpec
 
 
-class CountWindowAggregate(UpdatingAggregate):
+class CountWindowAggregate(OrderedAggregate):
     """One result per key and window; window_start and window_end are the times of its first and last row.
 
     Rows wait until the watermark, less the lateness, has passed them; rows that come after that are late. By the
@@ -56,21 +53,17 @@ class CountWindowAggregate(UpdatingAggregate):
         self._input = AggregateInput(spec, schema, name, plan.key_types)
 
     def open(self, context: OperatorContext) -> None:
-        """Open the waiting rows, the keys that have an open window, and the windows."""
+        """Open the keys that have an open window, and the windows."""
         super().open(context)
         key_types = self._plan.key_types
-        columns = {**self._plan.aggregation.columns(), "first_us": _INTEGER, "last_us": _INTEGER}
-        self._waiting = OrderedRows(context.state, "rows", self._fields, context.locate_port(0))
+        columns = {**self._plan.aggregation.columns(), "first_us": INTEGER, "last_us": INTEGER}
         placed_by = context.placed()
-        self._keys = context.state.table(TableSpec("keys", key_types, {"seen": _INTEGER}, placed_by=placed_by))
+        self._keys = context.state.table(TableSpec("keys", key_types, {"seen": INTEGER}, placed_by=placed_by))
         spec = TableSpec("windows", key_types, columns, prefixed=True, placed_by=placed_by)
         self._windows = context.state.table(spec)
         self._cells = self._plan.aggregation.bind(self._windows)
-        self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive)
-        self._grouper = KeyGrouper()
+        self._output = UpdatingOutput(context.batch_rows, self._show, self._alive)
         self._clock = ProcessingClock(context.clock, context.restored)
-        self._passed_us = context.earliest("passed_us", START_OF_TIME_US)
-        self._ingest_ns = 0
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Let rows wait for the watermark, or count them at once."""
@@ -88,25 +81,14 @@ class CountWindowAggregate(UpdatingAggregate):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Count the rows that the watermark has passed; at the end of time close the incomplete windows."""
-        self._passed_us = max(self._passed_us, self._passed(time_us))
-        for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
+        for rows in self._release(time_us):
             yield from self._fold(rows)
         if time_us == END_OF_TIME_US:
             yield from self.on_end()
 
-    def output_watermark(self, time_us: int) -> int:
-        """Hold back by the lateness, and by the microsecond that a result is older than its last row.
-
-        Updates have no event time, and nothing is held back.
-        """
-        if self._updating:
-            return time_us
-        passed_us = self._passed(time_us)
-        return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
-
     def notes(self) -> Notes:
         """Return how far time has come."""
-        return {"passed_us": self._passed_us, **self._clock.notes()}
+        return {**super().notes(), **self._clock.notes()}
 
     def due_us(self) -> int | None:
         """Return the watermark that lets the first row go; open windows wait for the end only."""
@@ -141,13 +123,13 @@ class CountWindowAggregate(UpdatingAggregate):
         located = self._windows.upsert(keys, numbers // self._size)
         self._cells.reset(located.fresh)
         if self._updating:
-            self._remember(located.slots)
+            self._output.remember(located.slots, len(self._windows.array(ROWS)))
         begins = numbers % self._size == 0
         self._windows.array("first_us")[located.slots[begins]] = bounds_us[begins]
         # Times ascend, and of several values for one slot the last stays.
         self._windows.array("last_us")[located.slots] = bounds_us
         evaluated.fold(located.slots, times_us if self._plan.timed else None, self._cells)
-        yield from self._output.after(Batch(rows, ingest_ns=self._ingest_ns))
+        yield from self._after(Batch(rows, ingest_ns=self._ingest_ns))
         yield from self._close(located.slots[numbers % self._size == self._size - 1])
 
     def _number(self, keys: KeyBatch, groups: Ints) -> Ints:
@@ -159,38 +141,15 @@ class CountWindowAggregate(UpdatingAggregate):
         self._keys.remove(slots[seen % self._size == 0])
         return numbers
 
-    def _remember(self, slots: Slots) -> None:
-        """Note what the windows that are about to change have shown until now."""
-        counts = self._windows.array(ROWS)
-        touched = self._output.pending.touch(slots, len(counts))
-        shown = touched[counts[touched] > 0]
-        if len(shown):
-            self._output.pending.show(shown, self._show(shown))
-
-    def _close(self, slots: Slots) -> Iterator[Emission]:
-        """Yield the results of windows, or with updates their last changes, and forget them."""
-        if not len(slots):
-            return
-        if self._updating:
-            yield from self._output.emit_only(slots)
-            self._windows.remove(slots)
-            return
-        step = self.context.batch_rows
-        for start in range(0, len(slots), step):
-            rows = self._show(slots[start : start + step])
-            self._windows.remove(slots[start : start + step])
-            yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
+    def _forget(self, slots: Slots) -> None:
+        self._windows.remove(slots)
 
     def _alive(self, slots: Slots) -> Mask:
-        return np.ones(len(slots), np.bool_)
+        alive: Mask = self._cells.row_counts(slots) > 0
+        return alive
 
     def _show(self, slots: Slots) -> pa.RecordBatch:
         columns = self._windows.key_columns(slots)
         columns += [time_array(self._windows.array(name)[slots], self._bounds) for name in ("first_us", "last_us")]
         columns += self._cells.results(slots)
         return pa.RecordBatch.from_arrays(columns, schema=self._plan.output.fields)
-
-    def _passed(self, watermark_us: int) -> int:
-        if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
-            return watermark_us
-        return max(START_OF_TIME_US, watermark_us - self._lateness_us)

@@ -47,6 +47,7 @@ class GroupAggregate(UpdatingWindows):
                 raise BugError(f"{windowing.window} windows have an operator of their own; please report it")
             self._windows = AssignedWindows(windowing.window, windowing.lateness_us, name)
         self._by_clock = windowing is not None and windowing.clock == "processing"
+        self._by_event = not self._by_clock
         leading = (pa.int64(),) if self._windows is not None and self._windows.keeps_starts else ()
         self._input = AggregateInput(spec, schema, name, (*leading, *plan.key_types))
         self._key_types = (*leading, *plan.key_types)
@@ -64,7 +65,7 @@ class GroupAggregate(UpdatingWindows):
         self._table = context.state.table(spec)
         self._cells = self._plan.aggregation.bind(self._table)
         self._lookup = KeyLookup(self._table)
-        self._output = UpdatingOutput(context, self._interval_us, self._show, self._alive, self._remove_empty)
+        self._output = UpdatingOutput(context.batch_rows, self._show, self._alive, self._remove_empty)
         if self._by_clock:
             self._set_timer()
 
@@ -76,36 +77,28 @@ class GroupAggregate(UpdatingWindows):
         rows, evaluated = self._input.evaluate(self.context, batch.rows)
         if evaluated is None:
             return
-        times_us = self._input.times_us(rows) if self._plan.timed else None
         if self._windows is None:
             self.context.counters.folded += evaluated.count
-            self._fold(evaluated, None, times_us)
+            self._fold(evaluated, None, self._input.times_us(rows) if self._plan.timed else None)
         else:
-            yield from self._fold_windows(self._windows, batch, rows, evaluated, times_us)
+            yield from self._fold_windows(self._windows, batch, rows, evaluated)
             if self._by_clock:
                 self._set_timer()
-        yield from self._output.after(batch)
+        yield from self._after(batch)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Forget the windows that are over, after their last changes; at the end of time emit everything."""
         if time_us == END_OF_TIME_US:
-            yield from self._output.emit()
+            yield from self._emit()
         if time_us == END_OF_TIME_US or not self._by_clock:
             yield from self._advance(time_us)
 
     def _fold_windows(
-        self,
-        windows: AssignedWindows,
-        batch: Batch,
-        rows: pa.RecordBatch,
-        evaluated: EvaluatedRows,
-        times_us: Ints | None,
+        self, windows: AssignedWindows, batch: Batch, rows: pa.RecordBatch, evaluated: EvaluatedRows
     ) -> Iterator[Emission]:
         """Fold rows into every window of theirs that is not over, and let go of those that have none."""
         counters = self.context.counters
-        at_us = None if self._by_clock else self._input.times_us(rows)
-        if at_us is None:
-            at_us = np.full(rows.num_rows, self._watermark_us)
+        at_us, times_us = self._times(rows)
         assigned = windows.assign(at_us, windows.over_until_us(self._watermark_us))
         late = 0 if assigned.late is None else int(np.count_nonzero(assigned.late))
         outside = 0 if assigned.outside is None else int(np.count_nonzero(assigned.outside))
@@ -131,11 +124,7 @@ class GroupAggregate(UpdatingWindows):
     ) -> None:
         located = self._lookup.upsert(evaluated.keys(*starts), ends_us)
         self._cells.reset(located.fresh)
-        counts = self._table.array(ROWS)
-        touched = self._output.pending.touch(located.slots, len(counts))
-        shown = touched[counts[touched] > 0]
-        if len(shown):
-            self._output.pending.show(shown, self._show(shown))
+        self._output.remember(located.slots, len(self._table.array(ROWS)))
         evaluated.fold(located.slots, times_us, self._cells)
         if self._retracting:
             evaluated.add_to_checksums(self._table, located.slots, times_us)
@@ -149,7 +138,7 @@ class GroupAggregate(UpdatingWindows):
         over_until_us = self._windows.over_until_us(self._watermark_us)
         if first_us is not None and first_us <= over_until_us:
             over = self._table.slots_below(min(over_until_us, END_OF_TIME_US - 1) + 1)
-            yield from self._output.emit_only(over)
+            yield from self._leave(self._output.changes_of(over))
             self._table.remove(over)
 
     def _next_over_us(self) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.core.contract import OperatorContext
-from penstock.engine.kernels.panes import combine_panes, count_pairs
+from penstock.engine.kernels.panes import PAIR_ROWS, GroupPlaces, PaneCells, combine_panes, count_pairs
 from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
@@ -34,7 +34,7 @@ class PaneState(WindowState):
         self._grouper = KeyGrouper()
         self._scratch = ScratchGroups(context.state, plan.aggregation)
         # Kept, because fresh memory costs more than what is written to it.
-        self._pairs = np.empty((4, 0), np.int64)
+        self._pairs = np.empty((PAIR_ROWS, 0), np.int64)
 
     def fold(self, evaluated: EvaluatedRows, at_us: Ints, times_us: Ints | None, watermark_us: int) -> UnplacedRows:
         """Fold every row into its pane."""
@@ -67,7 +67,7 @@ class PaneState(WindowState):
         needed_from = windows.first_pane(end)
         if windows.per_window == 1:
             slots = self.table.slots_below(needed_from)
-            yield from self._panes(self.shown(slots))
+            yield from self.show(self.shown(slots))
             self.table.remove(slots)
         else:
             slots = self.table.slots_between(windows.first_pane(first), windows.end_pane(end - 1))
@@ -85,30 +85,30 @@ class PaneState(WindowState):
     def release(self) -> None:
         """Give back what only results needed."""
         self._scratch.release()
-        self._pairs = np.empty((4, 0), np.int64)
+        self._pairs = np.empty((PAIR_ROWS, 0), np.int64)
 
-    def _panes(self, shown: Slots) -> Iterator[pa.RecordBatch]:
-        """Yield panes that are windows."""
-        for start in range(0, len(shown), self.batch_rows):
-            slots = shown[start : start + self.batch_rows]
-            ends_us = self._windows.ends_of(self.table.prefixes(slots))
-            bounds_us = ends_us - self._windows.size_us, ends_us
-            yield self.rows(self.table.key_columns(slots), bounds_us, self.cells.results(slots))
+    def places(self, slots: Slots) -> tuple[list[pa.Array], tuple[Ints, ...]]:
+        """Return keys and bounds of panes that are windows."""
+        return self.table.key_columns(slots), self._bounds_us(self.table.prefixes(slots))
+
+    def _bounds_us(self, windows: Ints) -> tuple[Ints, Ints]:
+        ends_us = self._windows.ends_of(windows)
+        return ends_us - self._windows.size_us, ends_us
 
     def _merged(self, slots: Slots, panes: Ints, first: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield windows first..end-1, each merged from its panes; slots come in the order of their panes."""
         keys = self._codec.encode(self.table.key_columns(slots), len(slots))
         groups, firsts = self._grouper.group(keys)
-        groups = read_only(groups)
+        cells = PaneCells(panes, slots, read_only(groups))
         shape = self._windows.per_hop, self._windows.per_window
         end = min(end, int(panes[-1]) // self._windows.per_hop + 1)
-        seen, place = np.full(len(firsts), first - 1), np.empty(len(firsts), np.int64)
+        scratch = GroupPlaces(np.full(len(firsts), first - 1), np.empty(len(firsts), np.int64))
         while first < end:
             pairs, stop = count_pairs(panes, first, end - 1, *shape, _PAIRS_AT_ONCE)
             if self._pairs.shape[1] < pairs:
-                self._pairs = np.empty((4, pairs), np.int64)
+                self._pairs = np.empty((PAIR_ROWS, pairs), np.int64)
+            results = combine_panes(cells, first, stop, *shape, scratch, self._pairs)
             into, merged, window, shown = self._pairs
-            results = combine_panes(panes, slots, groups, first, stop, *shape, seen, place, into, merged, window, shown)
             yield from self._merge(into[:pairs], merged[:pairs], window[:results], shown[:results])
             first = stop
 
@@ -121,9 +121,5 @@ class PaneState(WindowState):
             scratch, window, slots = scratch[shown], window[shown], slots[shown]
         for start in range(0, len(window), self.batch_rows):
             part = slice(start, start + self.batch_rows)
-            ends_us = self._windows.ends_of(window[part])
-            yield self.rows(
-                self.table.key_columns(slots[part]),
-                (ends_us - self._windows.size_us, ends_us),
-                self._scratch.cells.results(scratch[part]),
-            )
+            results = self._scratch.cells.results(scratch[part])
+            yield self.rows(self.table.key_columns(slots[part]), self._bounds_us(window[part]), results)

@@ -3,12 +3,12 @@
 Rows wait until the watermark, less the lateness, has passed them; what comes after that is late.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, OperatorContext
-from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
@@ -16,10 +16,10 @@ from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, ReducedSessionRows
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
 from penstock.engine.operators.aggregates.reduce_state import KeyedRows, ReduceState, RunningRows, WindowedRows
-from penstock.engine.operators.aggregates.updating_aggregates import UpdatingAggregate
+from penstock.engine.operators.aggregates.updating_aggregates import OrderedAggregate
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.isolate import evaluate
-from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
+from penstock.engine.operators.ordered_rows import tie_order
 from penstock.engine.operators.state_words import key_names, key_traits, window_traits
 from penstock.engine.operators.words import Words, function_name, group_text, window_details
 from penstock.model.job_graph import OperatorNode, ReduceSpec
@@ -28,12 +28,11 @@ from penstock.model.windows import Count, Global, Session
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots
-from penstock.state.tables.grouping import KeyGrouper
 
 __all__ = ["Reduce", "reduce_output"]
 
 
-class Reduce(UpdatingAggregate):
+class Reduce(OrderedAggregate):
     """Folds rows with a user's function.
 
     Without a window, the latest row of every key is a changelog, emitted at most once per interval and in quiet
@@ -50,20 +49,18 @@ class Reduce(UpdatingAggregate):
         self._windowing = spec.windowing
         self._lateness_us = 0 if spec.windowing is None else spec.windowing.lateness_us
         self._updating = self._plan.output.changelog
+        self._interval_us = self._plan.interval_us
+        self._fields = schema.fields
         self._folder = Folder(spec.function, schema.fields)
         self._codec = KeyCodec(self._plan.key_types)
         self._projection = compile_projection(spec.keys, schema.fields, name) if spec.keys else None
         self._name = name
 
     def open(self, context: OperatorContext) -> None:
-        """Open the waiting rows and the reduced ones."""
+        """Open the reduced rows."""
         super().open(context)
-        self._waiting = OrderedRows(context.state, "rows", self._plan.fields, context.locate_port(0))
         self._state = self._open_state(context)
         self._output = self._state.output
-        self._grouper = KeyGrouper()
-        self._passed_us = context.earliest("passed_us", START_OF_TIME_US)
-        self._ingest_ns = 0
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Let rows wait."""
@@ -75,30 +72,15 @@ class Reduce(UpdatingAggregate):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Fold the rows that the watermark has passed, and emit the windows that are over."""
-        self._passed_us = max(self._passed_us, self._passed(time_us))
-        for rows, _ in self._waiting.release(self._passed_us, self.context.batch_rows):
+        for rows in self._release(time_us):
             piece = self._piece(rows)
             if piece is not None:
                 for results in self._state.fold(piece):
                     yield MAIN, Batch(results, ingest_ns=self._ingest_ns)
-                yield from self._output.after(Batch(piece.rows, ingest_ns=self._ingest_ns))
+                yield from self._after(Batch(piece.rows, ingest_ns=self._ingest_ns))
         if time_us == END_OF_TIME_US:
-            yield from self._output.emit()
+            yield from self._emit()
         yield from self._close(self._state.over(self._passed_us))
-
-    def output_watermark(self, time_us: int) -> int:
-        """Hold back by the lateness, and by the microsecond that a window may be older than what closes it.
-
-        Updates have no event time, and nothing is held back.
-        """
-        if self._updating:
-            return time_us
-        passed_us = self._passed(time_us)
-        return passed_us if passed_us in (START_OF_TIME_US, END_OF_TIME_US) else passed_us - 1
-
-    def notes(self) -> Notes:
-        """Return how far time has come."""
-        return {"passed_us": self._passed_us}
 
     def due_us(self) -> int | None:
         """Return the watermark that lets the first row go or closes the first window."""
@@ -107,17 +89,11 @@ class Reduce(UpdatingAggregate):
             return END_OF_TIME_US if self._output.pending else None
         return min(min(passed_us) + self._lateness_us, END_OF_TIME_US)
 
-    def _close(self, over: Slots) -> Iterator[Emission]:
-        """Emit the results of windows that are over, or with updates their last changes, and forget them."""
-        if self._updating:
-            yield from self._output.emit_only(over)
-            self._state.forget(over)
-            return
-        step = self.context.batch_rows
-        for start in range(0, len(over), step):
-            slots = over[start : start + step]
-            yield MAIN, Batch(self._state.show(slots), ingest_ns=self._ingest_ns)
-            self._state.forget(slots)
+    def _show(self, slots: Slots) -> pa.RecordBatch:
+        return self._state.show(slots)
+
+    def _forget(self, slots: Slots) -> None:
+        self._state.forget(slots)
 
     def _piece(self, ordered: pa.RecordBatch) -> KeyedRows | None:
         """Evaluate the keys of rows in order of time, and order rows of one key and time by their columns."""
@@ -135,11 +111,6 @@ class Reduce(UpdatingAggregate):
         # Rows change places with others of their key and time only: keys, groups and times stay as they are.
         rows = rows if order is None else rows.take(pa.array(order))
         return KeyedRows(rows, times_us, key_columns, keys, groups, first_rows)
-
-    def _passed(self, watermark_us: int) -> int:
-        if watermark_us in (START_OF_TIME_US, END_OF_TIME_US):
-            return watermark_us
-        return max(START_OF_TIME_US, watermark_us - self._lateness_us)
 
     def _open_state(self, context: OperatorContext) -> ReduceState:
         parts = (context, self._plan, self._folder)

@@ -1,6 +1,5 @@
 """The user's function of a reduce, called row by row, and the rows it has made so far, in state."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.core.contract import OperatorContext
-from penstock.engine.operators.functions.python_rows import python_rows
+from penstock.engine.operators.functions.python_rows import dataclass_row, python_rows
 from penstock.model.errors import SchemaError
 from penstock.model.source_location import user_traceback
 from penstock.state.keys.arrays import Ints, Mask
@@ -137,8 +136,7 @@ class ReducedRows:
 
 
 def _as_row(result: Any) -> Row:
-    if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-    if isinstance(result, Mapping):
-        return dict(result)
-    raise SchemaError(f"a reduce function must return a dict or a dataclass, not {type(result).__name__}")
+    row = dict(result) if isinstance(result, Mapping) else dataclass_row(result)
+    if row is None:
+        raise SchemaError(f"a reduce function must return a dict or a dataclass, not {type(result).__name__}")
+    return row

@@ -17,9 +17,7 @@ from penstock.engine.operators.changelog import changes_between
 from penstock.engine.operators.pending_changes import Changes
 from penstock.model.windows import Count, Session
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import FixedColumn, Positions, Slots, TableSpec
-
-_INTEGER = FixedColumn(np.dtype(np.int64))
+from penstock.state.store import INTEGER, Positions, Slots, TableSpec
 
 
 class RunRows(ReduceState):
@@ -31,7 +29,7 @@ class RunRows(ReduceState):
 
     def __init__(self, context: OperatorContext, plan: ReducePlan, folder: Folder) -> None:
         """Open the table of keys that have an open window."""
-        columns = {**ROW_COLUMN, "first_us": _INTEGER, "last_us": _INTEGER, "rows": _INTEGER}
+        columns = {**ROW_COLUMN, "first_us": INTEGER, "last_us": INTEGER, "rows": INTEGER}
         super().__init__(context, plan, folder, TableSpec("keys", plan.key_types, columns))
 
     @abstractmethod

@@ -52,7 +52,7 @@ class ReduceState(ABC):
         self.folder = folder
         self.table = context.state.table(spec)
         self.reduced = ReducedRows(context.state, self.table, plan.fields)
-        self.output = UpdatingOutput(context, plan.interval_us, self.show, self.reduced.has)
+        self.output = UpdatingOutput(context.batch_rows, self.show, self.reduced.has)
 
     @abstractmethod
     def fold(self, piece: KeyedRows) -> Iterator[pa.RecordBatch]:
@@ -80,12 +80,8 @@ class ReduceState(ABC):
 
     def _remember(self, slots: Slots) -> None:
         """Note, with updates, what slots that are about to change have shown until now."""
-        if not self.plan.output.changelog:
-            return
-        touched = self.output.pending.touch(slots, len(self.table.array("row")))
-        shown = touched[self.reduced.has(touched)]
-        if len(shown):
-            self.output.pending.show(shown, self.show(shown))
+        if self.plan.output.changelog:
+            self.output.remember(slots, len(self.table.array("row")))
 
 
 class RunningRows(ReduceState):

@@ -15,12 +15,12 @@ from penstock.engine.kernels.accumulate import add_deltas
 from penstock.state.kernels import byte_strings as kernels
 from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyCodec
-from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots
+from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots
 
 CHECKSUM = "checksum"
 """The sum of weight * hash of all rows of a group, modulo 2**64; zero for no rows and practically nothing else."""
 
-CHECKSUM_COLUMN: ColumnSpec = FixedColumn(np.dtype(np.int64))
+CHECKSUM_COLUMN: ColumnSpec = INTEGER
 
 Hashes = NDArray[np.uint64]
 

@@ -21,12 +21,12 @@ from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Session
 from penstock.state.keys.arrays import Ints, Mask
-from penstock.state.store import ColumnSpec, FixedColumn, Slots
+from penstock.state.store import INTEGER, ColumnSpec, FixedColumn, Slots
 
 _SHOWN: dict[str, ColumnSpec] = {
     "shown": FixedColumn(np.dtype(np.uint8)),
-    "shown_first": FixedColumn(np.dtype(np.int64)),
-    "shown_last": FixedColumn(np.dtype(np.int64)),
+    "shown_first": INTEGER,
+    "shown_last": INTEGER,
 }
 
 
@@ -48,7 +48,9 @@ class SessionAggregate(UpdatingWindows):
         self._windowing = spec.windowing
         self._gap_us = spec.windowing.window.gap_us
         self._updating = spec.windowing.emission.mode == "updates"
+        self._interval_us = spec.windowing.emission.interval_us
         self._by_clock = spec.windowing.clock == "processing"
+        self._by_event = not self._by_clock
         self._input = AggregateInput(spec, schema, name, self._plan.key_types)
 
     def open(self, context: OperatorContext) -> None:
@@ -65,9 +67,7 @@ class SessionAggregate(UpdatingWindows):
         )
         self._table = self._sessions.table
         self._cells = self._plan.aggregation.bind(self._table)
-        interval_us = self._windowing.emission.interval_us
-        self._output = UpdatingOutput(context, interval_us, self._show, self._alive, self._settle)
-        self._ingest_ns = 0
+        self._output = UpdatingOutput(context.batch_rows, self._show, self._alive, self._settle)
         if self._by_clock:
             self._set_timer()
 
@@ -99,14 +99,14 @@ class SessionAggregate(UpdatingWindows):
             self._set_timer()
         if assigned.late:
             yield LATE, batch.with_rows(rows.filter(pa.array(assigned.slots < 0)))
-        yield from self._output.after(batch)
+        yield from self._after(batch)
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Emit the sessions that are over, or with updates their last changes, and forget them."""
         if self._by_clock and time_us != END_OF_TIME_US:
             return
         if time_us == END_OF_TIME_US:
-            yield from self._output.emit()
+            yield from self._emit()
         yield from self._advance(time_us)
 
     def output_watermark(self, time_us: int) -> int:
@@ -115,18 +115,11 @@ class SessionAggregate(UpdatingWindows):
             return time_us
         return max(START_OF_TIME_US, time_us - self._windowing.lateness_us - 1)
 
-    def _times(self, rows: pa.RecordBatch) -> tuple[Ints, Ints | None]:
-        """Return the times that decide the sessions, and the event times that aggregates look at."""
-        event = None if self._by_clock and not self._plan.timed else self._input.times_us(rows)
-        if self._by_clock or event is None:
-            return np.full(rows.num_rows, self._watermark_us), event
-        return event, event
-
     def _advance(self, watermark_us: int) -> Iterator[Emission]:
         self._watermark_us = max(self._watermark_us, watermark_us)
         over = self._sessions.over(self._sessions.settled_before_us(self._watermark_us))
         if self._updating:
-            yield from self._output.emit_only(over)
+            yield from self._leave(self._output.changes_of(over))
         else:
             step = self.context.batch_rows
             for start in range(0, len(over), step):

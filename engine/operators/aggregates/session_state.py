@@ -23,13 +23,12 @@ from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import ColumnSpec, FixedColumn, KeyedTable, Slots, StateStore, TableSpec
+from penstock.state.store import INTEGER, ColumnSpec, FixedColumn, KeyedTable, Slots, StateStore, TableSpec
 
-_INTEGER = FixedColumn(np.dtype(np.int64))
 _SESSION = FixedColumn(np.dtype(np.int64), refers="sessions")
 _LINKS: dict[str, ColumnSpec] = {
-    "first": _INTEGER,
-    "last": _INTEGER,
+    "first": INTEGER,
+    "last": INTEGER,
     "older": _SESSION,
     "newer": _SESSION,
     "owner": FixedColumn(np.dtype(np.int64), refers="session_keys"),
@@ -93,7 +92,6 @@ class SessionState:
         """Find or begin every row's session, in order of arrival."""
         rows = len(times_us)
         located = self._lookup.upsert(keys)
-        newest = self._keys.array("newest")
         links = self._links()
         base = len(links.first)
         if self._created.shape[1] < rows:
@@ -101,16 +99,9 @@ class SessionState:
         created = self._created
         sessions, merged = np.empty(rows, np.int64), np.empty(rows, np.int64)
         times = read_only(times_us)
+        owners = read_only(located.slots)
         news, merges, late = assign_sessions(
-            read_only(located.slots),
-            times,
-            self._gap_us,
-            settled_before_us,
-            newest,
-            links,
-            created,
-            sessions,
-            merged,
+            owners, times, self._gap_us, settled_before_us, links, created, sessions, merged
         )
         fresh, gone = _NONE, merged[:merges]
         into = gone.copy()
@@ -121,7 +112,7 @@ class SessionState:
             settle_rows(base, created, owner, slot_of_new, sessions)
             settle_rows(base, created, owner, slot_of_new, into)
         if late:
-            idle = located.fresh[newest[located.fresh] == 0]
+            idle = located.fresh[links.newest[located.fresh] == 0]
             self._keys.remove(idle)
         return SessionAssignment(sessions, fresh, into, gone, late)
 
@@ -159,8 +150,7 @@ class SessionState:
         if not len(slots):
             return
         emptied = np.empty(len(slots), np.int64)
-        newest = self._keys.array("newest")
-        count = unlink_sessions(read_only(slots), newest, self._links(), emptied)
+        count = unlink_sessions(read_only(slots), self._links(), emptied)
         self._keys.remove(emptied[:count])
         self.table.remove(slots)
 
@@ -180,11 +170,11 @@ class SessionState:
         if len(located.fresh) != len(rows):
             raise BugError("a session began where its key has one already; please report it")
         slots = read_only(located.slots)
-        newest = self._keys.array("newest")
-        link_sessions(base, created, news, slots, newest, self._links(), slot_of_new)
+        link_sessions(base, created, news, slots, self._links(), slot_of_new)
         if (near := slots[self.table.array("last")[slots] < self._near_before_us]).size:
             self._near.append(near)
         return located.fresh
 
     def _links(self) -> SessionLinks:
-        return SessionLinks(*(self.table.array(name) for name in SessionLinks._fields))
+        newest, *names = SessionLinks._fields
+        return SessionLinks(self._keys.array(newest), *map(self.table.array, names))

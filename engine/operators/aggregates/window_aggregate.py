@@ -8,27 +8,26 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.operators.aggregates.aggregate_input import AggregateInput
 from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.aggregates.pane_state import PaneState
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
+from penstock.engine.operators.aggregates.updating_aggregates import ClockedWindows
 from penstock.engine.operators.aggregates.window_state import (
     CustomWindowState,
     GlobalWindowState,
     WindowState,
 )
-from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.model.errors import BugError
 from penstock.model.job_graph import AggregateSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Global, Hopping, Tumbling, WindowAssigner
-from penstock.state.keys.arrays import Ints
 
 
-class WindowAggregate(Operator):
+class WindowAggregate(ClockedWindows):
     """One result per window and key, final. Rows whose windows are all over leave through `LATE`, unchanged."""
 
     def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str) -> None:
@@ -46,17 +45,12 @@ class WindowAggregate(Operator):
         leading = (pa.int64(),) if custom else ()
         self._input = AggregateInput(spec, schema, name, (*leading, *self._plan.key_types))
         self._by_clock = spec.windowing.clock == "processing"
-        self._needs_times = not self._by_clock and not isinstance(spec.windowing.window, Global)
+        self._by_event = not self._by_clock and not isinstance(spec.windowing.window, Global)
 
     def open(self, context: OperatorContext) -> None:
         """Open the table of windows."""
         super().open(context)
-        self._clock = ProcessingClock(context.clock, context.restored)
-        event_us = context.earliest("watermark_us", START_OF_TIME_US)
-        self._watermark_us = self._clock.latest_us if self._by_clock else event_us
         self._state = self._make_state(context)
-        self._timer_ns: int | None = None
-        self._ingest_ns = 0
         if self._by_clock:
             self._set_timer()
 
@@ -97,24 +91,10 @@ class WindowAggregate(Operator):
             return time_us
         return max(START_OF_TIME_US, time_us - self._windowing.lateness_us)
 
-    def timer_ns(self) -> int | None:
-        """Return when the next window by processing time is over."""
-        return self._timer_ns
-
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit the windows that are over by processing time."""
-        if self._by_clock:
-            yield from self._advance(self._clock.now_us())
-            self._set_timer()
-
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Give back scratch memory, which is no state to keep."""
         self._state.release()
         return ()
-
-    def notes(self) -> Notes:
-        """Return how far time has come."""
-        return {"watermark_us": self._watermark_us, **self._clock.notes()}
 
     def due_us(self) -> int | None:
         """Return when the next window is over; by the processing clock only the end matters."""
@@ -134,18 +114,10 @@ class WindowAggregate(Operator):
             return GlobalWindowState(self._plan, context)
         raise BugError(f"{window} windows have an operator of their own; please report it")
 
-    def _times(self, rows: pa.RecordBatch) -> tuple[Ints, Ints | None]:
-        """Return the times that decide the windows, and the event times that aggregates look at."""
-        event = self._input.times_us(rows) if self._needs_times or self._plan.timed else None
-        if self._needs_times and event is not None:
-            return event, event
-        return np.full(rows.num_rows, self._watermark_us), event
-
     def _advance(self, watermark_us: int) -> Iterator[Emission]:
         self._watermark_us = max(self._watermark_us, watermark_us)
         for rows in self._state.results(self._watermark_us):
             yield MAIN, Batch(rows, ingest_ns=self._ingest_ns)
 
-    def _set_timer(self) -> None:
-        due_us = self._state.next_us()
-        self._timer_ns = None if due_us is None else self._clock.due_ns(due_us)
+    def _next_over_us(self) -> int | None:
+        return self._state.next_us()

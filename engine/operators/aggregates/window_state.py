@@ -70,6 +70,17 @@ class WindowState(ABC):
         """Return the slots whose rows were not all taken back."""
         return slots[self.cells.row_counts(slots) > 0] if self._retracting else slots
 
+    def show(self, slots: Slots) -> Iterator[pa.RecordBatch]:
+        """Yield the results of slots."""
+        for start in range(0, len(slots), self.batch_rows):
+            part = slots[start : start + self.batch_rows]
+            keys, bounds_us = self.places(part)
+            yield self.rows(keys, bounds_us, self.cells.results(part))
+
+    @abstractmethod
+    def places(self, slots: Slots) -> tuple[list[pa.Array], tuple[Ints, ...]]:
+        """Return the user's key columns of slots, and where their windows start and end, if they have bounds."""
+
     def rows(self, keys: list[pa.Array], bounds_us: tuple[Ints, ...], results: list[pa.Array]) -> pa.RecordBatch:
         """Put result rows together; ``bounds_us`` are starts and ends, or nothing for the global window."""
         bounds = [time_array(times_us, self.plan.bounds) for times_us in bounds_us]
@@ -99,13 +110,13 @@ class CustomWindowState(WindowState):
         """Yield windows by their end."""
         over_until_us = self._windows.over_until_us(watermark_us)
         over = self.table.slots_below(min(over_until_us, END_OF_TIME_US - 1) + 1)
-        shown = self.shown(over)
-        for start in range(0, len(shown), self.batch_rows):
-            slots = shown[start : start + self.batch_rows]
-            starts, *keys = self.table.key_columns(slots)
-            bounds_us = starts.to_numpy(), self.table.prefixes(slots)
-            yield self.rows(keys, bounds_us, self.cells.results(slots))
+        yield from self.show(self.shown(over))
         self.table.remove(over)
+
+    def places(self, slots: Slots) -> tuple[list[pa.Array], tuple[Ints, ...]]:
+        """Return keys and bounds, of which the start is the first key."""
+        starts, *keys = self.table.key_columns(slots)
+        return keys, (starts.to_numpy(), self.table.prefixes(slots))
 
     def next_us(self) -> int | None:
         """Return when the earliest window is over."""
@@ -127,11 +138,12 @@ class GlobalWindowState(WindowState):
         if watermark_us < END_OF_TIME_US:
             return
         live = self.table.live()
-        shown = self.shown(live)
-        for start in range(0, len(shown), self.batch_rows):
-            slots = shown[start : start + self.batch_rows]
-            yield self.rows(self.table.key_columns(slots), (), self.cells.results(slots))
+        yield from self.show(self.shown(live))
         self.table.remove(live)
+
+    def places(self, slots: Slots) -> tuple[list[pa.Array], tuple[Ints, ...]]:
+        """Return the keys."""
+        return self.table.key_columns(slots), ()
 
     def next_us(self) -> int | None:
         """Return None."""

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.core.async_calls import Asked, AsyncCalls
 from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
@@ -14,6 +12,7 @@ from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted
 from penstock.engine.operators.functions.call_backlog import CallBacklog
 from penstock.engine.operators.functions.call_lines import Call, Line, OrderedLine, UnorderedLine
 from penstock.engine.operators.functions.row_results import RowResults
+from penstock.engine.operators.functions.user_results import rows_without, time_errors
 from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
@@ -214,7 +213,10 @@ class AsyncFunction(Operator):
         good = [index for index, call in enumerate(calls) if call.error is None] if failed else range(len(calls))
         rows, kept, unfit = self._results.to_rows([calls[index].result for index in good])
         failed |= {good[index]: reason for index, reason in unfit.items()}
-        rows = self._with_times(rows, [good[index] for index in kept] if failed else range(len(calls)), failed)
+        bad = time_errors(rows, self._time)
+        failed |= {good[kept[row]]: f"in the result, {reason}" for row, reason in bad.items()}
+        if bad:
+            rows, _ = rows_without(rows, bad)
         ids = np.fromiter((call.row for call in calls), np.int64, len(calls))
         counters = self.context.counters
         counters.folded -= len(calls)
@@ -227,18 +229,6 @@ class AsyncFunction(Operator):
         self._log.remove(ids)
         ingest_ns = min(call.batch.ingest_ns for call in calls)
         yield MAIN, Batch(rows, calls[0].batch.keep, ingest_ns)
-
-    def _with_times(self, rows: pa.RecordBatch, origin: "list[int] | range", failed: dict[int, str]) -> pa.RecordBatch:
-        """Take out the rows that have no usable event time, and note why."""
-        if self._time is None or not rows.num_rows:
-            return rows
-        times = rows.column(self._time.name)
-        bad = unusable_times(times)
-        if bad is None:
-            return rows
-        for row in np.flatnonzero(bad).tolist():
-            failed[origin[row]] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
-        return rows.filter(pa.array(~bad))
 
 
 class AsyncFunctionDescriptor(OperatorDescriptor[AsyncFunctionSpec]):

@@ -5,17 +5,16 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from penstock.engine.connectors.normalise import to_schema
-from penstock.engine.connectors.time_range import time_error, unusable_times
-from penstock.engine.core.contract import MAIN, Emission, Operator
+from penstock.engine.core.contract import MAIN, Emission, Operator, chunks
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.descriptor import OperatorDescriptor
+from penstock.engine.operators.functions.user_results import batch_of, time_errors
 from penstock.engine.operators.words import Words, error_details, function_name
-from penstock.model.errors import BadRecordError, PlanError, SchemaError
+from penstock.model.errors import BadRecordError, PlanError
 from penstock.model.job_graph import BatchFunctionSpec, OperatorNode
 from penstock.model.option_literals import BatchFormat
-from penstock.model.schema import StreamSchema, TimeColumn
+from penstock.model.schema import StreamSchema
 from penstock.model.source_location import user_traceback
 
 FORMATS = get_args(BatchFormat)
@@ -40,16 +39,17 @@ class BatchFunction(Operator):
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
         try:
-            rows = _to_rows(self._function(self._convert(batch.rows)), self._fields)
-            _check_times(rows, self._time)
+            rows = batch_of(self._function(self._convert(batch.rows)), self._fields, "a batch function must return")
+            for row, reason in time_errors(rows, self._time).items():
+                raise BadRecordError(f"in row {row + 1} of the result, {reason}")
         except Exception as raised:
             text = user_traceback(raised)
             counters.dead_lettered += batch.rows.num_rows
             self.context.dead_letters.reject(self.context.name, batch.rows, [text] * batch.rows.num_rows)
             return
         counters.passed += batch.rows.num_rows
-        for start in range(0, rows.num_rows, self.context.batch_rows):
-            yield MAIN, batch.with_rows(rows.slice(start, self.context.batch_rows))
+        for part in chunks(rows, self.context.batch_rows):
+            yield MAIN, batch.with_rows(part)
 
 
 def _converter(name: str, operator: str) -> Callable[[pa.RecordBatch], Any]:
@@ -70,32 +70,6 @@ def _converter(name: str, operator: str) -> Callable[[pa.RecordBatch], Any]:
             raise PlanError(f"operator {operator!r} asks for pandas batches: pip install pandas") from None
         return lambda rows: rows.to_pandas()
     raise PlanError(f"format of {operator!r} must be one of {', '.join(FORMATS)}, not {name!r}")
-
-
-def _to_rows(result: Any, fields: pa.Schema) -> pa.RecordBatch:
-    if isinstance(result, pa.RecordBatch):
-        return to_schema(result, fields)
-    if isinstance(result, dict) or hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
-        table = pa.table(result)
-    else:
-        raise SchemaError(
-            "a batch function must return an object with the Arrow PyCapsule interface (pyarrow, polars, pandas) "
-            f"or a dict of columns, not {type(result).__name__}"
-        )
-    combined = table.combine_chunks().to_batches()
-    rows = combined[0] if combined else pa.RecordBatch.from_pylist([], schema=table.schema)
-    return to_schema(rows, fields)
-
-
-def _check_times(rows: pa.RecordBatch, time: TimeColumn | None) -> None:
-    """Raise BadRecordError for the first row of a result without a usable event time."""
-    if time is None:
-        return
-    times = rows.column(time.name)
-    bad = unusable_times(times)
-    if bad is not None:
-        row = int(bad.argmax())
-        raise BadRecordError(f"in row {row + 1} of the result, {time_error(time.name, not times[row].is_valid)}")
 
 
 class BatchFunctionDescriptor(OperatorDescriptor[BatchFunctionSpec]):

@@ -1,5 +1,6 @@
 """Columns as Python values and rows as dicts, for user functions; what pyarrow converts slowly is done by numpy."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ def python_rows(rows: pa.RecordBatch, names: list[str]) -> list[dict[str, Any]]:
     columns = [python_values(rows.column(name)) for name in names]
     # A strict zip costs a row as much again as the dict.
     return [dict(zip(names, values, strict=False)) for values in zip(*columns, strict=True)]
+
+
+def dataclass_row(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a dataclass' object; None for anything else."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return None
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def python_values(column: pa.Array) -> list[Any]:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.connectors.time_range import time_error, unusable_times
-from penstock.engine.core.contract import MAIN, Emission, Operator
+from penstock.engine.core.contract import MAIN, Emission, Operator, chunks
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
 from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
 from penstock.engine.operators.functions.row_results import RowResults
+from penstock.engine.operators.functions.user_results import rows_without, time_errors
 from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.job_graph import OperatorNode, RowFunctionSpec
 from penstock.model.schema import WEIGHT, StreamSchema
@@ -89,7 +89,11 @@ class RowFunction(Operator):
             results = list(chain.from_iterable(results))
         rows, kept, unfit = self._results.to_rows(results)
         failed |= {int(origin[index]): reason for index, reason in reversed(unfit.items())}
-        rows, origin = self._with_times(rows, origin[kept], failed)
+        bad, origin = time_errors(rows, self._time), origin[kept]
+        failed |= {int(origin[row]): f"in the result, {reason}" for row, reason in bad.items()}
+        if bad:
+            rows, left = rows_without(rows, bad)
+            origin = origin[left]
         if unfit or len(failed):
             # A flat_map row is passed or rejected as a whole.
             good = ~np.isin(origin, list(failed))
@@ -99,22 +103,8 @@ class RowFunction(Operator):
         if self._changelog:
             weights = batch.rows.column(WEIGHT).take(pa.array(origin))
             rows = rows.append_column(pa.field(WEIGHT, pa.int8(), nullable=False), weights)
-        for start in range(0, rows.num_rows, self.context.batch_rows):
-            yield MAIN, batch.with_rows(rows.slice(start, self.context.batch_rows))
-
-    def _with_times(
-        self, rows: pa.RecordBatch, origin: np.ndarray, failed: Failures
-    ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Take out the rows that have no usable event time, and note why."""
-        if self._time is None or not rows.num_rows:
-            return rows, origin
-        times = rows.column(self._time.name)
-        bad = unusable_times(times)
-        if bad is None:
-            return rows, origin
-        for row in np.flatnonzero(bad).tolist():
-            failed[int(origin[row])] = f"in the result, {time_error(self._time.name, not times[row].is_valid)}"
-        return rows.filter(pa.array(~bad)), origin[~bad]
+        for part in chunks(rows, self.context.batch_rows):
+            yield MAIN, batch.with_rows(part)
 
     def _reject(self, rows: pa.RecordBatch, failed: Failures) -> None:
         if not failed:

@@ -1,7 +1,6 @@
 """The results of user functions as Arrow columns: all at once where it fits, else by halves to find what does not."""
 
 import dataclasses
-import difflib
 from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.operators.functions.row_calls import Failures
+from penstock.engine.operators.functions.user_results import check_known
 from penstock.model.errors import SchemaError
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -96,11 +96,7 @@ class RowResults:
             if self._bare:
                 return {self._names[0]: result}
             raise SchemaError(f"the function must return a dict or a dataclass, not {type(result).__name__}")
-        unknown = [key for key in result if key not in self._names]
-        if unknown:
-            close = difflib.get_close_matches(str(unknown[0]), self._names, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(self._names)}"
-            raise SchemaError(f"the function returned {unknown[0]!r}, which is not in its schema{hint}")
+        check_known(result, self._names)
         return result
 
 

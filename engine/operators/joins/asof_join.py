@@ -12,13 +12,13 @@ import pyarrow as pa
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
-from penstock.engine.kernels.asof import last_before
+from penstock.engine.kernels.asof import LastRows, TimedRows, last_before
 from penstock.engine.kernels.order import mark_ties
-from penstock.engine.operators.joins.asof_join_schema import asof_join_output
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
-from penstock.engine.operators.joins.join_side import TimedSide
+from penstock.engine.operators.joins.join_side import PairColumns, TimedSide
+from penstock.engine.operators.joins.timed_join_schema import asof_join_output
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
-from penstock.engine.operators.ordered_rows import break_ties, split_late
+from penstock.engine.operators.ordered_rows import break_ties, without_late
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.engine.operators.state_words import duration_words
 from penstock.engine.operators.words import Words
@@ -27,9 +27,8 @@ from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints, Mask, read_only
-from penstock.state.store import FixedColumn, TableSpec
+from penstock.state.store import INTEGER, FixedColumn, TableSpec
 
-_INT64 = np.dtype(np.int64)
 _SPARE_KEYS = 4_096
 # More than all of time, yet far from overflowing when added to a time.
 _LONG_US = 1 << 60
@@ -50,15 +49,15 @@ class AsOfJoin(Operator):
             PlanError: see `asof_join_output`.
         """
         self._output = asof_join_output(spec, left, right, name)
-        self._columns = spec.output
+        self._columns = PairColumns(spec.output, self._output.fields)
         self._inner = spec.how == "inner"
         self._tolerance_us = -1 if spec.tolerance_us is None else min(spec.tolerance_us, _LONG_US)
-        self._types = key_types(spec, left, right, name)
-        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
+        types = key_types(spec, left, right, name)
+        self._right_columns = side_columns(spec, 1)
         # Right rows of one time are told apart by all their columns.
         self._inputs = (
-            TimedSide(left, self._needed[0], spec.left_keys, self._types, name),
-            TimedSide(right, right.fields.names, spec.right_keys, self._types, name),
+            TimedSide(left, side_columns(spec, 0), spec.left_keys, types, name),
+            TimedSide(right, right.fields.names, spec.right_keys, types, name),
         )
         self._passed_us = START_OF_TIME_US
         self._ingest_ns = 0
@@ -74,18 +73,17 @@ class AsOfJoin(Operator):
         )
         # What was passed is the last of its key.
         self._waiting[1].forget_below(self._passed_us)
-        columns = {"newest": FixedColumn(_INT64, refers="right", base=1), "newest_us": FixedColumn(_INT64)}
-        self._last = context.state.table(TableSpec("last", self._types, columns))
+        columns = {"newest": FixedColumn(np.dtype(np.int64), refers="right", base=1), "newest_us": INTEGER}
+        self._last = context.state.table(TableSpec("last", self._inputs[1].codec.types, columns))
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Let the rows wait that are not late."""
         counters, side = self.context.counters, self._inputs[port]
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
-        rows, times_us, late = split_late(batch.rows, event_times_us(batch.rows, side.time), self._passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
+        times_us = event_times_us(batch.rows, side.time)
+        late = LATE_RIGHT if port else LATE
+        rows, times_us = yield from without_late(batch, times_us, self._passed_us, counters, late)
         arrived = side.arrive(self.context, rows, times_us)
         with_key = side.with_key(arrived.rows) if port or self._inner else None
         if with_key is not None:
@@ -97,11 +95,11 @@ class AsOfJoin(Operator):
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Emit the left rows that this passes; forget right rows that no later one can be joined with."""
         self._passed_us = time_us
-        left, right = (_in_order(waiting.below(time_us)) for waiting in self._waiting)
+        left, right = (ChunkRows.concat(waiting.below(time_us)).in_order() for waiting in self._waiting)
         for waiting in self._waiting:
             waiting.forget_below(time_us)
         for left_rows, right_rows in _together(left.at, right.at, self.context.batch_rows):
-            yield from self._join(_part(left, left_rows), _part(right, right_rows))
+            yield from self._join(left.take(left_rows), right.take(right_rows))
         if time_us == END_OF_TIME_US:
             self._forget(self._last.live())
         elif self._tolerance_us >= 0:
@@ -129,24 +127,12 @@ class AsOfJoin(Operator):
         rows = self._waiting[0].take(left.ids)
         left_slots = self._slots(rows)
         found, replaced = np.empty(left.ids.size, np.int64), np.empty(right.ids.size, np.int64)
-        newest, newest_us = self._last.array("newest"), self._last.array("newest_us")
-        replaced = replaced[
-            : last_before(
-                read_only(left.at),
-                read_only(left_slots),
-                read_only(right.at),
-                read_only(right_slots),
-                read_only(right.ids),
-                self._tolerance_us,
-                newest,
-                newest_us,
-                found,
-                replaced,
-            )
-        ]
+        sides = (_timed(left, left_slots), _timed(right, right_slots))
+        last = LastRows(self._last.array("newest"), self._last.array("newest_us"))
+        count = last_before(*sides, self._tolerance_us, last, found, replaced)
         yield from self._emit(rows, found)
         self._waiting[0].remove(left.ids)
-        self._waiting[1].remove(replaced)
+        self._waiting[1].remove(replaced[:count])
 
     def _break_ties(self, right: ChunkRows, slots: Ints) -> ChunkRows:
         """Return the right rows with those of one time and slot in the order of their columns."""
@@ -175,22 +161,18 @@ class AsOfJoin(Operator):
         batch_rows = self.context.batch_rows
         for start in range(0, found.size, batch_rows):
             part = slice(start, start + batch_rows)
-            right = self._right(found[part], matched[part])
-            sides = (left.slice(start, batch_rows), right)
-            columns = [sides[side].column(column) for _, side, column in self._columns]
-            yield (
-                MAIN,
-                Batch(pa.RecordBatch.from_arrays(columns, schema=self._output.fields), ingest_ns=self._ingest_ns),
-            )
+            partners = self._right(found[part], matched[part])
+            pairs = self._columns.build(left.slice(start, batch_rows), partners, found[part].size)
+            yield MAIN, Batch(pairs, ingest_ns=self._ingest_ns)
 
     def _right(self, ids: Ints, matched: Mask) -> pa.RecordBatch:
         """Return the right rows of these ids, nulls where there is none."""
-        rows = self._waiting[1].take(ids[matched], self._needed[1])
+        rows = self._waiting[1].take(ids[matched], self._right_columns)
         if matched.all():
             return rows
         places = pa.array(np.cumsum(matched) - 1, mask=~matched)
         columns = [column.take(places) for column in rows.columns]
-        return pa.RecordBatch.from_arrays(columns, names=self._needed[1])
+        return pa.RecordBatch.from_arrays(columns, names=self._right_columns)
 
     def _forget_old_keys(self, time_us: int) -> None:
         """Forget keys whose last row is too old to be found, whenever there are twice as many keys as then."""
@@ -206,16 +188,8 @@ class AsOfJoin(Operator):
         self._last.remove(slots)
 
 
-def _in_order(parts: list[ChunkRows]) -> ChunkRows:
-    waiting = ChunkRows.concat(parts)
-    if bool((waiting.at[1:] >= waiting.at[:-1]).all()):
-        return waiting
-    order = np.argsort(waiting.at, kind="stable")
-    return ChunkRows(waiting.ids[order], waiting.at[order], waiting.words)
-
-
-def _part(rows: ChunkRows, chosen: slice) -> ChunkRows:
-    return ChunkRows(rows.ids[chosen], rows.at[chosen], rows.words)
+def _timed(rows: ChunkRows, slots: Ints) -> TimedRows:
+    return TimedRows(read_only(rows.at), read_only(slots), read_only(rows.ids))
 
 
 def _together(left: Ints, right: Ints, rows_at_once: int) -> Iterator[tuple[slice, slice]]:

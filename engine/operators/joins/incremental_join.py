@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import weights_of
 from penstock.engine.operators.joins.incremental_join_pairs import Items, PairBuilder
 from penstock.engine.operators.joins.incremental_join_rows import AppendedRows, CountedSideRows, JoinedRows
-from penstock.engine.operators.joins.join_schema import join_output, keeps_unmatched, key_types, side_columns
-from penstock.engine.operators.joins.join_side import JoinSide
+from penstock.engine.operators.joins.join_schema import keeps_unmatched
+from penstock.engine.operators.joins.unbounded_join import UnboundedJoin
 from penstock.engine.operators.row_identity import RowCodec
 from penstock.model.errors import BugError
 from penstock.model.expressions import column_name
@@ -22,7 +22,7 @@ from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 
 
-class IncrementalJoin(Operator):
+class IncrementalJoin(UnboundedJoin):
     """Joins rows with equal keys, for ever, and takes back what is no longer so; the result is a changelog.
 
     Rows of a changelog are equal if the columns in use are. A row whose retraction came first is not there until it
@@ -32,30 +32,21 @@ class IncrementalJoin(Operator):
     if their side keeps such rows, counted as passed if nothing can retract them.
     """
 
-    minds_watermarks = False
-
     def __init__(self, spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
         """Check the spec against both inputs and compile the keys.
 
         Raises:
             PlanError: see `join_output` and `RowCodec`.
         """
-        self._output = join_output(spec, left, right, name)
+        super().__init__(spec, left, right, name)
         if not self._output.changelog:
             raise BugError(f"join {name!r} is an inner join of append-only streams, which needs no changelog")
-        types = key_types(spec, left, right, name)
-        keys = (spec.left_keys, spec.right_keys)
-        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
-        self._schemas = (left, right)
-        self._sides = tuple(
-            JoinSide(schema, self._needed[side], keys[side], types, name) for side, schema in enumerate(self._schemas)
-        )
-        joined = zip(self._sides, self._schemas, strict=True)
-        self._identities = [RowCodec(side.fields) if schema.changelog else None for side, schema in joined]
+        self._identities = [RowCodec(side.fields) if side.schema.changelog else None for side in self._sides]
         self._keeps = (keeps_unmatched(spec.how, 0), keeps_unmatched(spec.how, 1))
         self._sources = [(side, column) for _, side, column in spec.output]
         # A pair shows both its rows as soon as it shows one's keys, for the other's are equal.
-        shown = [all(column_name(key) in self._needed[side] for key in keys[side]) for side in (0, 1)]
+        keys = (spec.left_keys, spec.right_keys)
+        shown = [all(column_name(key) in self._sides[side].needed for key in keys[side]) for side in (0, 1)]
         self._exact = any(shown) and all(shown[side] or not self._keeps[side] for side in (0, 1))
 
     def open(self, context: OperatorContext) -> None:
@@ -69,7 +60,7 @@ class IncrementalJoin(Operator):
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
         side, other = self._sides[port], self._rows[1 - port]
-        updating, keeps = self._schemas[port].changelog, self._keeps[port]
+        updating, keeps = side.schema.changelog, self._keeps[port]
         rows, beside = side.read(self.context, batch.rows, [WEIGHT] if updating else [], null_keys=keeps)
         if not rows.num_rows:
             return
@@ -82,16 +73,12 @@ class IncrementalJoin(Operator):
         items = Items.of(change, other.newest(change.keys), keeps, self._keeps[1 - port])
         if not items.rows.size:
             return
-        changed = change.rows.select(self._needed[port] or change.rows.schema.names)
+        changed = change.rows.select(side.needed or change.rows.schema.names)
         for emitted in self._pairs.build(port, changed, items, other):
             yield MAIN, batch.with_rows(emitted)
-
-    def due_us(self) -> int | None:
-        """Return None: pairs wait for no watermark."""
-        return None
 
     def _open_side(self, side: int, name: str) -> JoinedRows:
         state, identity = self.context.state, self._identities[side]
         if identity is None:
-            return AppendedRows(state, name, self._sides[side], self._needed[side])
-        return CountedSideRows(state, name, self._sides[side], self._needed[side], identity)
+            return AppendedRows(state, name, self._sides[side])
+        return CountedSideRows(state, name, self._sides[side], identity)

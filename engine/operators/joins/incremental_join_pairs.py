@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.kernels.incremental_join import expand_copies
+from penstock.engine.kernels.incremental_join import CopyPosition, NodeChains, expand_copies
 from penstock.engine.operators.changelog import consolidate, with_weights
 from penstock.engine.operators.joins.incremental_join_rows import JoinedRows, SideChange
+from penstock.engine.operators.joins.join_side import taken
 from penstock.state.keys.arrays import Ints, read_only
 
 _PAIRED, _ALONE, _OTHER_ALONE = range(3)
@@ -70,14 +71,12 @@ class PairBuilder:
 
         Nothing may change on the other side meanwhile.
         """
-        older, counts = read_only(other.older), read_only(other.counts)
+        chains = NodeChains(read_only(other.older), read_only(other.counts))
         heads, copies = read_only(items.heads), read_only(items.copies)
-        item, at, left = -1, -1, 0
+        position = CopyPosition()
         filled = self._item_out.size
         while filled == self._item_out.size:
-            filled, item, at, left = expand_copies(
-                heads, copies, older, counts, item, at, left, self._item_out, self._node_out
-            )
+            filled, position = expand_copies(heads, copies, chains, position, self._item_out, self._node_out)
             if filled:
                 rows = self._rows(port, changed, items, other, filled)
                 if rows.num_rows:
@@ -92,7 +91,7 @@ class PairBuilder:
             if start == end:
                 continue
             kind = run % 3
-            ours = None if kind == _OTHER_ALONE else _taken(changed, items.rows[places[start:end]])
+            ours = None if kind == _OTHER_ALONE else taken(changed, items.rows[places[start:end]])
             theirs = None if kind == _ALONE else other.take(nodes[start:end])
             parts.append((theirs, ours) if port else (ours, theirs))
             sizes.append(int(end - start))
@@ -127,10 +126,3 @@ class PairBuilder:
 
 def _column(rows: pa.RecordBatch | None, name: str, kind: pa.DataType, size: int) -> pa.Array:
     return pa.nulls(size, kind) if rows is None else rows.column(name)
-
-
-def _taken(rows: pa.RecordBatch, positions: Ints) -> pa.RecordBatch:
-    first, last = int(positions[0]), int(positions[-1])
-    if last - first == positions.size - 1 and bool((np.diff(positions) == 1).all()):
-        return rows.slice(first, positions.size)
-    return rows.take(pa.array(positions))

@@ -15,11 +15,9 @@ from penstock.engine.kernels.join import chain_heads
 from penstock.engine.operators.joins.join_rows import KeptRows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.engine.operators.row_identity import RowCodec
-from penstock.state.keys.arrays import NO_INTEGERS, Ints, Mask, read_only
+from penstock.state.keys.arrays import NO_INTEGERS, Ints, Mask, grown, read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import FixedColumn, Slots, StateStore, TableSpec
-
-_COUNT = FixedColumn(np.dtype(np.int64))
+from penstock.state.store import INTEGER, FixedColumn, Slots, StateStore, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,10 @@ class JoinedRows(ABC):
 class AppendedRows(JoinedRows):
     """An append-only side; rows with a null key are not kept, for nothing will ever be asked about them."""
 
-    def __init__(self, store: StateStore, name: str, side: JoinSide, columns: list[str]) -> None:
+    def __init__(self, store: StateStore, name: str, side: JoinSide) -> None:
         """Open the side's table and log."""
         self._side = side
-        self._kept = KeptRows(store, name, side, columns)
+        self._kept = KeptRows(store, name, side)
 
     def change(self, rows: pa.RecordBatch, weights: NDArray[np.int8] | None) -> SideChange:
         """Insert rows."""
@@ -116,16 +114,15 @@ class CountedSideRows(JoinedRows):
     The chains lie beside the tables, as slots of distinct rows by slots of keys, and are made anew when it opens.
     """
 
-    def __init__(self, store: StateStore, name: str, side: JoinSide, columns: list[str], identity: RowCodec) -> None:
+    def __init__(self, store: StateStore, name: str, side: JoinSide, identity: RowCodec) -> None:
         """Open the side's tables and log; ``identity`` tells the rows of the side's fields apart."""
         self._side = side
-        self._columns = columns
         self._identity = identity
-        self._keys = store.table(TableSpec(name, side.codec.types, {"present": _COUNT}))
+        self._keys = store.table(TableSpec(name, side.codec.types, {"present": INTEGER}))
         log = f"{name}_rows"
         row = FixedColumn(np.dtype(np.int64), refers=log, base=1)
         self._distinct = store.table(
-            TableSpec(f"{name}_distinct", self._identity.types, {"count": _COUNT, "row": row}, follows="row")
+            TableSpec(f"{name}_distinct", self._identity.types, {"count": INTEGER, "row": row}, follows="row")
         )
         self._log = store.log(log, side.fields, side.locate)
         self._heads = self._older = self._newer = NO_INTEGERS
@@ -143,7 +140,7 @@ class CountedSideRows(JoinedRows):
         assert weights is not None
         slots = self._distinct.upsert(self._identity.encode(rows)).slots
         counts, stored = self.counts, self._distinct.array("row")
-        self._row_place = _grown(self._row_place, counts.size)
+        self._row_place = grown(self._row_place, self._row_place.size, counts.size)
         nodes, first, before = add_counts(
             read_only(slots), read_only(weights.astype(np.int64)), counts, self._row_place
         )
@@ -181,7 +178,7 @@ class CountedSideRows(JoinedRows):
 
     def take(self, nodes: Ints) -> pa.RecordBatch:
         """Return the rows of these slots."""
-        return self._log.take(self._distinct.array("row")[nodes] - 1, self._columns)
+        return self._log.take(self._distinct.array("row")[nodes] - 1, self._side.needed)
 
     def _key_slots(self, rows: pa.RecordBatch, keys: KeyBatch) -> Slots:
         """Return the slot of each row's key, -1 where one of its parts is null."""
@@ -199,7 +196,7 @@ class CountedSideRows(JoinedRows):
         A slot of no use any more has a count of zero, as a fresh one has.
         """
         present = self._keys.array("present")
-        self._key_place = _grown(self._key_place, present.size)
+        self._key_place = grown(self._key_place, self._key_place.size, present.size)
         slots, first, before = add_counts(read_only(key_slots), read_only(gained), present, self._key_place)
         after = present[slots]
         return first[(before == 0) & (after > 0)], first[(before > 0) & (after == 0)]
@@ -213,9 +210,9 @@ class CountedSideRows(JoinedRows):
         self._link(nodes[new], key_slots[new])
 
     def _link(self, nodes: Slots, key_slots: Slots) -> None:
-        self._heads = _grown(self._heads, self._keys.array("present").size)
-        size = self._distinct.array("count").size
-        self._older, self._newer = _grown(self._older, size), _grown(self._newer, size)
+        self._heads = grown(self._heads, self._heads.size, self._keys.array("present").size)
+        used, size = self._older.size, self._distinct.array("count").size
+        self._older, self._newer = grown(self._older, used, size), grown(self._newer, used, size)
         link_both(read_only(nodes), read_only(key_slots), self._heads, self._older, self._newer)
 
     def _forget(self, nodes: Slots, key_slots: Slots, gone: Ints) -> None:
@@ -240,12 +237,3 @@ class CountedSideRows(JoinedRows):
 def _positions(known: Mask | None) -> Ints | None:
     """Return where the flags are set; None for no flags."""
     return None if known is None else np.flatnonzero(known)
-
-
-def _grown(array: Ints, size: int) -> Ints:
-    """Return the array with zeros behind it up to this size."""
-    if array.size >= size:
-        return array
-    grown = np.zeros(size, np.int64)
-    grown[: array.size] = array
-    return grown

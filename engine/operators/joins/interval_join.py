@@ -13,13 +13,13 @@ from penstock.engine.connectors.time_range import time_limits
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import column_times_us, event_times_us
-from penstock.engine.operators.joins.interval_join_schema import NULLABLE_SIDES, event_time, interval_join_output
 from penstock.engine.operators.joins.interval_rows import IntervalRows
-from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
-from penstock.engine.operators.joins.join_side import Arrived, TimedSide
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, keeps_unmatched
+from penstock.engine.operators.joins.join_side import Arrived, PairColumns, TimedSide, join_sides, taken
 from penstock.engine.operators.joins.same_keys import same_keys
+from penstock.engine.operators.joins.timed_join_schema import event_time, interval_join_output
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
-from penstock.engine.operators.ordered_rows import split_late
+from penstock.engine.operators.ordered_rows import without_late
 from penstock.engine.operators.state_words import expression_words, signed_words
 from penstock.engine.operators.words import Words, expression_text, signed_text
 from penstock.model.expressions import Expr, columns_of
@@ -48,18 +48,12 @@ class IntervalJoin(Operator):
         """
         self._output = interval_join_output(spec, left, right, name)
         self._held_back_us = event_time(spec, left, right)[1]
-        types = key_types(spec, left, right, name)
         upper = spec.upper if isinstance(spec.upper, Expr) else None
-        self._columns = spec.output
-        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
-        self._inputs = (
-            TimedSide(left, self._needed[0], spec.left_keys, types, name, upper),
-            TimedSide(right, self._needed[1], spec.right_keys, types, name),
-        )
+        self._columns = PairColumns(spec.output, self._output.fields)
+        self._inputs = join_sides(spec, left, right, name, TimedSide, upper)
         self._lower_us = max(-_LONG_US, min(_LONG_US, spec.lower_us))
         self._upper_us = None if isinstance(spec.upper, Expr) else max(-_LONG_US, min(_LONG_US, spec.upper))
-        # A side's rows leave without a partner if the other side's columns may be missing.
-        self._outer = tuple(1 - side in NULLABLE_SIDES[spec.how] for side in (0, 1))
+        self._outer = tuple(keeps_unmatched(spec.how, side) for side in (0, 1))
         # A right row has partners while the watermark is at most its time - lower.
         self._ahead_us = (0, self._lower_us)
         self._passed_us = START_OF_TIME_US
@@ -70,12 +64,10 @@ class IntervalJoin(Operator):
         super().open(context)
         self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._kept = tuple(
-            IntervalRows(
-                context.state, name, self._kept_fields(side), self._outer[side], self._inputs[side].locate_words
-            )
-            for side, name in enumerate(("left", "right"))
+            IntervalRows(context.state, name, _kept_fields(side), outer, side.locate_words)
+            for name, side, outer in zip(("left", "right"), self._inputs, self._outer, strict=True)
         )
-        self._outs = np.empty(context.batch_rows, np.int64), np.empty(context.batch_rows, np.int64)
+        self._room = np.empty(context.batch_rows, np.int64), np.empty(context.batch_rows, np.int64)
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Keep the batch's rows and emit their pairs with the other side's."""
@@ -83,10 +75,8 @@ class IntervalJoin(Operator):
         counters.rows_in += batch.rows.num_rows
         self._ingest_ns = batch.ingest_ns
         times_us = event_times_us(batch.rows, side.time)
-        rows, times_us, late = split_late(batch.rows, times_us, self._passed_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield (LATE_RIGHT if port else LATE), batch.with_rows(late)
+        late = LATE_RIGHT if port else LATE
+        rows, times_us = yield from without_late(batch, times_us, self._passed_us, counters, late)
         arrived = side.arrive(self.context, rows, times_us)
         low, high = self._interval(port, arrived)
         possible = side.with_key(arrived.rows)
@@ -112,7 +102,7 @@ class IntervalJoin(Operator):
             before_us = max(START_OF_TIME_US, min(END_OF_TIME_US, time_us + self._ahead_us[side]))
             lonely = kept.lonely(before_us)
             if lonely.size:
-                yield from self._emit_alone(side, kept.take(lonely, self._needed[side]), lonely.size)
+                yield from self._emit_alone(side, kept.take(lonely, self._inputs[side].needed), lonely.size)
             kept.let_go(before_us)
 
     def output_watermark(self, time_us: int) -> int:
@@ -131,10 +121,6 @@ class IntervalJoin(Operator):
         due_us = [before_us - ahead_us for kept, ahead_us in sides if (before_us := kept.due_us()) is not None]
         return max(START_OF_TIME_US, min(*due_us, END_OF_TIME_US)) if due_us else None
 
-    def _kept_fields(self, side: int) -> pa.Schema:
-        names = self._needed[side] if self._inputs[side].exact else self._inputs[side].fields.names
-        return pa.schema([self._inputs[side].fields.field(name) for name in names])
-
     def _interval(self, port: int, arrived: Arrived) -> tuple[Ints, Ints]:
         """Return the first and last time of the other side's that each row can be joined with, seen from the right."""
         if port:
@@ -152,19 +138,19 @@ class IntervalJoin(Operator):
             first = own.add(rows, words, low, high)
         else:
             own.add(*self._awaited(port, batch.opposite_us, rows, words, low, high))
+        others = self._inputs[1 - port]
         keys = None if side.exact else side.encode(rows)
-        for positions, numbers in other.partners(words, low, high, *self._outs):
+        for positions, numbers in other.partners(words, low, high, self._room):
             if keys is not None:
-                others = self._inputs[1 - port]
                 same = same_keys(keys.take(positions), others.encode(other.take(numbers, others.keys)))
                 if not same.all():
                     positions, numbers = positions[same], numbers[same]
             if self._outer[port]:
                 own.meet(positions + first)
             other.meet(numbers)
-            ours = _chosen(rows.select(self._needed[port]), positions)
-            theirs = other.take(numbers, self._needed[1 - port])
-            yield MAIN, batch.with_rows(self._build(theirs if port else ours, ours if port else theirs, numbers.size))
+            ours, theirs = taken(rows.select(side.needed), positions), other.take(numbers, others.needed)
+            left, right = (theirs, ours) if port else (ours, theirs)
+            yield MAIN, batch.with_rows(self._columns.build(left, right, numbers.size))
 
     def _awaited(
         self, port: int, opposite_us: int, rows: pa.RecordBatch, words: Ints, low: Ints, high: Ints
@@ -176,23 +162,14 @@ class IntervalJoin(Operator):
         return rows.filter(pa.array(awaited)), words[awaited], low[awaited], high[awaited]
 
     def _emit_alone(self, side: int, rows: pa.RecordBatch, count: int) -> Iterator[Emission]:
-        joined = self._build(None if side else rows, rows if side else None, count)
+        joined = self._columns.build(None if side else rows, rows if side else None, count)
         for part in chunks(joined, self.context.batch_rows):
             yield MAIN, Batch(part, ingest_ns=self._ingest_ns)
 
-    def _build(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
-        columns = []
-        for (_, side, column), field in zip(self._columns, self._output.fields, strict=True):
-            rows = right if side else left
-            columns.append(pa.nulls(count, field.type) if rows is None else rows.column(column))
-        return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
 
-
-def _chosen(rows: pa.RecordBatch, positions: Ints) -> pa.RecordBatch:
-    """Return these rows; all of them once, as is common, are not copied."""
-    if positions.size == rows.num_rows and bool((np.diff(positions) == 1).all()):
-        return rows
-    return rows.take(pa.array(positions))
+def _kept_fields(side: TimedSide) -> pa.Schema:
+    """Return the columns that are kept: without the keys, where these are known by their words."""
+    return pa.schema([side.fields.field(name) for name in side.needed]) if side.exact else side.fields
 
 
 def _last_times_us(column: pa.Array) -> Ints:

@@ -4,20 +4,17 @@ Rows are indexed when the other side first looks for partners among them: those 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.kernels.intervals import NODE_WORDS, Intervals, find_overlaps, index_intervals, mark_first
+from penstock.engine.operators.joins.chains import Pairs, walked
 from penstock.engine.operators.joins.deadlines import Deadlines
-from penstock.state.keys.arrays import Ints, Mask, read_only, zeros
+from penstock.state.keys.arrays import Ints, Mask, grown, read_only, zeros
 from penstock.state.store import Positions, StateStore
 from penstock.state.tables.image import referring
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 _WORD, _LOW, _HIGH = (pa.field(name, pa.int64(), nullable=False) for name in ("$word", "$low", "$high"))
 _ROW = pa.field("$row", pa.int64(), nullable=False)
@@ -80,24 +77,24 @@ class IntervalRows:
         ids = self._log.append(pa.RecordBatch.from_arrays(columns, schema=self._log_fields))
         return self._number(ids, words, low, high)
 
-    def partners(self, words: Ints, low: Ints, high: Ints, rows: Ints, found: Ints) -> Iterator[tuple[Ints, Ints]]:
+    def partners(self, words: Ints, low: Ints, high: Ints, room: Pairs) -> Iterator[Pairs]:
         """Yield (position in ``words``, number of a row here of the same word whose interval overlaps).
 
-        As many pairs come at a time as fit into ``rows`` and ``found``, which are reused.
+        As many pairs come at a time as there is ``room`` for, which is used again.
         """
         if not self._count or not words.size:
             return
-        asked = Intervals(read_only(words), read_only(low), read_only(high))
+        asking = Intervals(read_only(words), read_only(low), read_only(high))
         kept = self._first(self._count)
         if self._scans(words.size):
             size = 1 << max(4, (2 * words.size).bit_length())
             table, nodes = zeros((size, 2), np.int64), np.empty((words.size, NODE_WORDS), np.int64)
-            index_intervals(asked, 0, table, nodes)
-            for numbers, positions in _overlaps(kept, table, nodes, found, rows):
+            index_intervals(asking, 0, table, nodes)
+            for numbers, positions in _overlaps(kept, table, nodes, room):
                 yield positions, numbers
         else:
             self._index()
-            yield from _overlaps(asked, self._table, self._nodes, rows, found)
+            yield from _overlaps(asking, self._table, self._nodes, room)
 
     def _scans(self, asked: int) -> bool:
         """Return whether to look every row here up among a few that ask, rather than index all rows for them.
@@ -193,12 +190,11 @@ class IntervalRows:
         first, end = self._count, self._count + ids.size
         if not ids.size:
             return first
-        if end > self._ids.size:
-            self._ids, self._words, self._low, self._high = (
-                _grown(column, first, end) for column in (self._ids, self._words, self._low, self._high)
-            )
-            if self._settled is not None:
-                self._met = _grown(self._met, first, end)
+        self._ids, self._words, self._low, self._high = (
+            grown(column, first, end) for column in (self._ids, self._words, self._low, self._high)
+        )
+        if self._settled is not None:
+            self._met = grown(self._met, first, end)
         self._ids[first:end], self._words[first:end] = ids, words
         self._low[first:end], self._high[first:end] = low, high
         self._count = end
@@ -240,24 +236,12 @@ class IntervalRows:
             self._settled.remove(self._settled.live())
 
 
-def _overlaps(asking: Intervals, table: Ints, nodes: Ints, rows: Ints, found: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Yield (row that asks, row of the index) pairs, as many at a time as fit into ``rows`` and ``found``."""
+def _overlaps(asking: Intervals, table: Ints, nodes: Ints, room: Pairs) -> Iterator[Pairs]:
+    """Yield (row that asks, row of the index) pairs."""
     table, nodes = read_only(table), read_only(nodes)
-    row = at = -1
-    while True:
-        filled, row, at = find_overlaps(asking, table, nodes, row, at, rows, found)
-        if filled:
-            yield rows[:filled], found[:filled]
-        if filled < rows.size:
-            return
+    return walked(lambda row, at: find_overlaps(asking, table, nodes, row, at, *room), room)
 
 
 def _column(values: Ints) -> pa.Array:
     values = np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.int64(), values.size, [None, pa.py_buffer(values)])
-
-
-def _grown(array: NDArray[Scalar], used: int, needed: int) -> NDArray[Scalar]:
-    grown = np.empty(max(needed, 2 * array.size), array.dtype)
-    grown[:used] = array[:used]
-    return grown

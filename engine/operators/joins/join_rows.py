@@ -6,9 +6,9 @@ import pyarrow as pa
 from penstock.engine.kernels.join import chain_heads, link_rows
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import Ints, read_only
+from penstock.state.keys.arrays import Ints, grown, read_only
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import FixedColumn, SlotLookup, StateStore, TableSpec
+from penstock.state.store import INTEGER, SlotLookup, StateStore, TableSpec
 
 
 class KeptRows:
@@ -18,14 +18,11 @@ class KeptRows:
     longer than to read the chains, which would be most of what is stored.
     """
 
-    def __init__(self, store: StateStore, name: str, side: JoinSide, columns: list[str]) -> None:
-        """Open the table ``name`` and its log; ``columns`` are those that `take` returns."""
-        self._columns = columns
-        self._fields = side.fields
-        self._table = store.table(
-            TableSpec(name, side.codec.types, {"head": FixedColumn(np.dtype(np.int64))}, lasting=False)
-        )
-        self._log = store.log(f"{name}_rows", self._fields, side.locate)
+    def __init__(self, store: StateStore, name: str, side: JoinSide) -> None:
+        """Open the table ``name`` and its log."""
+        self._columns = side.needed
+        self._table = store.table(TableSpec(name, side.codec.types, {"head": INTEGER}, lasting=False))
+        self._log = store.log(f"{name}_rows", side.fields, side.locate)
         self._end = 0
         ids = self._log.live()
         self.older: Ints = np.empty(max(1024, ids.size), np.int64)
@@ -57,9 +54,6 @@ class KeptRows:
         """Put the rows that have these keys, the next ones, before those that are chained."""
         first, self._end = self._end, self._end + len(keys)
         located = self._table.upsert(keys)
-        if self._end > self.older.size:
-            grown = np.empty(max(self._end, 2 * self.older.size), np.int64)
-            grown[:first] = self.older[:first]
-            self.older = grown
+        self.older = grown(self.older, first, self._end)
         link_rows(read_only(located.slots), first, self._table.array("head"), self.older[first : self._end])
         return located

@@ -4,9 +4,10 @@ import pyarrow as pa
 
 from penstock.engine.core.event_time import bounds_type, time_type
 from penstock.engine.expressions.compiler import infer_type
+from penstock.engine.operators.aggregates.aggregate_schema import WINDOW_COLUMNS
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Expr
-from penstock.model.join_specs import JoinSpec, TwoSided
+from penstock.model.join_specs import JoinSpec, LookupSpec, TwoSided
 from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.model.windows import Hopping, Tumbling, Windowing
 from penstock.state.keys.batch_keys import KeyCodec
@@ -14,8 +15,7 @@ from penstock.state.keys.batch_keys import KeyCodec
 LATE_RIGHT = "late_right"
 """The output of the right side's late rows; the left side's leave through ``late``."""
 
-WINDOW_COLUMNS = ("window_start", "window_end")
-"""What a window join's output may ask for with side -1."""
+SIDES = ("left", "right")
 
 
 def join_output(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> StreamSchema:
@@ -32,16 +32,10 @@ def join_output(spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: s
         _check_windowed(spec.how, left, right, name)
     key_types(spec, left, right, name)
     bounds = None if spec.windowing is None else window_bounds_type(spec.windowing, left, right, name)
-    fields = [_field(output, side, column, left, right, bounds, name) for output, side, column in spec.output]
-    if spec.how != "inner":
-        absent = [side for side in (0, 1) if keeps_unmatched(spec.how, 1 - side)]
-        fields = [
-            field.with_nullable(field.nullable or side in absent)
-            for field, (_, side, _) in zip(fields, spec.output, strict=True)
-        ]
+    fields = joined_fields("join", spec, (left.fields, right.fields), name, bounds)
     ends = [output for output, side, column in spec.output if side == -1 and column == "window_end"]
     changelog = spec.how != "inner" or left.changelog or right.changelog
-    return StreamSchema(pa.schema(fields), TimeColumn(ends[0], -1) if ends else None, changelog)
+    return StreamSchema(fields, TimeColumn(ends[0], -1) if ends else None, changelog)
 
 
 def key_types(spec: TwoSided, left: StreamSchema, right: StreamSchema, name: str) -> tuple[pa.DataType, ...]:
@@ -97,7 +91,7 @@ def window_bounds_type(windowing: Windowing, left: StreamSchema, right: StreamSc
 def _check_windowed(how: str, left: StreamSchema, right: StreamSchema, name: str) -> None:
     if how != "inner":
         raise PlanError(f"join {name!r} is within a window, where joins are inner ones, not {how}")
-    for side, schema in (("left", left), ("right", right)):
+    for side, schema in zip(SIDES, (left, right), strict=True):
         if schema.changelog:
             raise PlanError(
                 f"join {name!r} is within a window and needs append-only inputs, but its {side} one is updating; "
@@ -105,29 +99,39 @@ def _check_windowed(how: str, left: StreamSchema, right: StreamSchema, name: str
             )
 
 
-def _field(
-    output: str,
-    side: int,
-    column: str,
-    left: StreamSchema,
-    right: StreamSchema,
-    bounds: pa.DataType | None,
+def joined_fields(
+    verb: str,
+    spec: TwoSided | LookupSpec,
+    sides: tuple[pa.Schema, pa.Schema],
     name: str,
-) -> pa.Field:
-    if side == -1:
-        if bounds is None or column not in WINDOW_COLUMNS:
+    bounds: pa.DataType | None = None,
+) -> pa.Schema:
+    """Return the fields of the output; those of a side are null where the other side's rows have no partner.
+
+    ``bounds`` is the type of the window's bounds, which side -1 has; None: there is no such side.
+
+    Raises:
+        PlanError: a column does not exist.
+    """
+    fields = []
+    for output, side, column in spec.output:
+        if side == -1:
+            if bounds is None or column not in WINDOW_COLUMNS:
+                raise PlanError(
+                    f"{verb} {name!r} has no column {column!r} of its own; a join within a window has "
+                    f"{' and '.join(WINDOW_COLUMNS)}"
+                )
+            fields.append(pa.field(output, bounds, nullable=False))
+            continue
+        known = sides[side]
+        if column not in known.names:
             raise PlanError(
-                f"join {name!r} has no column {column!r} of its own; a join within a window has "
-                f"{' and '.join(WINDOW_COLUMNS)}"
+                f"{verb} {name!r} puts out column {column!r} of its {SIDES[side]} input, which has "
+                f"{', '.join(known.names)}"
             )
-        return pa.field(output, bounds, nullable=False)
-    fields = (left if side == 0 else right).fields
-    if column not in fields.names:
-        raise PlanError(
-            f"join {name!r} puts out column {column!r} of its {'left' if side == 0 else 'right'} input, which has "
-            f"{', '.join(fields.names)}"
-        )
-    return fields.field(column).with_name(output)
+        field = known.field(column).with_name(output)
+        fields.append(field.with_nullable(True) if keeps_unmatched(spec.how, 1 - side) else field)
+    return pa.schema(fields)
 
 
 def common_key_type(one: pa.DataType, other: pa.DataType, left: Expr, right: Expr, name: str) -> pa.DataType:

@@ -1,8 +1,9 @@
 """One side of a join: the keys of a batch, its needed columns, and its rows with null keys."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,20 +12,25 @@ from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.joins.join_schema import key_types, side_columns
 from penstock.model.errors import BugError
 from penstock.model.expressions import Expr, col, column_name
-from penstock.model.schema import StreamSchema
+from penstock.model.join_specs import Output, TwoSided
+from penstock.model.schema import StreamSchema, TimeColumn
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.keys.key_columns import WordColumn, read_column
 from penstock.state.store import Positions
 from penstock.state.tables.image import positions_of
 
+S = TypeVar("S", bound="JoinSide")
+
 
 class JoinSide:
     """One input of a join.
 
-    ``fields`` are the columns kept of it, the computed keys behind them; ``keys`` names the key columns among them.
+    ``fields`` are the columns kept of it, the computed keys behind them; ``keys`` names the key columns among them, and
+    ``needed`` the columns that the output needs.
     """
 
     def __init__(
@@ -37,7 +43,9 @@ class JoinSide:
         beside: Expr | None = None,
     ) -> None:
         """Compile the keys, which are compared as ``types``, and what is to be computed beside ``columns``."""
+        self.schema = schema
         self.codec = KeyCodec(types)
+        self.needed = list(columns)
         kept: list[tuple[str, Expr]] = [(column, col(column)) for column in columns]
         names: list[str] = []
         for index, key in enumerate(keys):
@@ -122,20 +130,12 @@ class Arrived:
 class TimedSide(JoinSide):
     """One input, with event time, of a join whose rows wait for the watermark."""
 
-    def __init__(
-        self,
-        schema: StreamSchema,
-        columns: Sequence[str],
-        keys: tuple[Expr, ...],
-        types: tuple[pa.DataType, ...],
-        operator: str,
-        beside: Expr | None = None,
-    ) -> None:
-        """Compile the keys as `JoinSide`."""
-        if schema.time is None:
-            raise BugError(f"an input of {operator!r} has no event time")
-        self.time = schema.time
-        super().__init__(schema, columns, keys, types, operator, beside)
+    @property
+    def time(self) -> TimeColumn:
+        """The input's event time."""
+        if self.schema.time is None:
+            raise BugError("an input of a join by event time has none")
+        return self.schema.time
 
     def arrive(self, context: OperatorContext, rows: pa.RecordBatch, times_us: Ints) -> Arrived:
         """Compute what is kept of rows, null keys included; those for which that fails are counted as dead letters."""
@@ -147,3 +147,42 @@ class TimedSide(JoinSide):
         columns = computed.columns
         beside = columns.pop() if len(columns) > len(self.fields) else None
         return Arrived(pa.RecordBatch.from_arrays(columns, schema=self.fields), times_us, beside)
+
+
+def join_sides(
+    spec: TwoSided, left: StreamSchema, right: StreamSchema, name: str, of: Callable[..., S], beside: Expr | None = None
+) -> tuple[S, S]:
+    """Return both sides of a join, each with the columns that the output needs; ``beside`` is computed of the left.
+
+    Raises:
+        PlanError: see `key_types`.
+    """
+    types = key_types(spec, left, right, name)
+    return (
+        of(left, side_columns(spec, 0), spec.left_keys, types, name, beside),
+        of(right, side_columns(spec, 1), spec.right_keys, types, name),
+    )
+
+
+class PairColumns:
+    """The columns that a join puts out of the rows of both sides."""
+
+    def __init__(self, output: Output, fields: pa.Schema) -> None:
+        """``fields`` are those of the output's columns."""
+        self._sources = [(side, column) for _, side, column in output]
+        self._fields = fields
+
+    def build(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
+        """Return ``count`` pairs of left[i] and right[i]; None stands for a side that has no partners."""
+        columns = []
+        for (side, column), field in zip(self._sources, self._fields, strict=True):
+            rows = right if side else left
+            columns.append(pa.nulls(count, field.type) if rows is None else rows.column(column))
+        return pa.RecordBatch.from_arrays(columns, schema=self._fields)
+
+
+def taken(rows: pa.RecordBatch, positions: Ints) -> pa.RecordBatch:
+    """Return the rows at these positions; neighbours in their order are not copied."""
+    if positions.size and positions[-1] - positions[0] == positions.size - 1 and (np.diff(positions) == 1).all():
+        return rows.slice(int(positions[0]), positions.size)
+    return rows.take(pa.array(positions))

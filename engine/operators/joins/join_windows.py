@@ -24,7 +24,7 @@ def shared_windows(
     if windows.per_window == windows.per_hop == 1:
         yield left, right
         return
-    sides = (_by_pane(left), _by_pane(right))
+    sides = (ChunkRows.concat(left).in_order(), ChunkRows.concat(right).in_order())
     candidates = _windows_of(windows, min((side.at for side in sides), key=len), first, closed)
     low = candidates * windows.per_hop
     starts = [np.searchsorted(side.at, low) for side in sides]
@@ -39,12 +39,6 @@ def shared_windows(
                 for side, start, count in zip(sides, starts, counts, strict=True)
             )
             yield [one], [other]
-
-
-def _by_pane(parts: Sequence[ChunkRows]) -> ChunkRows:
-    rows = ChunkRows.concat(parts)
-    order = np.argsort(rows.at, kind="stable")
-    return ChunkRows(rows.ids[order], rows.at[order], rows.words[order])
 
 
 def _place(side: ChunkRows, windows: Ints, starts: Ints, counts: Ints) -> ChunkRows:

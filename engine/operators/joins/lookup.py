@@ -14,6 +14,7 @@ from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted, columns_used
 from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.joins.join_side import taken
 from penstock.engine.operators.joins.lookup_index import LookupIndex
 from penstock.engine.operators.joins.lookup_schema import lookup_key_types, lookup_output
 from penstock.engine.operators.joins.two_sided import columns_of_side, join_headline, narrowed_output, output_detail
@@ -138,10 +139,9 @@ class Lookup(Operator):
             yield everyone[order[start : start + step]], pa.array(part, mask=part < 0)
 
     def _joined(self, left: pa.RecordBatch, positions: np.ndarray, found: pa.Array) -> pa.RecordBatch:
-        whole = len(positions) == left.num_rows and bool((np.diff(positions) == 1).all())
-        taken = left if whole else left.take(pa.array(positions))
+        chosen = taken(left, positions)
         columns = [
-            taken.column(self._columns[column]) if side == 0 else self._index.take(column, found)
+            chosen.column(self._columns[column]) if side == 0 else self._index.take(column, found)
             for _, side, column in self._spec.output
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)

@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
+from penstock.engine.kernels.join import chain_heads, link_rows
+from penstock.engine.operators.joins.chains import chained
 from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
-from penstock.state.store import FixedColumn, TableSpec
+from penstock.state.store import INTEGER, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 
 
@@ -26,9 +27,7 @@ class LookupIndex:
             known = pc.and_(known, pc.is_valid(table.column(name).combine_chunks()))
         table = table.filter(known)
         self._rows = table.select(list(dict.fromkeys(columns))).combine_chunks()
-        self._slots = MemoryStore("lookup").table(
-            TableSpec("rows", codec.types, {"newest": FixedColumn(np.dtype(np.int64))})
-        )
+        self._slots = MemoryStore("lookup").table(TableSpec("rows", codec.types, {"newest": INTEGER}))
         batch = codec.encode([table.column(name).combine_chunks() for name in keys])
         # Linked from the last row to the first, so that a chain gives them in the table's order.
         backwards = np.arange(len(batch) - 1, -1, -1)
@@ -45,13 +44,9 @@ class LookupIndex:
         The arrays are written again for the next yield.
         """
         heads = chain_heads(read_only(self._slots.find(keys)), read_only(self._newest))
-        positions, ids = np.empty(limit, np.int64), np.empty(limit, np.int64)
-        row = at = -1
-        filled = limit
-        while filled == limit:
-            filled, row, at = expand_chains(read_only(heads), read_only(self._older), row, at, positions, ids)
-            if filled:
-                yield positions[:filled], self._order[ids[:filled]]
+        room = np.empty(limit, np.int64), np.empty(limit, np.int64)
+        for at, rows in chained(heads, self._older, room):
+            yield at, self._order[rows]
 
     def take(self, column: str, rows: pa.Array) -> pa.Array:
         """Return a column's values in these rows; null where the row is null."""

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from penstock.engine.expressions.compiler import infer_type
-from penstock.engine.operators.joins.join_schema import common_key_type
+from penstock.engine.operators.joins.join_schema import common_key_type, joined_fields
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col
 from penstock.model.join_specs import LookupSpec
@@ -23,15 +23,9 @@ def lookup_output(spec: LookupSpec, schema: StreamSchema, name: str) -> StreamSc
             "look up before the aggregate, or use a final window"
         )
     lookup_key_types(spec, schema, name)
-    table = spec.table.schema
-    fields = []
-    time = None
-    for output, side, column in spec.output:
-        field = (schema.fields if side == 0 else table).field(column).with_name(output)
-        fields.append(field.with_nullable(True) if side == 1 and spec.how == "left" else field)
-        if side == 0 and schema.time is not None and column == schema.time.name and output == column:
-            time = schema.time
-    return StreamSchema(pa.schema(fields), time)
+    fields = joined_fields("lookup", spec, (schema.fields, spec.table.schema), name)
+    kept = schema.time is not None and (schema.time.name, 0, schema.time.name) in spec.output
+    return StreamSchema(fields, schema.time if kept else None)
 
 
 def lookup_key_types(spec: LookupSpec, schema: StreamSchema, name: str) -> tuple[pa.DataType, ...]:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
+from penstock.engine.core.contract import MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_predicate
 from penstock.engine.kernels.join import settle_keys, take_first
 from penstock.engine.operators.isolate import evaluate
-from penstock.engine.operators.joins.join_schema import join_output, key_types, side_columns
-from penstock.engine.operators.joins.join_side import JoinSide
+from penstock.engine.operators.joins.join_side import PairColumns, taken
+from penstock.engine.operators.joins.unbounded_join import UnboundedJoin
 from penstock.engine.operators.joins.waiting_rows import WaitingRows
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
@@ -29,14 +29,12 @@ _UNSEEN, _UNWANTED, _ROW = 0, 1, 2
 """What ``partner`` says of a key: its row has not come, or came and has no partners; from 2 on it is the row's id."""
 
 
-class OneJoin(Operator):
+class OneJoin(UnboundedJoin):
     """Joins rows with equal keys, for ever, where a key comes once on one side, or (``1:1``) on both.
 
     Rows are counted as folded, those with a null key as filtered: null equals nothing. A row whose key has come before
     on a side where it comes once is a dead letter. Rows that do not fulfil ``where`` have no partners.
     """
-
-    minds_watermarks = False
 
     def __init__(self, spec: JoinSpec, left: StreamSchema, right: StreamSchema, name: str) -> None:
         """Check the spec against both inputs, compile keys and condition.
@@ -44,20 +42,13 @@ class OneJoin(Operator):
         Raises:
             PlanError: see `join_output`.
         """
-        self._output = join_output(spec, left, right, name)
+        super().__init__(spec, left, right, name)
         if self._output.changelog or spec.one_side is None:
             raise BugError(f"join {name!r} has a changelog as result or keys that repeat, which other joins keep")
         self._one = spec.one_side
         self._both = spec.validate == "1:1"
-        self._columns = [(side, column) for _, side, column in spec.output]
-        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
-        types = key_types(spec, left, right, name)
-        self._types = types
-        self._sides = (
-            JoinSide(left, self._needed[0], spec.left_keys, types, name),
-            JoinSide(right, self._needed[1], spec.right_keys, types, name),
-        )
-        fields = (left if self._one == 0 else right).fields
+        self._columns = PairColumns(spec.output, self._output.fields)
+        fields = self._sides[self._one].schema.fields
         self._where = None if spec.where is None else compile_predicate(spec.where, fields, name)
         self._repeated = f"its key has come before on this side, where validate={spec.validate!r} has it come once"
 
@@ -70,9 +61,9 @@ class OneJoin(Operator):
         }
         if self._both:
             columns["taken"] = FixedColumn(np.dtype(np.int8))
-        self._table = context.state.table(TableSpec("keys", self._types, columns))
         one, many = self._sides[self._one], self._sides[1 - self._one]
-        self._fields = pa.schema([one.fields.field(column) for column in self._needed[self._one]])
+        self._table = context.state.table(TableSpec("keys", one.codec.types, columns))
+        self._fields = pa.schema([one.fields.field(column) for column in one.needed])
         self._partners = context.state.log("partners", self._fields)
         self._waiting = WaitingRows(context.state, "waiting", many, self._table)
         ids = self._partners.live()
@@ -82,10 +73,6 @@ class OneJoin(Operator):
         """Emit the pairs of the batch's rows; keep those that may have more, or wait for theirs."""
         self.context.counters.rows_in += batch.rows.num_rows
         return self._process_one(batch) if port == self._one else self._process_many(batch)
-
-    def due_us(self) -> int | None:
-        """Return None: pairs wait for no watermark."""
-        return None
 
     def _process_one(self, batch: Batch) -> Iterator[Emission]:
         side, given = self._sides[self._one], batch.rows
@@ -111,12 +98,13 @@ class OneJoin(Operator):
         heads = self._waiting.newest(slots[settled])
         if (heads < 0).all():
             return
+        needed = self._sides[1 - self._one].needed
         for places, ids in self._waiting.chains(heads, self.context.batch_rows):
             positions = settled[places]
             pairs = kinds[positions] == _ROW
             if pairs.any():
                 ours = rows.take(pa.array(positions[pairs]))
-                yield self._pairs(batch, ours, self._waiting.take(ids[pairs], self._needed[1 - self._one]))
+                yield self._pairs(batch, ours, self._waiting.take(ids[pairs], needed))
         self._waiting.let_go(slots[settled], heads)
 
     def _process_many(self, batch: Batch) -> Iterator[Emission]:
@@ -136,12 +124,10 @@ class OneJoin(Operator):
         met = np.flatnonzero(partner >= _ROW)
         for begin in range(0, met.size, self.context.batch_rows):
             part = met[begin : begin + self.context.batch_rows]
-            theirs = rows if part.size == rows.num_rows else rows.take(pa.array(part))
-            yield self._pairs(batch, self._partners.take(partner[part] - _ROW), theirs)
+            yield self._pairs(batch, self._partners.take(partner[part] - _ROW), taken(rows, part))
         unseen = np.flatnonzero(partner == _UNSEEN)
         if unseen.size:
-            waiting = rows if unseen.size == rows.num_rows else rows.take(pa.array(unseen))
-            self._waiting.insert(waiting, slots[unseen])
+            self._waiting.insert(taken(rows, unseen), slots[unseen])
 
     def _reject(self, rows: pa.RecordBatch, repeated: Mask) -> None:
         """Count all rows, those that repeat a key as dead letters."""
@@ -156,8 +142,7 @@ class OneJoin(Operator):
     def _keep(self, rows: pa.RecordBatch, keys: KeyBatch, wanted: Slots) -> None:
         if not wanted.size:
             return
-        kept = rows.select(self._fields.names)
-        kept = kept if wanted.size == rows.num_rows else kept.take(pa.array(wanted))
+        kept = taken(rows.select(self._fields.names), wanted)
         kept = pa.RecordBatch.from_arrays(kept.columns, schema=self._fields)
         ids = self._partners.append(kept, positions_of(keys.hashes[wanted]))
         if ids[0] != self._next:
@@ -165,5 +150,5 @@ class OneJoin(Operator):
         self._next += wanted.size
 
     def _pairs(self, batch: Batch, one: pa.RecordBatch, many: pa.RecordBatch) -> Emission:
-        columns = [(one if side == self._one else many).column(column) for side, column in self._columns]
-        return MAIN, batch.with_rows(pa.RecordBatch.from_arrays(columns, schema=self._output.fields))
+        left, right = (many, one) if self._one else (one, many)
+        return MAIN, batch.with_rows(self._columns.build(left, right, one.num_rows))

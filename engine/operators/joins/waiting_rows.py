@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.kernels.join import chain_heads, expand_chains, link_rows
+from penstock.engine.kernels.join import chain_heads, link_rows
+from penstock.engine.operators.joins.chains import chained
 from penstock.engine.operators.joins.join_side import JoinSide
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import Ints, read_only
+from penstock.state.keys.arrays import Ints, grown, read_only
 from penstock.state.store import KeyedTable, Slots, StateStore
 from penstock.state.tables.image import referring
 
@@ -55,14 +56,7 @@ class WaitingRows:
 
     def chains(self, heads: Ints, most: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield (position in ``heads``, number of a row), at most ``most`` at a time, in reused arrays."""
-        row_out, id_out = np.empty(most, np.int64), np.empty(most, np.int64)
-        row = at = -1
-        while True:
-            filled, row, at = expand_chains(read_only(heads), read_only(self._older), row, at, row_out, id_out)
-            if filled:
-                yield row_out[:filled], id_out[:filled]
-            if filled < most:
-                return
+        return chained(heads, self._older, (np.empty(most, np.int64), np.empty(most, np.int64)))
 
     def take(self, numbers: Ints, columns: Sequence[str]) -> pa.RecordBatch:
         """Return these columns of rows."""
@@ -82,10 +76,7 @@ class WaitingRows:
             raise BugError(f"the ids of a join's rows go on at {ids[0]} where {self._end} was expected")
         before, self._end = self._end - self._first, self._end + rows.num_rows
         after = self._end - self._first
-        if after > self._older.size:
-            grown = np.empty(max(after, 2 * self._older.size), np.int64)
-            grown[:before] = self._older[:before]
-            self._older = grown
+        self._older = grown(self._older, before, after)
         self._older[before:after] = older - self._first
         self._live += rows.num_rows
 

@@ -13,17 +13,11 @@ from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator,
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_array
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
-from penstock.engine.operators.aggregates.window_index import WindowIndex
-from penstock.engine.operators.joins.join_schema import (
-    LATE_RIGHT,
-    join_output,
-    key_types,
-    side_columns,
-    window_bounds_type,
-)
-from penstock.engine.operators.joins.join_side import TimedSide
+from penstock.engine.operators.joins.join_schema import LATE_RIGHT, join_output, window_bounds_type
+from penstock.engine.operators.joins.join_side import TimedSide, join_sides
 from penstock.engine.operators.joins.join_windows import shared_windows
 from penstock.engine.operators.joins.same_keys import same_keys
+from penstock.engine.operators.joins.window_index import WindowIndex
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
@@ -52,12 +46,7 @@ class WindowJoin(Operator):
         self._columns = spec.output
         self._windows = PaneWindows.of(windowing.window, windowing.lateness_us)
         self._bounds_type = window_bounds_type(windowing, left, right, name)
-        types = key_types(spec, left, right, name)
-        self._sides = (
-            TimedSide(left, side_columns(spec, 0), spec.left_keys, types, name),
-            TimedSide(right, side_columns(spec, 1), spec.right_keys, types, name),
-        )
-        self._needed = (side_columns(spec, 0), side_columns(spec, 1))
+        self._sides = join_sides(spec, left, right, name, TimedSide)
         self._exact = self._sides[0].exact
         self._passed_us = START_OF_TIME_US
         self._closed = self._windows.open_from(START_OF_TIME_US)
@@ -154,8 +143,8 @@ class WindowJoin(Operator):
             same = np.flatnonzero(same_keys(*keys))
             ids, windows = [of[same] for of in ids], windows[same]
         if len(windows):
-            parts = zip(self._waiting, ids, self._needed, strict=True)
-            rows = [waiting.take(of, columns) for waiting, of, columns in parts]
+            parts = zip(self._waiting, ids, self._sides, strict=True)
+            rows = [waiting.take(of, side.needed) for waiting, of, side in parts]
             yield MAIN, Batch(self._build(rows, windows), ingest_ns=self._ingest_ns)
 
     def _build(self, rows: list[pa.RecordBatch], windows: Ints) -> pa.RecordBatch:

@@ -1,16 +1,17 @@
 """The input of running and row-window aggregates from each row: its key, and the values that they aggregate."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
-from penstock.engine.accumulators.contract import Rows
+from penstock.engine.accumulators.arrays import Rows
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.operators.aggregates.aggregate_input import mask_of, place_of
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import sort_keys
 from penstock.engine.operators.over.schema import OverPlan
@@ -33,12 +34,12 @@ class OverInput:
     def __init__(self, spec: OverSpec, plan: OverPlan, schema: StreamSchema, name: str) -> None:
         """Compile everything against the input's fields."""
         self._expressions = seen_expressions(spec)
-        self._values = [[self._place(value) for value in call.inputs] for _, call in spec.aggregates]
-        self._filters = [None if call.where is None else self._place(call.where) for _, call in spec.aggregates]
+        place = partial(place_of, self._expressions)
+        self._values = [[place(value) for value in call.inputs] for _, call in spec.aggregates]
+        self._filters = [None if call.where is None else place(call.where) for _, call in spec.aggregates]
         self._seen = len(self._expressions)
-        self._order = [(self._place(item.expression), item.descending) for item in spec.order]
-        keys = [self._place(key) for _, key in spec.keys]
-        self._keys = keys
+        self._order = [(place(item.expression), item.descending) for item in spec.order]
+        self._keys = [place(key) for _, key in spec.keys]
         columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
         self._projection = compile_projection(columns, schema.fields, name) if columns else None
         known = [] if self._projection is None else list(self._projection.schema)[: self._seen]
@@ -91,32 +92,20 @@ class OverInput:
     ) -> tuple[Rows, list[list[pa.Array]], list[Mask | None]]:
         times_us = seen.column(self._seen).to_numpy() if self._timed else None
         used = {index for call in calls if (index := self._filters[call]) is not None}
-        masks = {index: _mask(seen.column(index)) for index in used}
+        masks = {index: mask_of(seen.column(index)) for index in used}
         values = [[seen.column(index) for index in self._values[call]] for call in calls]
         filters = [self._filters[call] for call in calls]
         return Rows(slots, None, times_us), values, [None if index is None else masks[index] for index in filters]
-
-    def _place(self, expression: Expr) -> int:
-        return _place(self._expressions, expression)
 
 
 def seen_expressions(spec: OverSpec) -> list[Expr]:
     """Return what aggregates see of a row: the columns ``e0``, ``e1``... of the rows that frames keep, in order."""
     expressions: list[Expr] = []
     for value in (value for _, call in spec.aggregates for value in call.inputs):
-        _place(expressions, value)
+        place_of(expressions, value)
     for condition in (call.where for _, call in spec.aggregates if call.where is not None):
-        _place(expressions, condition)
+        place_of(expressions, condition)
     return expressions
-
-
-def _place(expressions: list[Expr], expression: Expr) -> int:
-    """Return where an expression is in a list, at whose end it is put if it is not there."""
-    for index, known in enumerate(expressions):
-        if known.same_as(expression):
-            return index
-    expressions.append(expression)
-    return len(expressions) - 1
 
 
 def _directed(column: pa.Array, descending: bool) -> list[Ints]:
@@ -124,9 +113,3 @@ def _directed(column: pa.Array, descending: bool) -> list[Ints]:
     keys = sort_keys(column)
     nulls = [1 - keys.pop(0)] if column.null_count and keys else []
     return nulls + [~key if descending else key for key in keys]
-
-
-def _mask(column: pa.Array) -> Mask:
-    """Return True where a condition is true; null is not."""
-    mask: Mask = pc.fill_null(column.cast(pa.bool_()), False).to_numpy(zero_copy_only=False)
-    return mask

@@ -11,12 +11,12 @@ import pyarrow as pa
 from penstock.engine.operators.ordered_rows import sort_keys, tie_order
 from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import FixedColumn, Locate, Positions, Slots, StateStore, TableSpec
+from penstock.state.store import INTEGER, FixedColumn, Locate, Positions, Slots, StateStore, TableSpec
 
 KEPT_ROWS = "kept_rows"
 """The log of the rows."""
 
-_COLUMNS = {"first": FixedColumn(np.dtype(np.int64), refers=KEPT_ROWS), "count": FixedColumn(np.dtype(np.int64))}
+_COLUMNS = {"first": FixedColumn(np.dtype(np.int64), refers=KEPT_ROWS), "count": INTEGER}
 
 
 class KeptRuns:

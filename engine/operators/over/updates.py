@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext, chunks
-from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.core.contract import Emission, OperatorContext, chunks
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.changelog import consolidate, weights_of, with_weights
 from penstock.engine.operators.over.frames import Frames
 from penstock.engine.operators.over.input import OverInput
 from penstock.engine.operators.over.rows import KeptRuns, Runs, in_event_time, in_order
 from penstock.engine.operators.over.schema import plan_over
+from penstock.engine.operators.updating_operator import UpdatingOperator
 from penstock.model.errors import BugError
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
@@ -25,7 +26,7 @@ from penstock.state.tables.grouping import KeyGrouper
 _OWNER = pa.field("$owner", pa.int64())
 
 
-class UpdatingOver(Operator):
+class UpdatingOver(UpdatingOperator):
     """Puts out a changelog of every row with aggregates over its frame, at most once per interval or when idle.
 
     A retraction that came before its insert is kept and shows nothing. No row is late.
@@ -48,14 +49,11 @@ class UpdatingOver(Operator):
         """Open the rows and the changes that have not been emitted."""
         super().open(context)
         locate = context.locate_port(0)
-        self._changes = context.state.log("changes", self._fields, locate)
-        self._pending = len(self._changes.live())
+        self._log = context.state.log("changes", self._fields, locate)
+        self._pending = len(self._log.live())
         self._kept = KeptRuns(context.state, self._fields, self._plan.key_types, locate)
         self._frames = Frames(context.state, self._plan, self._input)
         self._grouper = KeyGrouper()
-        self._interval_ns = context.interval_ns(self._interval_us)
-        self._emitted_ns = context.clock.monotonic_ns()
-        self._ingest_ns: int | None = None
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
         """Take changes in; emit if the interval has passed."""
@@ -67,50 +65,25 @@ class UpdatingOver(Operator):
         counters.folded += rows.num_rows
         if self._append_only:
             rows = with_weights(rows, np.ones(rows.num_rows, np.int8))
-        self._changes.append(rows)
+        self._log.append(rows)
         self._pending += rows.num_rows
-        self._ingest_ns = batch.ingest_ns if self._ingest_ns is None else min(self._ingest_ns, batch.ingest_ns)
-        if self.context.clock.monotonic_ns() - self._emitted_ns >= self._interval_ns:
-            yield from self._emit()
-
-    def on_watermark(self, time_us: int) -> Iterable[Emission]:
-        """Emit everything at the end of time."""
-        return self._emit() if time_us == END_OF_TIME_US else ()
-
-    def timer_ns(self) -> int | None:
-        """Return when the emission interval ends, if anything changed."""
-        return self._emitted_ns + self._interval_ns if self._pending else None
+        yield from self._after(batch)
 
     def has_pending(self) -> bool:
         """Return whether anything came since the last emission."""
         return self._pending > 0
-
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._emit()
 
     def on_barrier(self, epoch: int) -> Iterable[Emission]:
         """Emit what changed, so that nothing shown is older than the cut, and give back scratch memory."""
         yield from self._emit()
         self._frames.release()
 
-    def due_us(self) -> int | None:
-        """Return the end of time if anything changed: no other watermark matters."""
-        return END_OF_TIME_US if self._pending else None
-
-    def on_end(self) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._emit()
-
-    def _emit(self) -> Iterator[Emission]:
-        """Emit what changed, some keys at a time: as many as have about ``batch_rows`` rows."""
-        self._emitted_ns = self.context.clock.monotonic_ns()
-        if not self._pending:
-            return
-        ingest_ns, self._ingest_ns, self._pending = self._ingest_ns or 0, None, 0
-        ids = self._changes.live()
-        changes = self._changes.take(ids)
-        self._changes.remove(ids)
+    def _changes(self) -> Iterator[pa.RecordBatch]:
+        """Yield what changed, some keys at a time: as many as have about ``batch_rows`` rows."""
+        self._pending = 0
+        ids = self._log.live()
+        changes = self._log.take(ids)
+        self._log.remove(ids)
         changes, keys, _ = self._input.evaluate(self.context, changes)
         if keys is None:
             raise BugError("changes that could be evaluated cannot be any more; please report it")
@@ -125,9 +98,7 @@ class UpdatingOver(Operator):
             stop = max(first + 1, int(np.searchsorted(sizes, done + self.context.batch_rows, side="right")))
             mine = slice(ends[first], ends[stop])
             part = changes.take(pa.array(runs.order[mine]))
-            differences = self._change(slots[first:stop], part, runs.owners[mine] - first)
-            for rows in chunks(differences, self.context.batch_rows):
-                yield MAIN, Batch(rows, ingest_ns=ingest_ns)
+            yield from chunks(self._change(slots[first:stop], part, runs.owners[mine] - first), self.context.batch_rows)
             first = stop
 
     def _change(self, slots: Slots, changes: pa.RecordBatch, owners: Ints) -> pa.RecordBatch:

@@ -1,6 +1,5 @@
 """Calls a vectorised process function: each key's rows up to its next timer, then that timer, many keys at a time."""
 
-import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,77 +7,42 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.core.contract import chunks
-from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.process.batch_timers import BatchRowTimers, DueTimers
-from penstock.engine.operators.process.process_input import (
-    NOT_THE_ROWS,
-    Failure,
-    FunctionRunner,
-    ProcessInput,
-    TimeProgress,
-)
+from penstock.engine.operators.process.process_input import NOT_THE_ROWS, Failure, ProcessInput, TimeProgress
 from penstock.engine.operators.process.results import batch_results
 from penstock.engine.operators.process.rows import timer_rows
-from penstock.engine.operators.process.schema import ProcessPlan
-from penstock.engine.operators.process.state import ProcessState
-from penstock.engine.operators.process.timers import Calendar, TimerTable
+from penstock.engine.operators.process.runner import FunctionRunner, RunnerParts, TimedContext
+from penstock.engine.operators.process.timers import Calendar
 from penstock.model.process import BatchProcess, BatchTimers, FiredTimers, States
 from penstock.model.source_location import user_traceback
 from penstock.state.keys.arrays import Ints
 
-_NEVER_US = END_OF_TIME_US
 
-
-class CallContext:
+class CallContext(TimedContext):
     """The context of a call; see `penstock.model.process.BatchContext`."""
 
     def __init__(self, calendar: Calendar, progress: TimeProgress, timers: BatchRowTimers, state: States) -> None:
-        self._calendar = calendar
-        self._progress = progress
+        super().__init__(calendar, progress)
         self.timers: BatchTimers = timers
         self.state = state
         self.keys: pa.RecordBatch
         self.groups: Ints
 
-    @property
-    def watermark(self) -> datetime.datetime | None:
-        """The watermark."""
-        time_us = self._progress.watermark_us
-        return None if time_us == START_OF_TIME_US else self._calendar.datetime_of(time_us)
-
-    @property
-    def ended(self) -> bool:
-        """True if the input has ended."""
-        return self._progress.watermark_us == END_OF_TIME_US
-
 
 class BatchRunner(FunctionRunner):
     """Calls a `BatchProcess` in one operator instance."""
 
-    def __init__(
-        self,
-        function: BatchProcess,
-        plan: ProcessPlan,
-        state: ProcessState,
-        timers: tuple[TimerTable, TimerTable],
-        progress: TimeProgress,
-        batch_rows: int,
-    ) -> None:
-        """Give the function its state; ``timers`` are those in event time and in processing time."""
+    def __init__(self, function: BatchProcess, parts: RunnerParts) -> None:
+        """Give the function its state."""
+        handles = parts.state.batch_handles()
+        super().__init__(function, parts, handles)
         self._function = function
-        self._plan = plan
-        self._state = state
-        self._tables = timers
-        self._progress = progress
-        self._batch_rows = batch_rows
-        handles = state.batch_handles()
-        for name, handle in handles.items():
-            object.__setattr__(function, name, handle)
+        self._tables = parts.timers
         self._handles = list(handles.values())
         self._by_event = any(handle.ttl_us and handle.ttl_clock == "event" for handle in self._handles)
-        self._timers = BatchRowTimers(plan.time is not None)
-        self._context = CallContext(Calendar(plan.zone), progress, self._timers, States(handles))
+        self._timers = BatchRowTimers(parts.plan.time is not None)
+        self._context = CallContext(Calendar(parts.plan.zone), parts.progress, self._timers, States(handles))
 
     def run(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
         """Call the function for the rows and timers of a piece."""
@@ -98,10 +62,6 @@ class BatchRunner(FunctionRunner):
                 left = left[:0] if len(ready) == len(left) else np.setdiff1d(left, ready, assume_unique=True)
             else:
                 yield from self._fire(piece, due, DueTimers.none(), processing=False)
-
-    def sweep(self) -> None:
-        """Forget state that has expired."""
-        self._state.sweep(self._progress)
 
     def _call_rows(self, piece: ProcessInput, ready: Ints, due: DueTimers) -> Iterator[pa.RecordBatch]:
         whole = len(ready) == piece.rows.num_rows

@@ -12,9 +12,7 @@ from penstock.engine.operators.process.cells import CellColumns, cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
 from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import ColumnSpec, FixedColumn, Slots, StateStore, TableSpec
-
-_INT64 = FixedColumn(np.dtype(np.int64))
+from penstock.state.store import INTEGER, ColumnSpec, Slots, StateStore, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +44,14 @@ class EntryState:
         self._parts: list[CellColumns] = [
             cells_of(f"part{index}", type_, f"state {name} entries") for index, type_ in enumerate(types)
         ]
-        header: dict[str, ColumnSpec] = {"first": _INT64, "end": _INT64}
+        header: dict[str, ColumnSpec] = {"first": INTEGER, "end": INTEGER}
         columns: dict[str, ColumnSpec] = {}
         for part in self._parts:
             columns.update(part.columns())
         self._expiry: Expiry | None = None
         if ttl_us is not None:
             header.update(EXPIRY_COLUMNS)
-            columns["written"] = _INT64
+            columns["written"] = INTEGER
             self._expiry = Expiry(store, f"state {name}", key_types, ttl_us)
         self.table = store.table(TableSpec(f"state {name}", key_types, header))
         self.entries = store.table(TableSpec(f"state {name} entries", key_types, columns, prefixed=True))

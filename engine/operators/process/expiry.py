@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
-from penstock.state.store import FixedColumn, KeyedTable, Slots, StateStore, TableSpec
+from penstock.state.store import INTEGER, KeyedTable, Slots, StateStore, TableSpec
 
 LISTED = "listed"
-EXPIRY_COLUMNS = {LISTED: FixedColumn(np.dtype(np.int64))}
+EXPIRY_COLUMNS = {LISTED: INTEGER}
 """What `Expiry` keeps in the table of the state: the time a key is listed under, less `_FIRST_US`; 0: it is not."""
 
 _FIRST_US = -(1 << 62)

@@ -7,7 +7,7 @@ from penstock.engine.operators.process.cells import cells_of
 from penstock.engine.operators.process.expiry import EXPIRY_COLUMNS, Expiry
 from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyBatch
-from penstock.state.store import ColumnSpec, FixedColumn, Slots, StateStore, TableSpec
+from penstock.state.store import INTEGER, ColumnSpec, Slots, StateStore, TableSpec
 
 _WRITTEN = "written"
 
@@ -24,7 +24,7 @@ class PointState:
         self.ttl_us = ttl_us
         self._expiry: Expiry | None = None
         if ttl_us is not None:
-            columns |= {_WRITTEN: FixedColumn(np.dtype(np.int64)), **EXPIRY_COLUMNS}
+            columns |= {_WRITTEN: INTEGER, **EXPIRY_COLUMNS}
             self._expiry = Expiry(store, f"state {name}", key_types, ttl_us)
         self.table = store.table(TableSpec(f"state {name}", key_types, columns))
         self._cells.bind(store, self.table)

@@ -1,7 +1,7 @@
 """Process functions: the user's code with state and timers per key.
 
 Rows wait until the watermark has passed them, or go at once with ``order="arrival"``; they and the timers that are due
-are handed on in pieces to `process_rows` or `process_batches`.
+are handed on in pieces to `RowRunner` or `BatchRunner`.
 """
 
 import copy
@@ -18,8 +18,9 @@ from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.process.batches import BatchRunner
-from penstock.engine.operators.process.process_input import Failure, FunctionRunner, ProcessInput, TimeProgress
+from penstock.engine.operators.process.process_input import Failure, ProcessInput, TimeProgress
 from penstock.engine.operators.process.rows import RowRunner, shown_keys
+from penstock.engine.operators.process.runner import FunctionRunner, RunnerParts
 from penstock.engine.operators.process.schema import plan_process, process_output
 from penstock.engine.operators.process.state import ProcessState
 from penstock.engine.operators.process.timers import Calendar, TimerTable
@@ -76,9 +77,8 @@ class Process(Operator):
         self._clock = ProcessingClock(context.clock)
         timers = (self._event_timers, self._clock_timers)
         runner = BatchRunner if self._spec.vectorised else RowRunner
-        self._runner: FunctionRunner = runner(
-            self._function, self._plan, self._state, timers, self._progress, context.batch_rows
-        )
+        parts = RunnerParts(self._plan, self._state, timers, self._progress, context.batch_rows)
+        self._runner: FunctionRunner = runner(self._function, parts)
         self._grouper = KeyGrouper()
         # Rows found waiting count from now on.
         self._ingest_ns = context.clock.monotonic_ns()

@@ -1,7 +1,5 @@
 """The input of a process function at a time: rows in order, the timers among them, and the distinct keys of both."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -53,15 +51,3 @@ class TimeProgress:
 
     watermark_us: int = START_OF_TIME_US
     clock_us: int = 0
-
-
-class FunctionRunner(ABC):
-    """Calls the user's function for a piece at a time; keeps its state."""
-
-    @abstractmethod
-    def run(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
-        """Yield what comes out; the piece's failures are complete and state is written once the last was taken."""
-
-    @abstractmethod
-    def sweep(self) -> None:
-        """Forget state that has expired."""

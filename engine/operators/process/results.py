@@ -1,16 +1,15 @@
 """Rows that a process function puts out, checked one by one: what does not fit is an error of the call."""
 
-import dataclasses
 import datetime
-import difflib
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.connectors.normalise import to_schema
-from penstock.engine.connectors.time_range import time_error, unusable_times
+from penstock.engine.connectors.time_range import time_error
+from penstock.engine.operators.functions.python_rows import dataclass_row
+from penstock.engine.operators.functions.user_results import batch_of, check_known, time_errors
 from penstock.engine.operators.process.types import ValueType
 from penstock.model.errors import SchemaError
 from penstock.model.schema import TimeColumn
@@ -53,8 +52,8 @@ class ResultRows:
             self.add_row(result)
         elif result is None:
             return
-        elif dataclasses.is_dataclass(result) and not isinstance(result, type):
-            self.add_row(_as_dict(result))
+        elif (fields := dataclass_row(result)) is not None:
+            self.add_row(fields)
         elif isinstance(result, Iterable) and not isinstance(result, str | bytes):
             for row in result:
                 self.add_row(row if type(row) is dict else _as_dict(row))
@@ -98,11 +97,7 @@ class ResultRows:
         return add_row
 
     def _checked(self, row: dict[str, Any]) -> tuple[Any, ...]:
-        unknown = [name for name in row if name not in self._names]
-        if unknown:
-            close = difflib.get_close_matches(str(unknown[0]), self._names, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(self._names)}"
-            raise SchemaError(f"the function returned {unknown[0]!r}, which is not in its schema{hint}")
+        check_known(row, self._names)
         if self._time is not None and row.get(self._time) is None:
             raise SchemaError(f"in the result, {time_error(self._time, True)}")
         return tuple(
@@ -119,23 +114,9 @@ def batch_results(result: Any, fields: pa.Schema, time: TimeColumn | None) -> pa
     """
     if result is None:
         return None
-    if not isinstance(result, pa.RecordBatch):
-        arrow = hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__")
-        if not arrow and not isinstance(result, dict):
-            raise SchemaError(
-                "a BatchProcess must return None, an object with the Arrow PyCapsule interface (pyarrow, polars, "
-                f"pandas) or a dict of columns, not {type(result).__name__}"
-            )
-        table = pa.table(result)
-        batches = table.combine_chunks().to_batches()
-        result = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-    rows = to_schema(result, fields)
-    if time is not None:
-        times = rows.column(time.name)
-        bad = unusable_times(times)
-        if bad is not None:
-            row = int(bad.argmax())
-            raise SchemaError(f"in row {row + 1} of the result, {time_error(time.name, not times[row].is_valid)}")
+    rows = batch_of(result, fields, "a BatchProcess must return None,")
+    for row, reason in time_errors(rows, time).items():
+        raise SchemaError(f"in row {row + 1} of the result, {reason}")
     return rows
 
 
@@ -149,8 +130,9 @@ def _exact(kind: pa.DataType) -> type:
 
 
 def _as_dict(row: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(row) and not isinstance(row, type):
-        return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
     if isinstance(row, dict):
         return row
-    raise SchemaError(_UNFIT.format(f"an iterable of {type(row).__name__}"))
+    fields = dataclass_row(row)
+    if fields is None:
+        raise SchemaError(_UNFIT.format(f"an iterable of {type(row).__name__}"))
+    return fields

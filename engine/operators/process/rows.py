@@ -8,21 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
+from penstock.engine.core.contract import chunks
+from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.core.event_time import time_array
 from penstock.engine.operators.functions.python_rows import python_values
 from penstock.engine.operators.process.handles import Cursor, StateHandle
-from penstock.engine.operators.process.process_input import (
-    NOT_THE_ROWS,
-    Failure,
-    FunctionRunner,
-    ProcessInput,
-    TimeProgress,
-)
+from penstock.engine.operators.process.process_input import NOT_THE_ROWS, Failure, ProcessInput, TimeProgress
 from penstock.engine.operators.process.results import ResultRows
+from penstock.engine.operators.process.runner import FunctionRunner, RunnerParts, TimedContext
 from penstock.engine.operators.process.schema import ProcessPlan
-from penstock.engine.operators.process.state import ProcessState
-from penstock.engine.operators.process.timers import Calendar, RowTimers, TimerTable
+from penstock.engine.operators.process.timers import Calendar, RowTimers
 from penstock.model.process import Process, States, Timer, Timers
 from penstock.model.source_location import user_traceback
 
@@ -30,17 +25,16 @@ TIMER_COLUMN = "timer"
 """The column of a timer's dead letter that holds its time."""
 
 
-class RowContext:
+class RowContext(TimedContext):
     """The context of a call; see `penstock.model.process.Context`."""
 
-    __slots__ = ("_calendar", "_columns", "_cursor", "_keys", "_progress", "state", "timers")
+    __slots__ = ("_columns", "_cursor", "_keys", "state", "timers")
 
     def __init__(
         self, cursor: Cursor, calendar: Calendar, progress: TimeProgress, timers: RowTimers, state: States
     ) -> None:
+        super().__init__(calendar, progress)
         self._cursor = cursor
-        self._calendar = calendar
-        self._progress = progress
         self.timers: Timers = timers
         self.state = state
         self.begin([])
@@ -64,47 +58,23 @@ class RowContext:
         time_us = self._cursor.time_us
         return None if time_us is None else self._calendar.datetime_of(time_us)
 
-    @property
-    def watermark(self) -> datetime.datetime | None:
-        """The watermark."""
-        time_us = self._progress.watermark_us
-        return None if time_us == START_OF_TIME_US else self._calendar.datetime_of(time_us)
-
-    @property
-    def ended(self) -> bool:
-        """True if the input has ended."""
-        return self._progress.watermark_us == END_OF_TIME_US
-
 
 class RowRunner(FunctionRunner):
     """Calls a `Process` in one operator instance."""
 
-    def __init__(
-        self,
-        function: Process,
-        plan: ProcessPlan,
-        state: ProcessState,
-        timers: tuple[TimerTable, TimerTable],
-        progress: TimeProgress,
-        batch_rows: int,
-    ) -> None:
-        """Give the function its state; ``timers`` are those in event time and in processing time."""
+    def __init__(self, function: Process, parts: RunnerParts) -> None:
+        """Give the function its state."""
+        self._cursor = Cursor()
+        handles = parts.state.row_handles(self._cursor)
+        super().__init__(function, parts, handles)
         self._process = function.process
         self._on_timer = function.on_timer
-        self._plan = plan
-        self._state = state
-        self._event_timers, self._clock_timers = timers
-        self._progress = progress
-        self._batch_rows = batch_rows
-        self._cursor = Cursor()
-        self._calendar = Calendar(plan.zone)
-        self._timers = RowTimers(self._cursor, self._calendar, plan.time is not None)
-        handles = state.row_handles(self._cursor)
-        for name, handle in handles.items():
-            object.__setattr__(function, name, handle)
+        self._event_timers, self._clock_timers = parts.timers
+        self._calendar = Calendar(parts.plan.zone)
+        self._timers = RowTimers(self._cursor, self._calendar, parts.plan.time is not None)
         self._handles: list[StateHandle] = list(handles.values())
-        self._context = RowContext(self._cursor, self._calendar, progress, self._timers, States(handles))
-        self._results = ResultRows(plan.output.fields, plan.output.time)
+        self._context = RowContext(self._cursor, self._calendar, parts.progress, self._timers, States(handles))
+        self._results = ResultRows(parts.plan.output.fields, parts.plan.output.time)
 
     def run(self, piece: ProcessInput) -> Iterator[pa.RecordBatch]:
         """Call the function for the rows and timers of a piece."""
@@ -118,10 +88,6 @@ class RowRunner(FunctionRunner):
         if self._results.values:
             yield from self._cut()
         self._end(piece)
-
-    def sweep(self) -> None:
-        """Forget state that has expired."""
-        self._state.sweep(self._progress)
 
     def _begin(self, piece: ProcessInput) -> None:
         cursor, timers = self._cursor, self._timers
@@ -224,9 +190,7 @@ class RowRunner(FunctionRunner):
             self._cursor.journal.clear()
 
     def _cut(self) -> Iterator[pa.RecordBatch]:
-        rows = self._results.take()
-        for start in range(0, rows.num_rows, self._batch_rows):
-            yield rows.slice(start, self._batch_rows)
+        return chunks(self._results.take(), self._batch_rows)
 
 
 def timer_rows(plan: ProcessPlan, key_columns: list[pa.Array], times_us: Any) -> pa.RecordBatch:

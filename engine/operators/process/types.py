@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from penstock.engine.operators.functions.python_rows import python_values
+from penstock.engine.operators.functions.python_rows import dataclass_row, python_values
 from penstock.model.errors import SchemaError
 
 _EXACT = {pa.float64(): float, pa.bool_(): bool, pa.binary(): bytes, pa.date32(): datetime.date}
@@ -117,8 +117,7 @@ class ValueType:
 
 def _plain(value: Any) -> Any:
     """Return a value with its dataclasses as dicts."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    value = value if (row := dataclass_row(value)) is None else row
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

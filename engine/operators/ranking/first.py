@@ -16,7 +16,7 @@ from penstock.engine.kernels.arrivals import pass_first
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
-from penstock.engine.operators.ordered_rows import OrderedRows, split_late, tie_order
+from penstock.engine.operators.ordered_rows import OrderedRows, tie_order, without_late
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.ranking.first_schema import first_output
 from penstock.engine.operators.state_words import duration_words, key_names, key_traits
@@ -29,7 +29,7 @@ from penstock.model.schema import StreamSchema
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.arrays import NO_INTEGERS, Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
-from penstock.state.store import ColumnSpec, FixedColumn, Slots, TableSpec
+from penstock.state.store import INTEGER, ColumnSpec, FixedColumn, Slots, TableSpec
 from penstock.state.tables.grouping import KeyGrouper
 
 _NEVER = -1
@@ -61,7 +61,7 @@ class First(Operator):
         super().open(context)
         columns: dict[str, ColumnSpec] = {"seen": FixedColumn(np.dtype(np.uint8))}
         if self._ttl_us != _NEVER:
-            columns["passed_us"] = FixedColumn(np.dtype(np.int64))
+            columns["passed_us"] = INTEGER
             self._expiries = context.state.table(TableSpec("expiries", self._codec.types, prefixed=True))
         self._table = context.state.table(TableSpec("keys", self._codec.types, columns))
         self._lookup = KeyLookup(self._table)
@@ -127,10 +127,8 @@ class First(Operator):
 
     def _let_wait(self, batch: Batch) -> Iterator[Emission]:
         counters = self.context.counters
-        rows, times_us, late = split_late(batch.rows, self._times_us(batch.rows), self._watermark_us)
-        if late is not None:
-            counters.late += late.num_rows
-            yield LATE, batch.with_rows(late)
+        times_us = self._times_us(batch.rows)
+        rows, times_us = yield from without_late(batch, times_us, self._watermark_us, counters)
         if not rows.num_rows:
             return
         rows, keyed = evaluate(self.context, self._projection, rows)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
-from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.core.contract import MAIN, Emission, OperatorContext
+from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
@@ -18,6 +18,7 @@ from penstock.engine.operators.ranking.top_counts import RankedRowCounts
 from penstock.engine.operators.ranking.top_ranks import RankedRows
 from penstock.engine.operators.ranking.top_schema import plan_top, top_output
 from penstock.engine.operators.state_words import key_names, key_traits, order_words
+from penstock.engine.operators.updating_operator import UpdatingOperator
 from penstock.engine.operators.words import Words, columns_text, count_text, order_text
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import TopSpec
@@ -27,7 +28,7 @@ from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots, TableSpec
 
 
-class Top(Operator):
+class Top(UpdatingOperator):
     """The first rows of every key, as a changelog.
 
     Of append-only rows only those that are among the first are kept, of a changelog all. Rows count as folded.
@@ -42,6 +43,7 @@ class Top(Operator):
             PlanError: see `plan_top`.
         """
         self._plan = plan_top(spec, schema, name)
+        self._interval_us = spec.interval_us
         self._codec = KeyCodec(self._plan.key_types)
         keys = [(f"key{index}", key) for index, (_, key) in enumerate(spec.keys)]
         order = [(f"order{index}", by.expression) for index, by in enumerate(spec.order)]
@@ -59,9 +61,6 @@ class Top(Operator):
             self._kept = RankedRowCounts(self._plan, self._log, self._table, self._order_only)
         else:
             self._kept = RankedRows(self._plan, self._log, self._order_only)
-        self._interval_ns = context.interval_ns(self._plan.interval_us)
-        self._emitted_ns = context.clock.monotonic_ns()
-        self._ingest_ns: int | None = None
         self._restore()
 
     def process(self, port: int, batch: Batch) -> Iterable[Emission]:
@@ -73,47 +72,14 @@ class Top(Operator):
             return
         counters.folded += rows.num_rows
         self._kept.fold(rows, self._order_of(evaluated), self._slots(evaluated))
-        if self._kept:
-            known = self._ingest_ns
-            self._ingest_ns = batch.ingest_ns if known is None else min(known, batch.ingest_ns)
-            if self.context.clock.monotonic_ns() - self._emitted_ns >= self._interval_ns:
-                yield from self._emit()
-
-    def on_watermark(self, time_us: int) -> Iterable[Emission]:
-        """Emit what changed at the end of time; order does not depend on event time."""
-        return self._emit() if time_us == END_OF_TIME_US else ()
-
-    def timer_ns(self) -> int | None:
-        """Return when the emission interval ends, if anything changed."""
-        return self._emitted_ns + self._interval_ns if self._kept else None
+        yield from self._after(batch)
 
     def has_pending(self) -> bool:
         """Return whether anything changed since the last emission."""
         return bool(self._kept)
 
-    def on_timer(self, now_ns: int) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._emit()
-
-    def on_barrier(self, epoch: int) -> Iterable[Emission]:
-        """Emit what changed: rows kept only because they are shown are not part of a checkpoint."""
-        return self._emit()
-
-    def due_us(self) -> int | None:
-        """Return the end of time if anything changed: no other watermark matters."""
-        return END_OF_TIME_US if self._kept else None
-
-    def on_end(self) -> Iterable[Emission]:
-        """Emit what changed."""
-        return self._emit()
-
-    def _emit(self) -> Iterator[Emission]:
-        self._emitted_ns = self.context.clock.monotonic_ns()
-        if self._kept:
-            ingest_ns = self._ingest_ns or 0
-            for rows in self._kept.emit(self.context.batch_rows):
-                yield MAIN, Batch(rows, ingest_ns=ingest_ns)
-            self._ingest_ns = None
+    def _changes(self) -> Iterator[pa.RecordBatch]:
+        return self._kept.emit(self.context.batch_rows)
 
     def _restore(self) -> None:
         ids, step = self._log.live(), self.context.batch_rows

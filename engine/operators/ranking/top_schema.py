@@ -27,7 +27,6 @@ class TopPlan:
     fixed: frozenset[str]
     tie_descending: bool
     ranked: bool
-    interval_us: int | None
     input: StreamSchema
     output: StreamSchema
 
@@ -73,7 +72,6 @@ def plan_top(spec: TopSpec, schema: StreamSchema, name: str) -> TopPlan:
         frozenset(column for column in plain if column is not None),
         spec.tie_descending,
         spec.rank is not None,
-        spec.interval_us,
         schema,
         StreamSchema(fields, None, changelog=True),
     )

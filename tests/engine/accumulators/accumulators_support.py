@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
-from penstock.engine.accumulators.contract import Rows
+from penstock.engine.accumulators.arrays import Rows
 from penstock.model.aggregates import AggregateCall
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import ColumnSpec, KeyedTable, Slots, TableSpec

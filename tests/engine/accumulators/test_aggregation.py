@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.accumulators.aggregation import Aggregation
-from penstock.engine.accumulators.contract import Rows
+from penstock.engine.accumulators.arrays import Rows
 from penstock.engine.accumulators.registry import make_accumulator
 from penstock.model.aggregates import AggregateCall, UserAggregate
 from penstock.model.errors import PlanError, UserError

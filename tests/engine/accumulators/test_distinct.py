@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.engine.accumulators.aggregation import Aggregation, BoundAggregation
+from penstock.engine.accumulators.arrays import Rows
 from penstock.engine.accumulators.bags import MOST_LANES
-from penstock.engine.accumulators.contract import Rows
 from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import col
 from penstock.state.keys.batch_keys import KeyCodec

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.engine.accumulators.contract import Rows
+from penstock.engine.accumulators.arrays import Rows
 from penstock.engine.accumulators.registry import make_accumulator
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import BugError, ExpressionError, NumericOverflowError, PlanError

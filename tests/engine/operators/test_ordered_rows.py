@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.core.elements import END_OF_TIME_US
-from penstock.engine.operators.ordered_rows import OrderedRows, sort_keys, split_late, tie_order
+from penstock.engine.core.contract import RowCounters
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
+from penstock.engine.operators.ordered_rows import OrderedRows, sort_keys, tie_order, without_late
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.tables.image import StoreImage
@@ -105,13 +106,20 @@ def test_values_without_order_still_have_equal_keys() -> None:
 
 
 def test_late_rows_are_split_off() -> None:
-    rows = pa.record_batch({"v": [1, 2, 3]})
+    batch, counters = Batch(pa.record_batch({"v": [1, 2, 3]})), RowCounters()
     times_us = np.array([5, 3, 4])
-    assert split_late(rows, times_us, 3)[2] is None
-    kept, kept_us, late = split_late(rows, times_us, 5)
-    assert (kept["v"].to_pylist(), kept_us.tolist()) == ([1], [5])
-    assert late is not None
-    assert late["v"].to_pylist() == [2, 3]
+    for passed_us, kept, kept_us, late in ((3, [1, 2, 3], [5, 3, 4], []), (5, [1], [5], [2, 3])):
+        emitted = without_late(batch, times_us, passed_us, counters)
+        emissions = []
+        while True:
+            try:
+                emissions.append(next(emitted))
+            except StopIteration as end:
+                rows, rest_us = end.value
+                break
+        assert (rows["v"].to_pylist(), rest_us.tolist()) == (kept, kept_us)
+        assert [row for _, part in emissions for row in part.rows["v"].to_pylist()] == late
+    assert counters.late == 2
 
 
 def test_chunks_of_any_size_are_found_again_after_a_restart() -> None:

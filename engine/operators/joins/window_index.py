@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from penstock.engine.kernels.join import expand_chains, find_chains, index_rows
+from penstock.engine.kernels.join import find_chains, index_rows
+from penstock.engine.operators.joins.chains import chained
 from penstock.engine.operators.row_chunks import ChunkRows
 from penstock.state.keys.arrays import Ints, read_only
 
@@ -19,8 +20,8 @@ class WindowIndex:
         table = np.full(1 << (2 * rows.ids.size).bit_length(), -1, np.int64)
         older = np.empty(rows.ids.size, np.int64)
         index_rows(self._windows, self._words, table, older)
-        self._table, self._older = read_only(table), read_only(older)
-        self._outs = np.empty(most_pairs, np.int64), np.empty(most_pairs, np.int64)
+        self._table, self._older = read_only(table), older
+        self._room = np.empty(most_pairs, np.int64), np.empty(most_pairs, np.int64)
 
     def match(self, rows: ChunkRows) -> Iterator[tuple[Ints, Ints]]:
         """Yield (position in ``rows``, position among the indexed rows) of equal (window, key).
@@ -28,11 +29,4 @@ class WindowIndex:
         The arrays are reused: they are good until the next pairs are asked for.
         """
         heads = find_chains(read_only(rows.at), read_only(rows.words), self._table, self._windows, self._words)
-        positions, matches = self._outs
-        row = at = -1
-        while True:
-            filled, row, at = expand_chains(read_only(heads), self._older, row, at, positions, matches)
-            if filled:
-                yield positions[:filled], matches[:filled]
-            if filled < positions.size:
-                return
+        return chained(heads, self._older, self._room)
