@@ -1,74 +1,19 @@
 """The Nexmark queries over bids alone, each as DataFusion answers it fastest; used by ``datafusion_queries``."""
 
-# Once per bidder and once per auction, then counted: no set of distinct values.
-_RANKS = """
-    WITH bidders AS (
-        SELECT
-            {channel}
-            date_trunc('day', "dateTime") AS day,
-            bidder,
-            {latest}
-            count(*) AS bids,
-            count(*) FILTER (WHERE price < 10000) AS rank1,
-            count(*) FILTER (WHERE price >= 1000000) AS rank3
-        FROM bid
-        GROUP BY {places}, {last}
-    ), auctions AS (
-        SELECT
-            {channel}
-            date_trunc('day', "dateTime") AS day,
-            auction,
-            count(*) AS bids,
-            count(*) FILTER (WHERE price < 10000) AS rank1,
-            count(*) FILTER (WHERE price >= 1000000) AS rank3
-        FROM bid
-        GROUP BY {places}, {last}
-    ), b AS (
-        SELECT
-            {channel}
-            day,
-            {minute}
-            sum(bids) AS total_bids,
-            sum(rank1) AS rank1_bids,
-            sum(bids - rank1 - rank3) AS rank2_bids,
-            sum(rank3) AS rank3_bids,
-            count(*) AS total_bidders,
-            count(*) FILTER (WHERE rank1 > 0) AS rank1_bidders,
-            count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_bidders,
-            count(*) FILTER (WHERE rank3 > 0) AS rank3_bidders
-        FROM bidders
-        GROUP BY {places}
-    ), a AS (
-        SELECT
-            {channel}
-            day,
-            count(*) AS total_auctions,
-            count(*) FILTER (WHERE rank1 > 0) AS rank1_auctions,
-            count(*) FILTER (WHERE bids > rank1 + rank3) AS rank2_auctions,
-            count(*) FILTER (WHERE rank3 > 0) AS rank3_auctions
-        FROM auctions
-        GROUP BY {places}
-    )
-    SELECT
-        {texts},
-        total_bids, rank1_bids, rank2_bids, rank3_bids,
-        total_bidders, rank1_bidders, rank2_bidders, rank3_bidders,
-        total_auctions, rank1_auctions, rank2_auctions, rank3_auctions
-    FROM b JOIN a ON {same_channel} b.day = a.day
-"""
-_DAY, _MINUTE = "to_char(b.day, '%Y-%m-%d') AS day", "to_char(minute, '%H:%M') AS minute"
-_BY_DAY = {"channel": "", "latest": "", "minute": "", "places": "1", "last": "2", "texts": _DAY, "same_channel": ""}
-_BY_CHANNEL = {
-    "channel": "channel,",
-    "latest": 'max("dateTime") AS minute,',
-    "minute": "max(minute) AS minute,",
-    "places": "1, 2",
-    "last": "3",
-    "texts": f"b.channel, {_DAY}, {_MINUTE}",
-    "same_channel": "b.channel = a.channel AND",
-}
+from penstock.benchmarks.peers.common_sql import rank_queries
 
 BIDS: dict[str, str] = {
+    **rank_queries(
+        day="date_trunc('day', \"dateTime\")",
+        ranks="""
+            count(*) AS bids,
+            count(*) FILTER (WHERE price < 10000) AS rank1,
+            count(*) FILTER (WHERE price >= 1000000) AS rank3
+        """,
+        has_rank1="rank1 > 0",
+        has_rank2="bids > rank1 + rank3",
+        has_rank3="rank3 > 0",
+    ),
     "q1": """
         SELECT
             auction,
@@ -103,54 +48,6 @@ BIDS: dict[str, str] = {
         )
         SELECT auction, num FROM ranked WHERE num = top
     """,
-    "q7": """
-        WITH tops AS (
-            SELECT date_bin(INTERVAL '10 seconds', "dateTime") AS starts, max(price) AS price
-            FROM bid
-            GROUP BY 1
-        )
-        SELECT auction, bidder, bid.price, "dateTime", extra
-        FROM bid JOIN tops ON bid.price = tops.price
-        WHERE "dateTime" BETWEEN starts AND starts + INTERVAL '10 seconds'
-    """,
-    "q10": """
-        SELECT
-            auction,
-            bidder,
-            price,
-            "dateTime",
-            extra,
-            to_char("dateTime", '%Y-%m-%d') AS dt,
-            to_char("dateTime", '%H:%M') AS hm
-        FROM bid
-    """,
-    # Sessions from their first bids alone: no running sum and no group over every bid.
-    "q11": """
-        WITH steps AS (
-            SELECT
-                bidder,
-                "dateTime" AS time,
-                lag("dateTime") OVER (PARTITION BY bidder ORDER BY "dateTime") AS last_time,
-                CAST(row_number() OVER (PARTITION BY bidder ORDER BY "dateTime") AS BIGINT) AS place
-            FROM bid
-        ), firsts AS (
-            SELECT * FROM steps
-            WHERE last_time IS NULL OR time - last_time > INTERVAL '10 seconds'
-        ), bidders AS (
-            SELECT bidder, count(*) AS bids, max("dateTime") AS last_time FROM bid GROUP BY bidder
-        )
-        SELECT
-            firsts.bidder,
-            coalesce(
-                lead(place) OVER (PARTITION BY firsts.bidder ORDER BY time), bids + 1
-            ) - place AS bid_count,
-            time AS starttime,
-            coalesce(
-                lead(firsts.last_time) OVER (PARTITION BY firsts.bidder ORDER BY time),
-                bidders.last_time
-            ) + INTERVAL '10 seconds' AS endtime
-        FROM firsts JOIN bidders ON firsts.bidder = bidders.bidder
-    """,
     "q14": """
         WITH euros AS (
             SELECT
@@ -178,8 +75,6 @@ BIDS: dict[str, str] = {
         FROM euros
         WHERE price > 1000000 AND price < 50000000
     """,
-    "q15": _RANKS.format(**_BY_DAY),
-    "q16": _RANKS.format(**_BY_CHANNEL),
     "q17": """
         WITH days AS (
             SELECT
@@ -196,18 +91,7 @@ BIDS: dict[str, str] = {
             FROM bid
             GROUP BY 1, 2
         )
-        SELECT
-            auction,
-            to_char(day, '%Y-%m-%d') AS day,
-            total_bids,
-            rank1_bids,
-            rank2_bids,
-            rank3_bids,
-            min_price,
-            max_price,
-            avg_price,
-            sum_price
-        FROM days
+        SELECT * REPLACE (to_char(day, '%Y-%m-%d') AS day) FROM days
     """,
     # Only bids of each pair's last time are sorted.
     "q18": """

@@ -32,17 +32,6 @@ JOINS: dict[str, str] = {
         WHERE place <= 10
         GROUP BY seller
     """,
-    "q8": """
-        WITH people AS (
-            SELECT DISTINCT id, name, date_bin(INTERVAL '10 seconds', "dateTime") AS stime
-            FROM person
-        ), sellers AS (
-            SELECT DISTINCT seller, date_bin(INTERVAL '10 seconds', "dateTime") AS stime
-            FROM auction
-        )
-        SELECT id, name, people.stime
-        FROM people JOIN sellers ON id = seller AND people.stime = sellers.stime
-    """,
     # Only bids of the highest price are sorted.
     "q9": """
         WITH tops AS (

@@ -1,63 +1,19 @@
 """The Nexmark queries over bids alone, each in the form that DuckDB answers fastest; used by ``duckdb_queries``."""
 
-# Once per bidder and once per auction, then counted: no set of distinct values.
-_RANKS = """
-    WITH bidders AS (
-        SELECT
-            {channel}
-            CAST("dateTime" AS DATE) AS day,
-            bidder,
-            {latest}
-            count(*) AS bids,
-            count(*) FILTER (price < 10000) AS rank1,
-            count(*) FILTER (price >= 1000000) AS rank3
-        FROM bid
-        GROUP BY ALL
-    ), auctions AS (
-        SELECT
-            {channel}
-            CAST("dateTime" AS DATE) AS day,
-            auction,
+from penstock.benchmarks.peers.common_sql import rank_queries
+
+BIDS: dict[str, str] = {
+    **rank_queries(
+        day='CAST("dateTime" AS DATE)',
+        ranks="""
             bool_or(price < 10000) AS rank1,
             bool_or(price >= 10000 AND price < 1000000) AS rank2,
             bool_or(price >= 1000000) AS rank3
-        FROM bid
-        GROUP BY ALL
-    ), b AS (
-        SELECT
-            {channel}
-            day,
-            {minute}
-            CAST(sum(bids) AS BIGINT) AS total_bids,
-            CAST(sum(rank1) AS BIGINT) AS rank1_bids,
-            CAST(sum(bids - rank1 - rank3) AS BIGINT) AS rank2_bids,
-            CAST(sum(rank3) AS BIGINT) AS rank3_bids,
-            count(*) AS total_bidders,
-            count(*) FILTER (rank1 > 0) AS rank1_bidders,
-            count(*) FILTER (bids > rank1 + rank3) AS rank2_bidders,
-            count(*) FILTER (rank3 > 0) AS rank3_bidders
-        FROM bidders
-        GROUP BY ALL
-    ), a AS (
-        SELECT
-            {channel}
-            day,
-            count(*) AS total_auctions,
-            count(*) FILTER (rank1) AS rank1_auctions,
-            count(*) FILTER (rank2) AS rank2_auctions,
-            count(*) FILTER (rank3) AS rank3_auctions
-        FROM auctions
-        GROUP BY ALL
-    )
-    SELECT
-        b.* REPLACE ({texts}),
-        a.* EXCLUDE ({channel} day)
-    FROM b JOIN a USING ({channel} day)
-"""
-_DAY, _MINUTE = "strftime(day, '%Y-%m-%d') AS day", "strftime(minute, '%H:%M') AS minute"
-_BY_CHANNEL = {"channel": "channel,", "latest": 'max("dateTime") AS minute,', "minute": "max(minute) AS minute,"}
-
-BIDS: dict[str, str] = {
+        """,
+        has_rank1="rank1",
+        has_rank2="rank2",
+        has_rank3="rank3",
+    ),
     "q1": """
         SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price, "dateTime", extra
         FROM bid
@@ -89,52 +45,6 @@ BIDS: dict[str, str] = {
         )
         SELECT auction, num FROM counts JOIN tops USING (starts, num)
     """,
-    "q7": """
-        WITH tops AS (
-            SELECT time_bucket(INTERVAL 10 SECOND, "dateTime") AS starts, max(price) AS price
-            FROM bid
-            GROUP BY starts
-        )
-        SELECT auction, bidder, bid.price, "dateTime", extra
-        FROM bid JOIN tops
-            ON bid.price = tops.price
-            AND "dateTime" BETWEEN starts AND starts + INTERVAL 10 SECOND
-    """,
-    "q10": """
-        SELECT
-            auction,
-            bidder,
-            price,
-            "dateTime",
-            extra,
-            strftime("dateTime", '%Y-%m-%d') AS dt,
-            strftime("dateTime", '%H:%M') AS hm
-        FROM bid
-    """,
-    # Sessions from their first bids alone: no running sum and no group over every bid.
-    "q11": """
-        WITH steps AS (
-            SELECT
-                bidder,
-                "dateTime" AS time,
-                lag("dateTime") OVER ordered AS last_time,
-                row_number() OVER ordered AS place
-            FROM bid
-            WINDOW ordered AS (PARTITION BY bidder ORDER BY "dateTime")
-        ), firsts AS (
-            SELECT * FROM steps WHERE last_time IS NULL OR time - last_time > INTERVAL 10 SECOND
-        ), bidders AS (
-            SELECT bidder, count(*) AS bids, max("dateTime") AS last_time FROM bid GROUP BY bidder
-        )
-        SELECT
-            bidder,
-            coalesce(lead(place) OVER ordered, bids + 1) - place AS bid_count,
-            time AS starttime,
-            coalesce(lead(firsts.last_time) OVER ordered, bidders.last_time)
-                + INTERVAL 10 SECOND AS endtime
-        FROM firsts JOIN bidders USING (bidder)
-        WINDOW ordered AS (PARTITION BY bidder ORDER BY time)
-    """,
     "q14": """
         SELECT
             auction,
@@ -151,8 +61,6 @@ BIDS: dict[str, str] = {
         FROM bid
         WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000
     """,
-    "q15": _RANKS.format(channel="", latest="", minute="", texts=_DAY),
-    "q16": _RANKS.format(**_BY_CHANNEL, texts=f"{_DAY}, {_MINUTE}"),
     "q17": """
         WITH days AS (
             SELECT

@@ -29,17 +29,6 @@ JOINS: dict[str, str] = {
         )
         SELECT seller, CAST(list_sum(finals) // len(finals) AS BIGINT) AS avg_price FROM last
     """,
-    "q8": """
-        WITH people AS (
-            SELECT DISTINCT id, name, time_bucket(INTERVAL 10 SECOND, "dateTime") AS stime
-            FROM person
-        ), sellers AS (
-            SELECT DISTINCT seller, time_bucket(INTERVAL 10 SECOND, "dateTime") AS stime
-            FROM auction
-        )
-        SELECT id, name, people.stime
-        FROM people JOIN sellers ON id = seller AND people.stime = sellers.stime
-    """,
     # The least row of each auction, so that no bid is sorted.
     "q9": """
         WITH best AS (

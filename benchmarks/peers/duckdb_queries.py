@@ -22,6 +22,8 @@ QUERIES: dict[str, str] = {**COMMON, **BIDS, **JOINS}
 def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     """A session with one thread, the three files and q13's side table as views."""
     session = duckdb.connect(config={"threads": 1})
+    session.execute("CREATE MACRO to_char(time, format) AS strftime(time, format)")
+    session.execute("CREATE MACRO date_bin(width, time) AS time_bucket(width, time)")
     for kind in _EVENTS:
         session.execute(f"CREATE VIEW {kind} AS SELECT * FROM read_parquet({_text(directory / f'{kind}.parquet')})")
     side_input = directory / "side_input.csv"

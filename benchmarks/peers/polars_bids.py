@@ -236,22 +236,5 @@ def _counts(nouns: str) -> dict[str, pl.Expr]:
     return {f"total_{nouns}": pl.len().cast(pl.Int64), **counts}
 
 
-BIDS: dict[str, Callable[[Events], pl.LazyFrame]] = {
-    "q0": q0,
-    "q1": q1,
-    "q2": q2,
-    "q5": q5,
-    "q5_panes": q5_panes,
-    "q7": q7,
-    "q10": q10,
-    "q11": q11,
-    "q12": q12,
-    "q14": q14,
-    "q15": q15,
-    "q16": q16,
-    "q17": q17,
-    "q18": q18,
-    "q19": q19,
-    "q21": q21,
-    "q22": q22,
-}
+_QUERIES = (q0, q1, q2, q5, q5_panes, q7, q10, q11, q12, q14, q15, q16, q17, q18, q19, q21, q22)
+BIDS: dict[str, Callable[[Events], pl.LazyFrame]] = {query.__name__: query for query in _QUERIES}

@@ -84,12 +84,5 @@ def _open_bids(events: Events) -> pl.LazyFrame:
 
 
 JOINS: dict[str, Callable[[Events], pl.LazyFrame]] = {
-    "q3": q3,
-    "q4": q4,
-    "q6": q6,
-    "q8": q8,
-    "q9": q9,
-    "q13": q13,
-    "q20": q20,
-    "q23": q23,
+    query.__name__: query for query in (q3, q4, q6, q8, q9, q13, q20, q23)
 }
