@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.commands.arguments import Kafka, KafkaSettings, Master, SparkSettings
+from penstock.commands.arguments import Kafka, KafkaSettings, Master, SparkSettings, optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.replay.request import spark_settings
 
@@ -18,7 +18,7 @@ def command(
     context: typer.Context,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="A topic to archive, or several.")],
     kafka: Kafka,
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where the archives are: a path or URL.", show_default=False)],
+    out: Annotated[str, optional("DIR", "Where the archives are: a path or URL.")],
     kafka_settings: KafkaSettings = None,
     accept_gap: Annotated[
         bool,

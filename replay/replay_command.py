@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import typer
 
-from penstock.commands.arguments import Arguments, File, Master, SparkSettings
+from penstock.commands.arguments import Arguments, File, Master, SparkSettings, optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.model.errors import UserError
 from penstock.replay.request import (
@@ -44,7 +44,7 @@ class OutputFormat(StrEnum):
 def command(
     context: typer.Context,
     file: File,
-    out: Annotated[str, typer.Option(metavar="DIR", help="Write a directory for each sink here.", show_default=False)],
+    out: Annotated[str, optional("DIR", "Write a directory for each sink here.")],
     arguments: Arguments = None,
     format: Annotated[OutputFormat, typer.Option(help="What files are written as.")] = OutputFormat.PARQUET,
     checkpoint_dir: CheckpointDir = None,

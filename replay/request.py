@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from penstock.commands.arguments import pairs
+from penstock.commands.arguments import optional, pairs
 from penstock.model.errors import OptionError, UserError
 
 if TYPE_CHECKING:
@@ -24,47 +22,22 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "checkpoint"
 
-CheckpointDir = Annotated[
-    str | None,
-    typer.Option(metavar="DIR", help="The job's checkpoints; by default as the file says.", show_default=False),
-]
+CheckpointDir = Annotated[str | None, optional("DIR", "The job's checkpoints; by default as the file says.")]
 CheckpointAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHECKPOINT", help="A certain one: DIR/JOB, DIR/JOB@EPOCH or DIR/JOB#SAVEPOINT.", show_default=False
-    ),
+    str | None, optional("CHECKPOINT", "A certain one: DIR/JOB, DIR/JOB@EPOCH or DIR/JOB#SAVEPOINT.")
 ]
 Start = Annotated[
     str | None,
-    typer.Option(
-        "--from",
-        metavar="WHERE",
-        help="Begin at: earliest, a time, or offsets as JSON; by default where the job began.",
-        show_default=False,
-    ),
+    optional("WHERE", "Begin at: earliest, a time, or offsets as JSON; by default where the job began.", "--from"),
 ]
 Stop = Annotated[
     str | None,
-    typer.Option(
-        "--to",
-        metavar="WHERE",
-        help="End at: checkpoint, a time, or offsets as JSON; by default at the checkpoint.",
-        show_default=False,
-    ),
+    optional("WHERE", "End at: checkpoint, a time, or offsets as JSON; by default at the checkpoint.", "--to"),
 ]
 FromArchive = Annotated[
-    str | None,
-    typer.Option(
-        "--from-archive",
-        metavar="DIR",
-        help="Read archives of topics as far as they go, and the topics behind.",
-        show_default=False,
-    ),
+    str | None, optional("DIR", "Read archives of topics as far as they go, and the topics behind.", "--from-archive")
 ]
-Kept = Annotated[
-    str | None,
-    typer.Option(metavar="LOG", help="Replay only the offsets that a log says were kept.", show_default=False),
-]
+Kept = Annotated[str | None, optional("LOG", "Replay only the offsets that a log says were kept.")]
 
 
 @dataclass(frozen=True, slots=True)

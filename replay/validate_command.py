@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.commands.arguments import Arguments, File, Master, SparkSettings
+from penstock.commands.arguments import Arguments, File, Master, SparkSettings, optional
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 from penstock.model.errors import OptionError
 from penstock.replay.request import (
@@ -41,17 +41,9 @@ def command(
     file: File,
     arguments: Arguments = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where validation.json and validation.html go.")] = Path(),
-    sinks: Annotated[
-        list[str] | None,
-        typer.Option("--sink", metavar="NAME", help="Only what this sink got. May come again.", show_default=False),
-    ] = None,
+    sinks: Annotated[list[str] | None, optional("NAME", "Only what this sink got. May come again.", "--sink")] = None,
     correct: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Publish exact rows to this topic where sinks to Kafka differ from them.",
-            show_default=False,
-        ),
+        str | None, optional("TOPIC", "Publish exact rows to this topic where sinks to Kafka differ from them.")
     ] = None,
     checkpoint_dir: CheckpointDir = None,
     checkpoint: CheckpointAddress = None,

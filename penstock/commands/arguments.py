@@ -5,11 +5,17 @@ Imports nothing heavy. ``tests/house/test_command_line.py`` holds all commands t
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from penstock.model.errors import OptionError
+
+
+def optional(metavar: str, help: str, *names: str, panel: str | None = None, **limits: Any) -> Any:
+    """Return an option of which the help shows no default; ``limits`` are those of `typer.Option`, as ``min=1``."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, rich_help_panel=panel, **limits)
+
 
 File = Annotated[
     Path,
@@ -19,40 +25,22 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="ARGS", help="Arguments for the file itself; put -- before options.", show_default=False),
 ]
-Parallelism = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="P", help="Instances per operator; wins over the file.", show_default=False),
-]
-BatchRows = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="R", help="Most rows in a batch.", show_default=False),
-]
+Parallelism = Annotated[int | None, optional("P", "Instances per operator; wins over the file.", min=1)]
+BatchRows = Annotated[int | None, optional("R", "Most rows in a batch.", min=1)]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all that is random.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most rows to print.")]
-Kafka = Annotated[str, typer.Option("--kafka", metavar="HOST:PORT", help="The cluster.", show_default=False)]
+Kafka = Annotated[str, optional("HOST:PORT", "The cluster.", "--kafka")]
 KafkaSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--kafka-setting",
-        metavar="KEY=VALUE",
-        help="A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.",
-        show_default=False,
+    optional(
+        "KEY=VALUE", "A setting of librdkafka; secrets as env:NAME or file:PATH. May come again.", "--kafka-setting"
     ),
 ]
 Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[4], spark://..., sc://...; local[*] by default.",
-        show_default=False,
-    ),
+    str | None, optional("URL", "Where Spark runs: local[4], spark://..., sc://...; local[*] by default.", "--master")
 ]
 SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-setting", metavar="KEY=VALUE", help="A setting of Spark. May come again.", show_default=False
-    ),
+    list[str] | None, optional("KEY=VALUE", "A setting of Spark. May come again.", "--spark-setting")
 ]
 
 

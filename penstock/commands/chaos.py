@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, File, Seed
+from penstock.commands.arguments import Arguments, File, Seed, optional
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 
@@ -18,10 +18,7 @@ def chaos(
         bool,
         typer.Option("--failpoints", help="Also die once at every failpoint that the job comes by."),
     ] = False,
-    parallelism: Annotated[
-        str | None,
-        typer.Option(metavar="P,P..", help="Instances per operator, in turn after restarts.", show_default=False),
-    ] = None,
+    parallelism: Annotated[str | None, optional("P,P..", "Instances per operator, in turn after restarts.")] = None,
     checkpoint_interval: Annotated[
         str, typer.Option(metavar="TIME", help="From one checkpoint to the next: 10s.")
     ] = "1s",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.arguments import pairs
+from penstock.commands.arguments import optional, pairs
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 if TYPE_CHECKING:
@@ -27,22 +27,10 @@ def decide(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="An action log.", exists=True, dir_okay=False)],
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME",
-            help="Who decides; if the log is of one policy, that one.",
-            autocompletion=_policies,
-            show_default=False,
-        ),
+        optional("NAME", "Who decides; if the log is of one policy, that one.", "--policy", autocompletion=_policies),
     ] = None,
     changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PARAMETER=VALUE",
-            help="A parameter that is not as recorded. May come again.",
-            show_default=False,
-        ),
+        list[str] | None, optional("PARAMETER=VALUE", "A parameter that is not as recorded. May come again.", "--set")
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.commands.arguments import optional
 from penstock.commands.exit_codes import Debug, errors_as_exit_codes
 from penstock.commands.group import command_group
 
@@ -32,19 +33,9 @@ def kafka(
         int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where it listens, on 127.0.0.1; 0: any free port.")
     ] = 9092,
     directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            file_okay=False,
-            help="Keep topics here; without it they go when it stops.",
-            show_default=False,
-        ),
+        Path | None, optional("DIR", "Keep topics here; without it they go when it stops.", "--dir", file_okay=False)
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC:PARTITIONS", help="Create this topic. May come again.", show_default=False),
-    ] = None,
+    topic: Annotated[list[str] | None, optional("TOPIC:PARTITIONS", "Create this topic. May come again.")] = None,
     debug: Debug = False,
 ) -> None:
     """Run an Apache Kafka broker on this machine, until Ctrl-C. It needs what the extra broker brings.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.commands.arguments import Kafka, KafkaSettings, Limit, pairs
+from penstock.commands.arguments import Kafka, KafkaSettings, Limit, optional, pairs
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.commands.group import command_group
 
@@ -17,12 +17,11 @@ app = command_group(help="Look at the dead letters in a Kafka topic, and write t
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of dead letters.")]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="FIELD=VALUE",
-        help="Only letters with this class, message, stage, operator, topic, partition, offset, job, epoch or attempt; "
+    optional(
+        "FIELD=VALUE",
+        "Only letters with this class, message, stage, operator, topic, partition, offset, job, epoch or attempt; "
         "* stands for anything. May come again: all must hold.",
-        show_default=False,
+        "--where",
     ),
 ]
 
@@ -51,15 +50,9 @@ def replay(
     context: typer.Context,
     topic: Topic,
     kafka: Kafka,
-    into: Annotated[
-        str | None,
-        typer.Option(metavar="TOPIC", help="Where to; by default each to where it came from.", show_default=False),
-    ] = None,
+    into: Annotated[str | None, optional("TOPIC", "Where to; by default each to where it came from.")] = None,
     where: Where = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", metavar="GROUP", help="The consumer group that remembers.", show_default=False),
-    ] = None,
+    group: Annotated[str | None, optional("GROUP", "The consumer group that remembers.", "--group")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also letters that were replayed before.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
     settings: KafkaSettings = None,

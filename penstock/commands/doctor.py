@@ -5,19 +5,15 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import KafkaSettings
+from penstock.commands.arguments import KafkaSettings, optional
 from penstock.commands.exit_codes import UNFIT, Debug, Json, errors_as_exit_codes
 
 
 def doctor(
     context: typer.Context,
-    kafka: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Also ask the Kafka cluster there.", show_default=False),
-    ] = None,
+    kafka: Annotated[str | None, optional("HOST:PORT", "Also ask the Kafka cluster there.")] = None,
     topics: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="A topic to look for there. May come again.", show_default=False),
+        list[str] | None, optional("TOPIC", "A topic to look for there. May come again.", "--topic")
     ] = None,
     settings: KafkaSettings = None,
     as_json: Json = False,

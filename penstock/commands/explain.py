@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, File, Parallelism
+from penstock.commands.arguments import Arguments, File, Parallelism, optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 
@@ -24,10 +24,7 @@ def explain(
     arguments: Arguments = None,
     parallelism: Parallelism = None,
     only: Annotated[Drawing | None, typer.Option(help="Print just one of the two.", show_default=False)] = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Also write a picture, as SVG.", show_default=False),
-    ] = None,
+    svg: Annotated[Path | None, optional("FILE", "Also write a picture, as SVG.", dir_okay=False)] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

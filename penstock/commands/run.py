@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, BatchRows, File, Parallelism
+from penstock.commands.arguments import Arguments, BatchRows, File, Parallelism, optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
@@ -23,16 +23,14 @@ def run(
     context: typer.Context,
     file: File,
     arguments: Arguments = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job.", show_default=False)] = None,
+    name: Annotated[str | None, optional("NAME", "Name of the job.")] = None,
     parallelism: Parallelism = None,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How often updating results leave under load: 100ms.", show_default=False),
+        str | None, optional("TIME", "How often updating results leave under load: 100ms.")
     ] = None,
     start_timeout: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Wait so long for what the job needs at its start: 1m.", show_default=False),
+        str | None, optional("TIME", "Wait so long for what the job needs at its start: 1m.")
     ] = None,
     at_end: Annotated[
         AtEnd | None,
@@ -46,68 +44,25 @@ def run(
         typer.Option("--take-over", help="End another run that has the checkpoints or an output, and begin."),
     ] = False,
     checkpoint_dir: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Take checkpoints here (path or URL); go on from the last.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        str | None, optional("DIR", "Take checkpoints here (path or URL); go on from the last.", panel=CHECKPOINTS)
     ] = None,
     checkpoint_interval: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="From one checkpoint to the next: 10s.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        str | None, optional("TIME", "From one checkpoint to the next: 10s.", panel=CHECKPOINTS)
     ] = None,
     max_failed_checkpoints: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="So many may fail in a row before the job does.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        int | None, optional("N", "So many may fail in a row before the job does.", panel=CHECKPOINTS, min=1)
     ] = None,
     restore: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="Begin at: latest, none, or a savepoint by name.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        str | None, optional("WHAT", "Begin at: latest, none, or a savepoint by name.", panel=CHECKPOINTS)
     ] = None,
     savepoint_on_stop: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="When stopped, keep the last checkpoint as this savepoint.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        str | None, optional("NAME", "When stopped, keep the last checkpoint as this savepoint.", panel=CHECKPOINTS)
     ] = None,
     drop_state: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPERATOR",
-            help="Let go what changed or is gone. May come again.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        list[str] | None, optional("OPERATOR", "Let go what changed or is gone. May come again.", panel=CHECKPOINTS)
     ] = None,
     accept_changed: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPERATOR",
-            help="Go on although it changed. May come again.",
-            show_default=False,
-            rich_help_panel=CHECKPOINTS,
-        ),
+        list[str] | None, optional("OPERATOR", "Go on although it changed. May come again.", panel=CHECKPOINTS)
     ] = None,
     accept_duplicates: Annotated[
         bool,
@@ -118,51 +73,20 @@ def run(
         ),
     ] = False,
     dead_letters: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where dead letters go: kafka://HOST:PORT/TOPIC.",
-            show_default=False,
-            rich_help_panel=BAD_RECORDS,
-        ),
+        str | None, optional("URL", "Where dead letters go: kafka://HOST:PORT/TOPIC.", panel=BAD_RECORDS)
     ] = None,
     max_dead_letters: Annotated[
         str | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="Bad records of an operator before the job fails: 100, 5% or any.",
-            show_default=False,
-            rich_help_panel=BAD_RECORDS,
-        ),
+        optional("LIMIT", "Bad records of an operator before the job fails: 100, 5% or any.", panel=BAD_RECORDS),
     ] = None,
     metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            min=0,
-            max=65_535,
-            help="Serve metrics at this port, 0: any free one.",
-            show_default=False,
-            rich_help_panel=METRICS,
-        ),
+        int | None, optional("PORT", "Serve metrics at this port, 0: any free one.", panel=METRICS, min=0, max=65_535)
     ] = None,
     metrics_host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST",
-            help="Serve them at this address, not at 127.0.0.1; needs a token.",
-            show_default=False,
-            rich_help_panel=METRICS,
-        ),
+        str | None, optional("HOST", "Serve them at this address, not at 127.0.0.1; needs a token.", panel=METRICS)
     ] = None,
     metrics_token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Answer who sends the token of file:PATH or env:NAME.",
-            show_default=False,
-            rich_help_panel=METRICS,
-        ),
+        str | None, optional("WHERE", "Answer who sends the token of file:PATH or env:NAME.", panel=METRICS)
     ] = None,
     sinks_into: Annotated[str | None, typer.Option(metavar="DIR", hidden=True)] = None,
     generated_names: Annotated[bool, typer.Option("--generated-names", hidden=True)] = False,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, File
+from penstock.commands.arguments import Arguments, File, optional
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 
@@ -13,20 +13,11 @@ def simulate(
     file: File,
     arguments: Arguments = None,
     seeds: Annotated[str, typer.Option(metavar="A..B", help="Which runs; one number for one.")] = "1..200",
-    faults: Annotated[
-        str | None,
-        typer.Option(metavar="F,F..", help="Of crash, delay, cut, disk; or none. Default: all.", show_default=False),
-    ] = None,
+    faults: Annotated[str | None, optional("F,F..", "Of crash, delay, cut, disk; or none. Default: all.")] = None,
     rows: Annotated[int, typer.Option(min=1, metavar="N", help="Most rows to read of each source.")] = 100_000,
     parallelism: Annotated[int, typer.Option(min=1, metavar="P", help="Instances per operator.")] = 2,
     state_bytes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="BYTES",
-            help="Byte budget of keyed state per operator instance; the rest is in pages.",
-            show_default=False,
-        ),
+        int | None, optional("BYTES", "Byte budget of keyed state per operator instance; the rest is in pages.", min=1)
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Limit
+from penstock.commands.arguments import Limit, optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.commands.group import command_group
 
@@ -19,18 +19,8 @@ Where = Annotated[
     ),
 ]
 Internal = Annotated[bool, typer.Option("--internal", help="Show columns of the store too; their names begin with $.")]
-ArrowFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--arrow", metavar="FILE", dir_okay=False, help="Write all rows as an Arrow file.", show_default=False
-    ),
-]
-ParquetFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--parquet", metavar="FILE", dir_okay=False, help="Write all rows as a Parquet file.", show_default=False
-    ),
-]
+ArrowFile = Annotated[Path | None, optional("FILE", "Write all rows as an Arrow file.", "--arrow", dir_okay=False)]
+ParquetFile = Annotated[Path | None, optional("FILE", "Write all rows as a Parquet file.", "--parquet", dir_okay=False)]
 
 
 @app.command()

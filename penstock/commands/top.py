@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.commands.arguments import optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 LEAST_INTERVAL_US = 10_000
@@ -15,10 +16,7 @@ def top(
         int, typer.Option(metavar="PORT", min=1, max=65_535, help="The port that the job serves its metrics at.")
     ] = 9464,
     metrics_host: Annotated[str, typer.Option(metavar="HOST", help="The machine it runs on.")] = "127.0.0.1",
-    metrics_token: Annotated[
-        str | None,
-        typer.Option(metavar="WHERE", help="Send the token of file:PATH or env:NAME.", show_default=False),
-    ] = None,
+    metrics_token: Annotated[str | None, optional("WHERE", "Send the token of file:PATH or env:NAME.")] = None,
     interval: Annotated[str, typer.Option(metavar="TIME", help="From one look to the next: 500ms.")] = "1s",
     once: Annotated[bool, typer.Option("--once", help="Show one interval and end.")] = False,
     as_json: Json = False,
