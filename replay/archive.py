@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession, functions
 
 from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.rows import RowMaker
@@ -20,10 +20,8 @@ from penstock.model.errors import FatalError, OptionError, UserError
 from penstock.replay.archive_files import ArchiveFiles
 from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, ArchiveManifest
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, offset_range
+from penstock.replay.kafka_source import TopicScan, scan_topics
 from penstock.replay.offsets import TopicState, topic_state
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS: Mapping[str, str] = {
     name: name for name in ("partition", "offset", "timestamp", "timestamp_type", "key", "headers")
@@ -138,10 +136,6 @@ def _write(
     most_offsets: int,
 ) -> list[ArchivedRange]:
     """Write messages into the folder of a run and return what is in it."""
-    from pyspark.sql import functions
-
-    from penstock.replay.kafka_source import TopicScan, scan_topics
-
     # A task has messages of one partition, so it needs no sorting to write files by partition.
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "2")
     rows = scan_topics(session, TopicScan(settings, MAKER, tuple(cut(ranges, most_offsets)), topic_ids))

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.connectors.kafka.encoded import byte_lists
 from penstock.engine.connectors.kafka.messages import Messages
@@ -25,9 +25,6 @@ from penstock.replay.archive_manifest import ArchiveManifest
 from penstock.replay.kafka_batches import ScanContent
 from penstock.replay.kafka_slices import OffsetRange
 from penstock.replay.spark_types import spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _KINDS = {None: 0, "create": 1, "append": 2}
 

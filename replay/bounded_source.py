@@ -9,18 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model.connectors import Source
 from penstock.model.errors import UserError
 from penstock.replay import slices_source
 from penstock.replay.spark_types import spark_schema, to_spark_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 32_768
 PIECE, ROW = "$piece", "$row"

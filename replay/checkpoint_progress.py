@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.source import KafkaSource
@@ -22,9 +23,6 @@ from penstock.engine.restore.source_positions import read_positions
 from penstock.model.job_graph import JobGraph, OperatorNode, SourceSpec
 from penstock.replay.frames import ReplayError
 from penstock.replay.spark_types import quoted_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _WATERMARK, _PASSED = "watermark_us", "passed_us"
 

@@ -9,10 +9,14 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.files.manifest import newest_manifest
 from penstock.engine.connectors.files.sinks import FileSink
 from penstock.engine.connectors.files.staged_files import epoch_of
+from penstock.engine.connectors.kafka.clients import make_marker_reader
+from penstock.engine.connectors.kafka.markers import read_marker
 from penstock.engine.connectors.kafka.receipts import Marker, from_receipts
 from penstock.engine.connectors.kafka.sink import KafkaSink, transactional_id
 from penstock.model.job_graph import OperatorNode
@@ -86,11 +90,6 @@ class PublishedTopic:
         return all(not epoch or _epoch(markers[name]) >= epoch for name, epoch in self._due.items())
 
     def _markers(self) -> Mapping[str, Marker | None]:
-        from confluent_kafka import KafkaException
-
-        from penstock.engine.connectors.kafka.clients import make_marker_reader
-        from penstock.engine.connectors.kafka.markers import read_marker
-
         epochs = {}
         for name in self._due:
             reader = make_marker_reader(self._sink.settings, name, name)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import MapType
 
 from penstock.replay.frames import ReplayError
 from penstock.replay.spark_types import quoted_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
@@ -56,8 +56,6 @@ def differences(
 
 def _left_over(stream: DataFrame, exact: DataFrame, floats: Sequence[str]) -> DataFrame:
     """Return the rows that do not cancel out, with how often the stream has them too often (negative: too seldom)."""
-    from pyspark.sql import functions as f
-
     names = exact.columns
     signed = stream.withColumn(TIMES, f.lit(1)).unionByName(exact.withColumn(TIMES, f.lit(-1)))
     alike = [_rounded(name) if name in floats else _name(name).alias(name) for name in names]
@@ -70,8 +68,6 @@ def _left_over(stream: DataFrame, exact: DataFrame, floats: Sequence[str]) -> Da
 
 def _rounded(name: str) -> Column:
     """Return a float to as many digits as `TOLERANCE` has."""
-    from pyspark.sql import functions as f
-
     text = f.format_string("%.9e", _name(name))
     return f.when(_name(name).isNotNull(), text.cast("double")).alias(name)
 
@@ -83,9 +79,6 @@ def _paired(
 
     Columns in ``near`` may be so far apart.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     sides = []
     for status, sign in ((STREAM, 1), (EXACT, -1)):
         side = left.where(f.col(TIMES) * sign > 0)
@@ -119,8 +112,6 @@ def _paired(
 
 
 def _near(name: str, tolerance: float) -> Column:
-    from pyspark.sql import functions as f
-
     one, other = f.col(STREAM)[name], f.col(EXACT)[name]
     greater = f.greatest(f.abs(one), f.abs(other))
     # NaN is greater than infinity.
@@ -129,14 +120,10 @@ def _near(name: str, tolerance: float) -> Column:
 
 
 def _check_types(rows: DataFrame) -> None:
-    from pyspark.sql.types import MapType
-
     for field in rows.schema.fields:
         if isinstance(field.dataType, MapType):
             raise ReplayError(f"column {field.name!r} is a map, whose entries have no order to compare them by")
 
 
 def _name(name: str) -> Column:
-    from pyspark.sql import functions as f
-
     return f.col(quoted_name(name))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
@@ -18,9 +19,6 @@ from penstock.replay.compiler import compile_job, only
 from penstock.replay.frames import ReplayError
 from penstock.replay.source_reading import SourceReading
 from penstock.replay.stream_output import UnreadableError, as_written, standing_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class CountsOnlyError(Exception):

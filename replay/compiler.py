@@ -7,7 +7,8 @@ for a single row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from penstock.engine.connectors.time_range import GREATEST_TIME_US, LEAST_TIME_US
 from penstock.engine.core.clock import SystemClock
@@ -17,15 +18,11 @@ from penstock.model.dead_letters import DEAD_LETTER
 from penstock.model.errors import SchemaError
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import LATE, MAIN, JobGraph, OperatorNode, SinkSpec, SourceSpec
+from penstock.replay.checkpoint_progress import CheckpointProgress
 from penstock.replay.frames import Frame, ReplayContext, ReplayError, Rows, refused
 from penstock.replay.operators.prepared import quoted, times_sql
 from penstock.replay.operators.registry import form_of
 from penstock.replay.spark_types import carrier_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from penstock.replay.checkpoint_progress import CheckpointProgress
 
 
 def check_job(graph: JobGraph) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.formats.json import JsonValues
+from penstock.engine.connectors.kafka.producing import check_topic
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.topics import check_name
@@ -20,12 +22,10 @@ from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpe
 from penstock.model.schema import StreamSchema
 from penstock.replay.comparison import DIFFERENT, EXTRA, MISSING, STATUS
 from penstock.replay.correction_headers import Headers
+from penstock.replay.correction_messages import CALL_S, CLIENT, CorrectionEncoder, pieces, sending
 from penstock.replay.pending_corrections import correction_changes, pending_corrections, published_corrections
 from penstock.replay.topic_formats import KEY
 from penstock.replay.validation_result import CorrectionResult
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class Corrector:
@@ -54,9 +54,6 @@ class Corrector:
             UserError: none can, or there is no such topic.
             RetryableError: the cluster does not answer.
         """
-        from penstock.engine.connectors.kafka.producing import check_topic
-        from penstock.replay.correction_messages import CLIENT
-
         reasons = [self._unfit(node) for node in sinks]
         if None not in reasons:
             raise OptionError(f"--correct {self.topic}: {'; '.join(map(str, reasons))}")
@@ -78,8 +75,6 @@ class Corrector:
         Raises:
             PenstockError: they could not be published, and none of them is.
         """
-        from penstock.replay.correction_messages import CALL_S, CorrectionEncoder, pieces, sending
-
         why = self._unfit(node)
         if why is not None:
             return CorrectionResult(topic=self.topic, why=why)

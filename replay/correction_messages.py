@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
+from penstock.engine.connectors.kafka.clients import error_of
 from penstock.engine.connectors.kafka.encoded import MESSAGES, MessageEncoder
+from penstock.engine.connectors.kafka.producing import Messenger, sending_failure
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.operators.sink import sink_schema
@@ -25,11 +29,6 @@ from penstock.replay.correction_headers import RETRACT, Headers
 from penstock.replay.pending_corrections import CHANGE
 from penstock.replay.spark_types import from_spark_batch, quoted_name
 from penstock.replay.topic_formats import KEY
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from penstock.engine.connectors.kafka.producing import Messenger
 
 CLIENT = "penstock-validate"
 """Client ids and transactional ids begin with it."""
@@ -92,8 +91,6 @@ class CorrectionEncoder:
 
 def pieces(rows: DataFrame, by: Sequence[str], count: int) -> Iterator[pa.RecordBatch]:
     """Fetch rows from Spark, about `AT_ONCE` of ``count`` at a time; of rows alike ``by`` columns retractions first."""
-    from pyspark.sql import functions as f
-
     parts = -(-count // AT_ONCE)
     part = f.pmod(f.hash(*(f.col(quoted_name(name)) for name in by)), f.lit(parts))
     for number in range(parts):
@@ -109,11 +106,6 @@ def sending(settings: KafkaSettings, topic: str) -> Iterator[Messenger]:
         RetryableError: another one took its place, or the cluster does not answer.
         UserError: the cluster refuses.
     """
-    from confluent_kafka import KafkaError, KafkaException
-
-    from penstock.engine.connectors.kafka.clients import error_of
-    from penstock.engine.connectors.kafka.producing import Messenger, sending_failure
-
     messenger = Messenger(settings, topic, CLIENT, f"{CLIENT}-{topic}")
     try:
         messenger.producer.init_transactions(CALL_S)

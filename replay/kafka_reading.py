@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 from uuid import uuid4
+
+from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from penstock.engine.connectors.kafka.source import KafkaSource, SourceParts
 from penstock.model.errors import OptionError, UserError
@@ -19,9 +20,6 @@ from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
 from penstock.replay.kafka_source import TopicScan, scan_topics
 from penstock.replay.offsets import Kept, OffsetSelection
 from penstock.replay.row_selection import selective_maker
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
 
 REJECTED = "rejected"
 """What the observation of `read_counted` counts."""
@@ -83,8 +81,6 @@ def read_counted(
 
     ``observation.get["rejected"]`` has the count once a first query over the rows has ended, and waits for that.
     """
-    from pyspark.sql import Observation, functions
-
     observation = Observation(f"kafka-{uuid4().hex}")
     rows = _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.COUNTED)
     error = functions.col(f"`{ERROR}`")

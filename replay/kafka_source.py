@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.connectors.kafka.cluster import Cluster
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader
@@ -28,9 +29,6 @@ from penstock.replay.kafka_batches import ScanContent
 from penstock.replay.kafka_slices import Slice
 from penstock.replay.slices_source import UnsendableError, scan
 from penstock.replay.spark_types import spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["PATIENCE_S", "TopicScan", "scan_topics"]
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.encoded import MessageEncoder, MessageLayout
@@ -33,9 +34,6 @@ from penstock.replay.topic_output import (
     topic_source,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
 CHANGE = "$change"
 """The change of a row: `INSERT` or `RETRACT`."""
 
@@ -52,8 +50,6 @@ def published_corrections(
     Raises:
         UserError: the topic is gone.
     """
-    from pyspark.sql import functions as f
-
     assert isinstance(node.spec, SinkSpec) and isinstance(node.spec.sink, KafkaSink)
     written = written_fields(fields, node.spec.mode)
     metadata = {"headers": _HEADERS, "key": KEY, "partition": PARTITION, "offset": OFFSET}
@@ -91,8 +87,6 @@ def pending_corrections(
     Raises:
         ReplayError: the sink has gone on behind the ``checkpoint``.
     """
-    from pyspark.sql import functions as f
-
     assert isinstance(node.spec, SinkSpec) and isinstance(node.spec.sink, KafkaSink)
     mode, sink = node.spec.mode, node.spec.sink
     if mode == "upsert":
@@ -118,8 +112,6 @@ def correction_changes(differing: DataFrame, mode: str) -> DataFrame:
 
     A row that is different is taken back and written anew; in upserts it replaces the other.
     """
-    from pyspark.sql import functions as f
-
     wrong, right = differing.where(f.col(STREAM).isNotNull()), differing.where(f.col(EXACT).isNotNull())
     if mode == "upsert":
         wrong = wrong.where(f.col(STATUS) == EXTRA)
@@ -132,8 +124,6 @@ def correction_changes(differing: DataFrame, mode: str) -> DataFrame:
 
 def _overlaid(written: DataFrame, before: DataFrame | None, fields: pa.Schema) -> DataFrame:
     """Return what stands of upserts once corrections have replaced rows by their keys."""
-    from pyspark.sql import functions as f
-
     names = [*(f.col(quoted_name(name)) for name in fields.names), f.col(KEY)]
     stands = _last(written).where(~f.col(DELETED)).select(*names)
     if before is None:
@@ -145,9 +135,6 @@ def _overlaid(written: DataFrame, before: DataFrame | None, fields: pa.Schema) -
 
 def _last(messages: DataFrame) -> DataFrame:
     """Return the last message of each key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     order = Window.partitionBy(KEY).orderBy(f.desc(PARTITION), f.desc(OFFSET))
     return messages.withColumn("$turn", f.row_number().over(order)).where("`$turn` = 1")
 

@@ -52,6 +52,18 @@ CONNECT_PATIENCE_S = 20.0
 """How long a server of Spark Connect may take to answer; Spark itself would try for many minutes."""
 
 
+def check_installed() -> None:
+    """Check that PySpark is here.
+
+    Raises:
+        UserError: it is not; the message says how to install it.
+    """
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"Spark is needed ({error}): {INSTALL}") from error
+
+
 def open_session(
     master: str | None = None,
     *,
@@ -99,10 +111,9 @@ def _open(
     remote = os.environ.get(_REMOTE) or None
     if master is not None and remote is not None and master != remote:
         raise OptionError(f"--master {master} and {_REMOTE}={remote} name two places to run at: leave one out")
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UserError(f"Spark is needed ({error}): {INSTALL}") from error
+    check_installed()
+    from pyspark.sql import SparkSession
+
     running = session or (SparkSession.getActiveSession() if master is None and remote is None else None)
     if running is not None:
         return _configured(running.newSession(), {**SQL_SETTINGS, **settings}), False

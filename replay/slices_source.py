@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _Pickles: Any = CloudPickleSerializer
 """Spark's own, which also packs whatever functions use; it has no types."""

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.source import KafkaSource
@@ -21,9 +22,6 @@ from penstock.replay.offset_log import OffsetLog
 from penstock.replay.offsets import Where, choose
 from penstock.replay.row_selection import select_ranges
 from penstock.replay.validation_result import SourceRange
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class SourceReading:

@@ -7,16 +7,14 @@ of seconds and milliseconds in microseconds, every zone as UTC. Called by all of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pt
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.model.errors import SchemaError
 from penstock.model.schema import normal_type
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 ZONE = "UTC"
 """The session's time zone, in which every text of `spark_sql` is meant."""
@@ -107,10 +105,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
     Raises:
         SchemaError: as `carrier_schema`.
     """
-    from pyspark.sql import types
-
-    fields = carrier_schema(schema)
-    return types.StructType([types.StructField(field.name, _spark_type(field.type)) for field in fields])
+    return from_arrow_schema(carrier_schema(schema), prefer_timestamp_ntz=True)
 
 
 def to_spark_batch(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -155,39 +150,6 @@ def _name_of(kind: pa.DataType) -> str:
     if pt.is_map(kind):
         return f"MAP<{_name_of(kind.key_type)}, {_name_of(kind.item_type)}>"
     return _NAMES[kind]
-
-
-def _spark_type(kind: pa.DataType) -> DataType:
-    """Return the type that a carrier is in Spark."""
-    from pyspark.sql import types
-
-    if pt.is_decimal(kind):
-        return types.DecimalType(kind.precision, kind.scale)
-    if pt.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return types.StructType([types.StructField(field.name, _spark_type(field.type)) for field in fields])
-    if pt.is_list(kind):
-        return types.ArrayType(_spark_type(kind.value_type))
-    if pt.is_map(kind):
-        return types.MapType(_spark_type(kind.key_type), _spark_type(kind.item_type))
-    simple: dict[pa.DataType, DataType] = {
-        pa.null(): types.NullType(),
-        pa.bool_(): types.BooleanType(),
-        pa.int8(): types.ByteType(),
-        pa.int16(): types.ShortType(),
-        pa.int32(): types.IntegerType(),
-        pa.int64(): types.LongType(),
-        pa.float32(): types.FloatType(),
-        pa.float64(): types.DoubleType(),
-        pa.string(): types.StringType(),
-        pa.binary(): types.BinaryType(),
-        pa.date32(): types.DateType(),
-        pa.timestamp("us"): types.TimestampNTZType(),
-        pa.timestamp("us", ZONE): types.TimestampType(),
-        pa.duration("us"): types.DayTimeIntervalType(),
-        pa.time64("ns"): types.TimeType(),
-    }
-    return simple[kind]
 
 
 def _carrying(field: pa.Field) -> pa.Field:

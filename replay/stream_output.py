@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pt
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.files.sinks import CsvSink, FileSink, JsonLinesSink, ParquetSink
@@ -27,9 +28,6 @@ from penstock.replay.frames import ReplayError
 from penstock.replay.spark_types import quoted_name
 from penstock.replay.topic_formats import KEY, as_read, finite
 from penstock.replay.topic_output import DELETED, OFFSET, PARTITION, WEIGHT, topic_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 TIMES = "$times"
 
@@ -116,9 +114,6 @@ def _standing(rows: DataFrame, names: Sequence[str], mode: str, by: Sequence[str
 
     Upserts replace each other ``by`` these columns.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     columns = [f.col(quoted_name(name)) for name in names]
     if mode == "append":
         return rows.select(*columns)

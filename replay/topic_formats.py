@@ -6,10 +6,11 @@ Called by `topic_output` and `stream_output`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pt
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
 from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
 from penstock.engine.connectors.kafka.formats.json import JsonValues
@@ -20,17 +21,12 @@ from penstock.replay.frames import ReplayError
 from penstock.replay.spark_constants import constant
 from penstock.replay.spark_types import quoted_name, sql_type
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 KEY = "$key"
 """The bytes of a message's key, by which messages of upserts replace each other."""
 
 
 def as_read(exact: DataFrame, node: OperatorNode, sink: KafkaSink, written: pa.Schema) -> DataFrame:
     """Return exact rows as messages can say them: narrower floats, and for some formats no nulls, or no NaN."""
-    from pyspark.sql import functions as f
-
     values = value_columns(node, sink, written)
     decoder = sink.format.read(values)
     if isinstance(decoder, JsonValues):
@@ -51,8 +47,6 @@ def as_read(exact: DataFrame, node: OperatorNode, sink: KafkaSink, written: pa.S
 
 def finite(exact: DataFrame) -> DataFrame:
     """Return rows as JSON can say them, which has neither NaN nor infinities."""
-    from pyspark.sql import functions as f
-
     columns: list[Column] = []
     for name, kind in exact.dtypes:
         column = f.col(quoted_name(name))

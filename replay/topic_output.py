@@ -6,9 +6,10 @@ Called by `stream_output`, and for topics of corrections by `pending_corrections
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from penstock.engine.checkpoint.reader import Checkpoint
 from penstock.engine.connectors.kafka.sink import KafkaSink
@@ -21,9 +22,6 @@ from penstock.replay.kafka_reading import read_all
 from penstock.replay.kafka_slices import OffsetRange, RowPosition
 from penstock.replay.offsets import OffsetSelection, topic_state
 from penstock.replay.topic_formats import KEY, from_key, own_type, value_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DELETED = "deleted"
 """The field that a sink adds to upserts, and the column that tells tombstones here."""
@@ -53,8 +51,6 @@ def topic_rows(
         SchemaError: a column cannot be read again.
         UserError: the topic is gone.
     """
-    from pyspark.sql import functions as f
-
     assert isinstance(node.spec, SinkSpec)
     upsert, alone = node.spec.mode == "upsert", sink.format.alone
     metadata = {"partition": PARTITION, "offset": OFFSET} | ({"tombstone": DELETED} if upsert else {})
@@ -77,8 +73,6 @@ def topic_rows(
 
 def in_own_types(rows: DataFrame, values: pa.Schema) -> DataFrame:
     """Return rows that were read by a sink's format with their columns in the types that the sink was given."""
-    from pyspark.sql import functions as f
-
     return rows.withColumns({field.name: f.expr(own_type(field.name, field.type)) for field in values})
 
 

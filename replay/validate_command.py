@@ -128,8 +128,11 @@ def _corrector(topic: str, bounds: ReplayBounds, request: ReplayRequest, chosen:
 
     Raises:
         OptionError: the replay would not be the exact answer.
-        UserError: no sink can be corrected there.
+        UserError: no sink can be corrected there, or Spark is not installed.
     """
+    from penstock.replay.session import check_installed
+
+    check_installed()
     from penstock.engine.checkpoint.reader import Checkpoint
     from penstock.replay.correction import Corrector
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
 from penstock.engine.executors.simulation.timing_dependence import timing_dependent_sinks
 from penstock.model.errors import SchemaError
 from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec
 from penstock.replay.comparison import DIFFERENT, EXACT, EXTRA, MISSING, STATUS, STREAM, differences
 from penstock.replay.comparison_sides import ComparisonSides, CountsOnlyError, comparison_sides
+from penstock.replay.correction import Corrector
 from penstock.replay.frames import ReplayError
 from penstock.replay.output_keys import OutputKeys, output_keys
 from penstock.replay.source_reading import SourceReading
@@ -28,11 +32,6 @@ from penstock.replay.validation_result import (
     WindowResult,
     bounded_windows,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from penstock.replay.correction import Corrector
 
 MOST_WINDOWS = 10_000
 MOST_EXAMPLES = 20
@@ -109,15 +108,11 @@ def _compared(
 
 def _repeats(rows: DataFrame, key: Sequence[str]) -> bool:
     """Return whether rows have a key in common."""
-    from pyspark.sql import functions as f
-
     counts = rows.groupBy(*(f.col(quoted_name(name)) for name in key)).count()
     return not counts.where(f.col("count") > 1).isEmpty()
 
 
 def _result(identity: dict[str, Any], keys: OutputKeys, compared: ComparisonSides) -> QueryValidation:
-    from pyspark.sql import functions as f
-
     stream, exact = compared.stream, compared.exact
     window = _window(keys, exact, stream)
     differing = differences(stream, exact, keys.columns, compared.near).persist()
@@ -162,8 +157,6 @@ class _Stretch:
 
 def _window(keys: OutputKeys, exact: DataFrame, stream: DataFrame) -> _Stretch:
     """Return a row's window, or for rows without one the stretch of time that its event time lies in."""
-    from pyspark.sql import functions as f
-
     if keys.window_start is not None and keys.window_end is not None:
         return _Stretch(keys.window_start, keys.window_end)
     if keys.time is None:
@@ -179,7 +172,6 @@ def _window(keys: OutputKeys, exact: DataFrame, stream: DataFrame) -> _Stretch:
 
 def _counted(rows: DataFrame, window: _Stretch, row: Column | None, name: str) -> DataFrame:
     """Return how many rows there are in every window, as column ``name``; the other counts are 0."""
-    from pyspark.sql import functions as f
 
     def column(of: str) -> Column:
         return f.col(quoted_name(of)) if row is None else row[of]
@@ -198,8 +190,6 @@ def _counted(rows: DataFrame, window: _Stretch, row: Column | None, name: str) -
 
 def _windows(counts: DataFrame, promised: float) -> tuple[Sequence[WindowResult], int]:
     """Return windows in order of time, and how many are left out; those that differ are taken first."""
-    from pyspark.sql import functions as f
-
     differs = f.col(MISSING) + f.col(EXTRA) + f.col(DIFFERENT) > 0
     listed = counts.orderBy(f.desc(differs), _START, _END).limit(MOST_WINDOWS).collect()
     results = []
@@ -211,8 +201,6 @@ def _windows(counts: DataFrame, promised: float) -> tuple[Sequence[WindowResult]
 
 
 def _examples(differing: DataFrame, keys: Sequence[str]) -> list[Example]:
-    from pyspark.sql import functions as f
-
     options = {"ignoreNullFields": "false"}
     sides = [f.to_json(f.col(side), options).alias(side) for side in (STREAM, EXACT)]
     rows = differing.orderBy(STATUS, *(f.col(quoted_name(name)) for name in keys)).limit(MOST_EXAMPLES)

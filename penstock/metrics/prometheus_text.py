@@ -22,7 +22,7 @@ def parse_metrics(text: str) -> JobMetrics:
     Raises:
         UserError: it is not the text of a Penstock job.
     """
-    labels = {family.name: family.labels for family in FAMILIES}
+    labels = {family.name: family.subject.labels for family in FAMILIES}
     samples: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in labels}
     job = ""
     try:

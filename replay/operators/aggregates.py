@@ -6,7 +6,9 @@ What an updating aggregate leaves standing at the end of its input is what is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from penstock.model.job_graph import MAIN, AggregateSpec, OperatorNode
 from penstock.model.schema import StreamSchema
@@ -20,9 +22,6 @@ from penstock.replay.operators.grouped import ByKey, Waits, final, run_by_key, w
 from penstock.replay.operators.prepared import computed, quoted, shown, tie_order, time_sql, unordered, with_times
 from penstock.replay.operators.windows import WindowedRows, in_windows, window_columns
 from penstock.replay.spark_form import SparkForm
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _BOUNDS = ("window_start", "window_end")
 
@@ -83,8 +82,6 @@ AGGREGATE = AggregateForm()
 
 
 def _grouped(windowed: WindowedRows, groups: Sequence[str], results: dict[str, str]) -> DataFrame:
-    from pyspark.sql import functions as f
-
     results = {ROWS: "count(1)", **results}
     columns = [f.col(quoted(name)) for name in groups]
     grouped = windowed.rows.groupBy(*columns).agg(*(f.expr(sql).alias(name) for name, sql in results.items()))

@@ -6,16 +6,14 @@ Called by aggregates. A stream to its end has closed all of them, and nothing is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from penstock.model.job_graph import OperatorNode
 from penstock.model.windows import Count, Global, Session, Windowing
 from penstock.replay.checkpoint_progress import CheckpointProgress, micros_literal
 from penstock.replay.frames import ReplayContext
 from penstock.replay.operators.prepared import AT, quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ROWS = "$rows"
 """Number of rows of a window."""

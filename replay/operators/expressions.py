@@ -7,17 +7,14 @@ they are dead letters of a stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from penstock.engine.expressions.compiler import compile_projection, evaluate_isolating
 from penstock.model.expressions import Expr, col
 from penstock.replay.spark_sql import NoSparkTextError, condition_sql, row_error_sql, to_spark_sql
 from penstock.replay.spark_types import from_spark_batch, quoted_name, spark_schema, to_spark_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Columns = Sequence[tuple[str, Expr]]
 """Output columns by name."""

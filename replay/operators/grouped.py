@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType
 
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import MAIN, Emission, Operator
@@ -27,9 +30,6 @@ from penstock.replay.frames import Frame, ReplayContext, ReplayError
 from penstock.replay.operators.prepared import AT, computed, quoted, with_times
 from penstock.replay.operators.running import operator_context
 from penstock.replay.spark_types import from_spark_batch, spark_schema, to_spark_batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _DUE = "$due"
 """Whether a result is one that the stream has put out."""
@@ -86,9 +86,6 @@ def run_by_key(run: ByKey, node: OperatorNode, frame: Frame, context: ReplayCont
     Raises:
         ReplayError: it cannot be told which of its results the stream has put out.
     """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import BooleanType
-
     keys = [(f"$key{index}", key) for index, (_, key) in enumerate(run.spec.keys)]
     names = [name for name, _ in keys]
     rows = computed(frame, keys, node.name)

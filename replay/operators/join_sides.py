@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from penstock.model.expressions import Expr
 from penstock.model.join_specs import Output
@@ -16,9 +17,6 @@ from penstock.replay.operators.prepared import AT, computed, over, quoted, shown
 from penstock.replay.operators.windows import END, START, with_bounds
 from penstock.replay.spark_constants import quoted as literal
 from penstock.replay.spark_types import sql_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _PLACE, _FIRST = "$place", "$first"
 
@@ -88,8 +86,6 @@ def joined(
     left: DataFrame, right: DataFrame, sides: tuple[JoinSide, JoinSide], conditions: Sequence[str], how: str
 ) -> DataFrame:
     """Join rows with equal keys, of which null is none, that fulfil further conditions."""
-    from pyspark.sql import functions as f
-
     names = [f"$key{index}" for index in range(len(sides[0].keys))]
     equal = [f"{sides[0].column(name)} = {sides[1].column(name)}" for name in names]
     return left.join(right, f.expr(" AND ".join([*equal, *conditions])), how)

@@ -6,10 +6,10 @@ Columns that operators add inside begin with ``$``, as no column of a user does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pt
+from pyspark.sql import DataFrame
 
 from penstock.model.expressions import Expr, Ordering
 from penstock.model.schema import StreamSchema
@@ -17,9 +17,6 @@ from penstock.replay.frames import Frame
 from penstock.replay.operators.expressions import with_columns
 from penstock.replay.spark_types import quoted_name as quoted
 from penstock.replay.spark_types import sql_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = [
     "AT",

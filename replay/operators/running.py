@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from penstock.engine.core.contract import Clock, OperatorContext, RawRecord, RowCounters
 from penstock.model.errors import BadRecordError, BugError
@@ -21,8 +22,6 @@ BATCH_ROWS = 32_768
 
 def operator_context(name: str, on_error: str, clock: Clock, wake: threading.Event | None = None) -> OperatorContext:
     """Return the context of an operator that runs alone over one of Spark's partitions; ``wake`` is set by `wake()`."""
-    from pyspark import TaskContext
-
     task = TaskContext.get()
     return OperatorContext(
         name=name,

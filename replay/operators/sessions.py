@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from penstock.replay.operators.prepared import AT, over, quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 SESSION = "$session"
 """The number of a row's session among those of its key."""

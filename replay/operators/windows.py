@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StructType
 
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.operators.aggregates.aggregate_schema import WINDOW_COLUMNS
@@ -20,9 +21,6 @@ from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.windows import Count, Global, Hopping, Session, Tumbling, Window, WindowAssigner, Windowing
 from penstock.replay.operators.prepared import AT, over, quoted
 from penstock.replay.operators.sessions import SESSION, in_sessions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 START, END = "$start", "$end"
 """The bounds of a row's window, in microseconds since the epoch."""
@@ -95,8 +93,6 @@ def with_bounds(rows: DataFrame, window: Tumbling | Hopping | WindowAssigner, op
 
 
 def _assigned(rows: DataFrame, window: WindowAssigner, operator: str) -> DataFrame:
-    from pyspark.sql.types import LongType, StructType
-
     schema = StructType(list(rows.schema.fields)).add(START, LongType()).add(END, LongType())
     return rows.mapInArrow(_assigner(AssignedWindows(window, 0, operator)), schema)
 

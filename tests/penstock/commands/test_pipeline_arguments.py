@@ -28,6 +28,7 @@ job.run("small")
         ("simulate", ["--seeds", "1"], 0),
         ("chaos", ["--kills", "0"], 0),
         ("validate", [], 3),
+        ("validate", ["--correct", "fixes"], 3),
         ("replay", ["--out", "exact"], 3),
     ],
 )
