@@ -92,7 +92,7 @@ class Resolver(Complaints):
             self.fail(node, f"has an impossible constant: {error}")
         if constant is not None:
             return literal(constant, node)
-        handler = _HANDLERS.get(type(node))
+        handler = HANDLERS.get(type(node))
         if handler is None:
             self.fail(node, f"uses {sql_text(node)}, which is not part of expressions")
         return handler(self, node)
@@ -282,7 +282,7 @@ def _remedy(op: str, left: TypedExpression, right: TypedExpression) -> str:
     return "cast text to a number, or compare truth values first"
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[Resolver, exp.Expr], TypedExpression]] = {
+HANDLERS: dict[type[exp.Expr], Callable[[Resolver, exp.Expr], TypedExpression]] = {
     exp.Column: Resolver._column,
     **dict.fromkeys(_ARITHMETIC, Resolver._arithmetic),
     **dict.fromkeys(_COMPARISONS, Resolver._comparison),

@@ -7,19 +7,11 @@ it; no owner is computed from a formula, so only key groups that must move do (d
 import numpy as np
 from numpy.typing import NDArray
 
-KEY_GROUPS = 128
-"""The default number of key groups of a stateful operator, which is fixed for its life."""
-
 Owners = NDArray[np.int32]
 
 
-def key_group_of(hashes: NDArray[np.uint64], key_groups: int) -> NDArray[np.int32]:
-    """Return the key group, in [0, key_groups), of every key hash: by its high bits, tables use the low ones."""
-    return key_groups_at((hashes >> np.uint64(32)).astype(np.uint32), key_groups)
-
-
 def key_groups_at(positions: NDArray[np.uint32], key_groups: int) -> NDArray[np.int32]:
-    """Return the key group of every key position, which is the upper half of a key's hash."""
+    """Return the key group, in [0, key_groups), of every key position: the upper half of a key's hash."""
     return ((positions.astype(np.uint64) * np.uint64(key_groups)) >> np.uint64(32)).astype(np.int32)
 
 

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from penstock.model.errors import ExpressionError
 from penstock.model.expression_trees import check_levels, sql_text, too_deep, unwrapped
+from penstock.model.expression_types import HANDLERS
 from penstock.model.expressions import Expr
 from penstock.model.functions import FUNCTIONS, VARIADIC
 from penstock.model.source_location import user_location
@@ -47,39 +48,7 @@ class _ForeignError(Exception):
     """SQL that has no counterpart in expressions; the text continues the sentence."""
 
 
-_KEPT = (
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.Div,
-    exp.IntDiv,
-    exp.Mod,
-    exp.Neg,
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.NullSafeEQ,
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.Is,
-    exp.Between,
-    exp.In,
-    exp.Case,
-    exp.If,
-    exp.Coalesce,
-    exp.Nullif,
-    exp.Alias,
-    exp.Null,
-    exp.Boolean,
-    exp.Literal,
-    exp.Interval,
-    exp.Var,
-    exp.Identifier,
-)
+_KEPT = (*HANDLERS, exp.Alias, exp.Null, exp.Boolean, exp.Literal, exp.Interval, exp.Var, exp.Identifier)
 _CALLS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Lower: ("lower", "this"),
     exp.Upper: ("upper", "this"),

@@ -22,7 +22,7 @@ from penstock.replay import kafka_pickling
 from penstock.replay.archive import MAKER
 from penstock.replay.archive_files import ArchiveFiles
 from penstock.replay.archive_manifest import ArchiveManifest
-from penstock.replay.kafka_batches import ScanContent
+from penstock.replay.kafka_batches import scan_batch, scan_schema
 from penstock.replay.kafka_slices import OffsetRange
 from penstock.replay.spark_types import spark_schema
 
@@ -63,20 +63,20 @@ def open_archive(url: str, topic: str) -> TopicArchive:
 
 
 def scan_archive(
-    session: SparkSession, archive: TopicArchive, maker: RowMaker, ranges: Sequence[OffsetRange], content: ScanContent
+    session: SparkSession, archive: TopicArchive, maker: RowMaker, ranges: Sequence[OffsetRange], *, errors: bool
 ) -> DataFrame:
     """Return what the archive has of ranges, all of which lie in it; nothing is read yet."""
-    schema = spark_schema(content.schema(maker.schema))
+    schema = spark_schema(scan_schema(maker.schema, errors=errors))
     paths = archive.paths(ranges)
     if not paths:
         return session.createDataFrame([], schema)
     # A file may be cut into parts, of which each has its messages in order.
     rows = session.read.schema(spark_schema(MAKER.schema)).option("recursiveFileLookup", "true").parquet(*paths)
-    return rows.mapInArrow(_decoding(archive.manifest.topic, maker, ranges, content), schema)
+    return rows.mapInArrow(_decoding(archive.manifest.topic, maker, ranges, errors), schema)
 
 
 def _decoding(
-    topic: str, maker: RowMaker, ranges: Sequence[OffsetRange], content: ScanContent
+    topic: str, maker: RowMaker, ranges: Sequence[OffsetRange], errors: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that workers call; it is sent with all that it needs."""
     by_partition: dict[int, list[OffsetRange]] = {}
@@ -89,25 +89,23 @@ def _decoding(
             for part in _runs(batch):
                 messages = _messages(topic, part)
                 for item in by_partition.get(messages.partition, ()):
-                    rows = _decoded_rows(own, messages, item, content)
+                    rows = _decoded_rows(own, messages, item, errors)
                     if rows is not None:
                         yield rows
 
     return decode
 
 
-def _decoded_rows(
-    maker: RowMaker, messages: Messages, item: OffsetRange, content: ScanContent
-) -> pa.RecordBatch | None:
+def _decoded_rows(maker: RowMaker, messages: Messages, item: OffsetRange, errors: bool) -> pa.RecordBatch | None:
     """Return what is wanted of those messages that lie in a range."""
     stop = item.stop.offset + (1 if item.stop.rows else 0)
     low, high = np.searchsorted(messages.offsets, [item.start.offset, stop]).tolist()
     if low >= high:
         return None
     inside = messages.slice(low, high)
-    made = maker.make(inside)
-    rejected = [inside.raw_record(index, reason) for index, reason in made.errors]
-    return content.batch(_trimmed(made, inside.offsets, item), rejected, maker.schema)
+    decoded = maker.make(inside)
+    rejected = [reason for _, reason in decoded.errors]
+    return scan_batch(_trimmed(decoded, inside.offsets, item), rejected, maker.schema, errors=errors)
 
 
 def _trimmed(decoded: DecodedMessages, offsets: NDArray[np.int64], item: OffsetRange) -> pa.RecordBatch:

@@ -25,15 +25,6 @@ from penstock.replay.operators.registry import form_of
 from penstock.replay.spark_types import carrier_schema
 
 
-def check_job(graph: JobGraph) -> None:
-    """Check that what the sinks of a graph need can be compiled.
-
-    Raises:
-        ReplayError: an operator has no counterpart in a batch; the message names it and says why.
-    """
-    _check_nodes(narrowed(graph))
-
-
 def _check_nodes(needed: JobGraph) -> None:
     for node in needed.operators.values():
         _check_types(node)

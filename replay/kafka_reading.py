@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from uuid import uuid4
 
-from pyspark.sql import DataFrame, Observation, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.connectors.kafka.source import KafkaSource, SourceParts
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive_reading import TopicArchive, open_archive, scan_archive
-from penstock.replay.kafka_batches import ERROR, ScanContent
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
 from penstock.replay.kafka_source import TopicScan, scan_topics
 from penstock.replay.offsets import Kept, OffsetSelection
 from penstock.replay.row_selection import selective_maker
-
-REJECTED = "rejected"
-"""What the observation of `read_counted` counts."""
 
 Archives = Mapping[str, TopicArchive]
 """Archives by topic."""
@@ -52,70 +47,24 @@ def read_rows(
     *,
     archives: Archives | None = None,
     most_offsets: int = MOST_OFFSETS,
+    errors: bool = False,
 ) -> DataFrame:
     """Return the rows that ``source`` has in the chosen ranges, the same that a stream reads there.
 
-    Nothing is read yet. Messages that cannot be decoded are left out, as a stream makes dead letters of them. Only the
-    columns of ``source`` are decoded, see `KafkaSource.restrict`.
+    Nothing is read yet. Messages that cannot be decoded are left out, as a stream makes dead letters of them; with
+    ``errors`` each is a row of nulls and `ERROR`. Only the columns of ``source`` are decoded, see
+    `KafkaSource.restrict`.
 
     Raises:
         UserError: an archive is of another topic.
     """
-    return _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.ROWS)
-
-
-def read_all(session: SparkSession, source: KafkaSource, chosen: OffsetSelection) -> DataFrame:
-    """Return the rows as `read_rows` does, and for every message that is none a row of nulls with `ERROR`."""
-    return _frame(session, source, chosen, {}, MOST_OFFSETS, ScanContent.COUNTED)
-
-
-def read_counted(
-    session: SparkSession,
-    source: KafkaSource,
-    chosen: OffsetSelection,
-    *,
-    archives: Archives | None = None,
-    most_offsets: int = MOST_OFFSETS,
-) -> tuple[DataFrame, Observation]:
-    """Return the rows as `read_rows` does, and what will have counted the messages left out.
-
-    ``observation.get["rejected"]`` has the count once a first query over the rows has ended, and waits for that.
-    """
-    observation = Observation(f"kafka-{uuid4().hex}")
-    rows = _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.COUNTED)
-    error = functions.col(f"`{ERROR}`")
-    return rows.observe(observation, functions.count(error).alias(REJECTED)).where(error.isNull()).drop(
-        ERROR
-    ), observation
-
-
-def read_letters(
-    session: SparkSession,
-    source: KafkaSource,
-    chosen: OffsetSelection,
-    *,
-    archives: Archives | None = None,
-    most_offsets: int = MOST_OFFSETS,
-) -> DataFrame:
-    """Return the messages that are left out, as `LETTERS`; reads everything again for that."""
-    return _frame(session, source, chosen, archives or {}, most_offsets, ScanContent.LETTERS)
-
-
-def _frame(
-    session: SparkSession,
-    source: KafkaSource,
-    chosen: OffsetSelection,
-    archives: Archives,
-    most_offsets: int,
-    content: ScanContent,
-) -> DataFrame:
-    parts = source.parts
-    archived, rest = _dealt(parts, chosen, archives)
+    parts, known = source.parts, archives or {}
+    archived, rest = _dealt(parts, chosen, known)
     maker = selective_maker(parts.maker.fresh(), chosen.only)
-    frames = [scan_archive(session, archives[topic], maker, ranges, content) for topic, ranges in archived.items()]
+    frames = [scan_archive(session, known[topic], maker, ranges, errors=errors) for topic, ranges in archived.items()]
     if rest or not frames:
         slices = tuple(cut(rest, most_offsets))
-        frames.append(scan_topics(session, TopicScan(parts.settings, maker, slices, chosen.topic_ids, content)))
+        frames.append(scan_topics(session, TopicScan(parts.settings, maker, slices, chosen.topic_ids, errors)))
     return reduce(lambda one, other: one.union(other), frames)
 
 

@@ -25,7 +25,7 @@ from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import RetryableError, UserError
 from penstock.replay import kafka_pickling
-from penstock.replay.kafka_batches import ScanContent
+from penstock.replay.kafka_batches import scan_batch, scan_schema
 from penstock.replay.kafka_slices import Slice
 from penstock.replay.slices_source import UnsendableError, scan
 from penstock.replay.spark_types import spark_schema
@@ -51,7 +51,7 @@ class TopicScan:
     maker: RowMaker
     slices: tuple[Slice, ...]
     topic_ids: Mapping[str, str | None]
-    wanted: ScanContent = ScanContent.ROWS
+    errors: bool = False
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """Read one slice, in a worker.
@@ -67,7 +67,7 @@ class TopicScan:
         reader = cluster.open(partition_name(piece.topic, piece.partition), position, self.maker, piece.stop)
         try:
             for rows, rejected in _reads(reader, piece):
-                batch = self.wanted.batch(rows, rejected, fields)
+                batch = scan_batch(rows, [record.error for record in rejected], fields, errors=self.errors)
                 if batch is not None:
                     yield batch
         finally:
@@ -80,7 +80,7 @@ def scan_topics(session: SparkSession, reading: TopicScan) -> DataFrame:
     Raises:
         UserError: a decoder of the user's cannot be sent to workers.
     """
-    columns = spark_schema(reading.wanted.schema(reading.maker.schema))
+    columns = spark_schema(scan_schema(reading.maker.schema, errors=reading.errors))
     try:
         return scan(session, reading, columns, reading.slices)
     except UnsendableError as error:

@@ -18,7 +18,7 @@ from penstock.engine.connectors.kafka.source_options import MessageColumns
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.replay.committed_output import PublishedTopic
 from penstock.replay.kafka_batches import ERROR
-from penstock.replay.kafka_reading import read_all
+from penstock.replay.kafka_reading import read_rows
 from penstock.replay.kafka_slices import OffsetRange, RowPosition
 from penstock.replay.offsets import OffsetSelection, topic_state
 from penstock.replay.topic_formats import KEY, from_key, own_type, value_columns
@@ -63,7 +63,7 @@ def topic_rows(
     chosen = everything_in(source)
     if published is not None:
         published.check_nothing_later()
-    rows = in_own_types(read_all(session, source, chosen).drop(ERROR), value_columns(node, sink, written))
+    rows = in_own_types(read_rows(session, source, chosen, errors=True).drop(ERROR), value_columns(node, sink, written))
     if alone:
         keys = {name: from_key(written.field(name).type) for name in sink.layout.key}
         rows = rows.withColumns({name: f.expr(sql) for name, sql in keys.items() if sql is not None})

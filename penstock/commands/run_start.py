@@ -22,7 +22,16 @@ from penstock.model.job_graph import SinkSpec
 from penstock.runs.interrupts import interrupts
 from penstock.runs.metrics_token import check_reference
 from penstock.runs.progress import showing, watched
-from penstock.runs.run_options import RunOptions, letter_target, restore_from
+from penstock.runs.run_options import (
+    AS_THEY_ARE,
+    CHECKPOINTS,
+    LOOP,
+    RESTARTS,
+    RunOptions,
+    changed_fields,
+    letter_target,
+    restore_from,
+)
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
 
 REPORT_S = 0.2
@@ -83,34 +92,7 @@ class RunOverrides:
         Raises:
             OptionError: one has an impossible value.
         """
-        loop = options.loop if self.batch_rows is None else replace(options.loop, batch_rows=self.batch_rows)
-        if self.emit_interval is not None:
-            loop = replace(loop, emit_interval_us=to_microseconds(self.emit_interval, "--emit-interval"))
-        parallelism = options.parallelism if self.parallelism is None else self.parallelism
-        checkpoints = options.checkpoints
-        if self.checkpoint_dir is not None:
-            checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
-        if self.checkpoint_interval is not None:
-            interval_us = to_microseconds(self.checkpoint_interval, "--checkpoint-interval")
-            checkpoints = replace(checkpoints, interval_ms=interval_us // 1_000)
-        if self.max_failed_checkpoints is not None:
-            checkpoints = replace(checkpoints, max_failed=self.max_failed_checkpoints)
-        restarts = options.restarts
-        if self.start_timeout is not None:
-            timeout_us = to_microseconds(self.start_timeout, "--start-timeout")
-            restarts = replace(restarts, start_timeout_ms=timeout_us // 1_000)
-        savepoint_on_stop = self.savepoint_on_stop or options.savepoint_on_stop
-        metrics_port = options.metrics_port if self.metrics_port is None else self.metrics_port
-        directory = options.directory
-        dead_letters = options.dead_letters if self.dead_letters is None else letter_target(self.dead_letters)
-        limit = options.max_dead_letters
-        if self.max_dead_letters is not None:
-            limit = dead_letter_limit(self.max_dead_letters)
-        if self.sinks_into is not None:
-            savepoint_on_stop, metrics_port = self.savepoint_on_stop, self.metrics_port
-            directory = Path(self.sinks_into) / "job"
-            dead_letters = None
-            checkpoints = replace(checkpoints, directory=self.checkpoint_dir)
+        given = {name: value for name, value in asdict(self).items() if value is not None}
         restore = options.restore
         if self.restore is not None:
             restore = replace(restore_from(self.restore), allowed=restore.allowed)
@@ -120,25 +102,29 @@ class RunOverrides:
             accepted=restore.allowed.accepted.union(self.accept_changed),
         )
         duplicates = self.accept_duplicates or options.restore.accept_duplicates
-        restore = replace(restore, allowed=allowed, accept_duplicates=duplicates)
-        return replace(
+        limit = self.max_dead_letters
+        changed = replace(
             options,
-            name=self.name or options.name,
-            parallelism=parallelism,
-            directory=directory,
-            loop=loop,
-            checkpoints=checkpoints,
-            restarts=restarts,
-            restore=restore,
-            savepoint_on_stop=savepoint_on_stop,
-            metrics_port=metrics_port,
-            metrics_host=self.metrics_host or options.metrics_host,
-            metrics_token=self.metrics_token or options.metrics_token,
-            dead_letters=dead_letters,
+            loop=replace(options.loop, **changed_fields(LOOP, given)),
+            checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
+            restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
+            restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),
+            dead_letters=letter_target(self.dead_letters) or options.dead_letters,
             at_end=check_at_end(self.at_end) or options.at_end,
-            max_dead_letters=limit,
+            max_dead_letters=options.max_dead_letters if limit is None else dead_letter_limit(limit),
             take_over=self.take_over or options.take_over,
             generated_names=self.generated_names,
+            **{name: given[name] for name in ("name", "parallelism", *AS_THEY_ARE) if given.get(name, "") != ""},
+        )
+        if self.sinks_into is None:
+            return changed
+        return replace(
+            changed,
+            directory=Path(self.sinks_into) / "job",
+            checkpoints=replace(changed.checkpoints, directory=self.checkpoint_dir),
+            savepoint_on_stop=self.savepoint_on_stop,
+            metrics_port=self.metrics_port,
+            dead_letters=None,
         )
 
 

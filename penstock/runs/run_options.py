@@ -77,12 +77,27 @@ class RunOptions:
         return self.directory or Path(".penstock") / self.name
 
 
-_LOOP = tuple(name for name in LoopOptions.__dataclass_fields__ if name != "emit_interval_us")
-_AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
-"""The options that `RunOptions` has under the same name and takes without a look."""
+LOOP: Mapping[str, str] = {
+    **{name: name for name in LoopOptions.__dataclass_fields__ if name != "emit_interval_us"},
+    "emit_interval": "emit_interval_us",
+}
+CHECKPOINTS: Mapping[str, str] = {
+    "checkpoint_dir": "directory",
+    "checkpoint_interval": "interval_ms",
+    "checkpoint_timeout": "timeout_ms",
+    "retain_checkpoints": "retain",
+    "max_failed_checkpoints": "max_failed",
+}
+RESTARTS: Mapping[str, str] = {
+    "restarts": "attempts",
+    "restart_delay": "first_delay_ms",
+    "start_timeout": "start_timeout_ms",
+}
+"""Options of a job by the fields of `LoopOptions`, `CheckpointOptions` and `RestartOptions` that they set."""
 
-_OF_CHECKPOINTS = ("checkpoint_interval", "checkpoint_timeout", "retain_checkpoints", "max_failed_checkpoints")
-"""The options that mean nothing without a ``checkpoint_dir``."""
+DURATIONS = ("emit_interval", "checkpoint_interval", "checkpoint_timeout", "restart_delay", "start_timeout")
+AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
+"""The options that `RunOptions` has under the same name and takes without a look."""
 
 
 def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
@@ -101,9 +116,9 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         name or default_name(),
         options.get("parallelism", 1),
         Path(directory) if directory else None,
-        _loop(options),
+        LoopOptions(**changed_fields(LOOP, options)),
         _checkpoints(options),
-        _restarts(options),
+        RestartOptions(**changed_fields(RESTARTS, options)),
         restore_from(
             options.get("restore", "latest"),
             drop_state=options.get("drop_state", False),
@@ -114,8 +129,26 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         at_end=check_at_end(options.get("at_end")),
         max_dead_letters=dead_letter_limit(options.get("max_dead_letters", DEFAULT_LIMIT)),
         take_over=bool(options.get("take_over", False)),
-        **{key: options[key] for key in _AS_THEY_ARE if key in options},
+        **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
+
+
+def changed_fields(fields: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those ``fields`` that options set, by field.
+
+    Raises:
+        OptionError: a duration is none.
+    """
+    return {field: _in_unit(option, options[option], field) for option, field in fields.items() if option in options}
+
+
+def _in_unit(option: str, value: Any, field: str) -> Any:
+    if option == "checkpoint_dir":
+        return None if value is None else str(value)
+    if option not in DURATIONS:
+        return value
+    value_us = to_microseconds(value, option)
+    return value_us if field.endswith("_us") else value_us // 1_000
 
 
 def letter_target(where: str | LetterTarget | None) -> LetterTarget | None:
@@ -187,38 +220,13 @@ def installed_version() -> str:
         return "unknown"
 
 
-def _loop(options: Mapping[str, Any]) -> LoopOptions:
-    changes = {key: value for key, value in options.items() if key in _LOOP}
-    if "emit_interval" in options:
-        changes["emit_interval_us"] = to_microseconds(options["emit_interval"], "emit_interval")
-    return LoopOptions(**changes)
-
-
 def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:
-    changes: dict[str, Any] = {}
-    if (directory := options.get("checkpoint_dir")) is not None:
-        changes["directory"] = str(directory)
-    for option, field in (("checkpoint_interval", "interval_ms"), ("checkpoint_timeout", "timeout_ms")):
-        if option in options:
-            changes[field] = to_microseconds(options[option], option) // 1_000
-    if "retain_checkpoints" in options:
-        changes["retain"] = options["retain_checkpoints"]
-    if "max_failed_checkpoints" in options:
-        changes["max_failed"] = options["max_failed_checkpoints"]
-    if "directory" not in changes and changes:
-        raise OptionError(f"{next(key for key in _OF_CHECKPOINTS if key in options)} needs a checkpoint_dir")
-    return CheckpointOptions(**changes)
-
-
-def _restarts(options: Mapping[str, Any]) -> RestartOptions:
-    changes: dict[str, Any] = {}
-    if "restarts" in options:
-        changes["attempts"] = options["restarts"]
-    if "restart_delay" in options:
-        changes["first_delay_ms"] = to_microseconds(options["restart_delay"], "restart_delay") // 1_000
-    if "start_timeout" in options:
-        changes["start_timeout_ms"] = to_microseconds(options["start_timeout"], "start_timeout") // 1_000
-    return RestartOptions(**changes)
+    checkpoints = CheckpointOptions(**changed_fields(CHECKPOINTS, options))
+    if checkpoints.directory is None:
+        idle = [option for option in CHECKPOINTS if option in options and option != "checkpoint_dir"]
+        if idle:
+            raise OptionError(f"{idle[0]} needs a checkpoint_dir")
+    return checkpoints
 
 
 def _place(node: OperatorNode) -> str:

@@ -19,8 +19,8 @@ from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive import archive_topic, new_ranges
 from penstock.replay.archive_files import MANIFEST, ArchiveFiles
 from penstock.replay.archive_manifest import ArchivedFile, ArchivedRange, ArchiveManifest, empty, parse
-from penstock.replay.kafka_batches import LETTERS
-from penstock.replay.kafka_reading import archives_of, kept_in, read_letters, read_rows
+from penstock.replay.kafka_batches import ERROR
+from penstock.replay.kafka_reading import archives_of, kept_in, read_rows
 from penstock.replay.kafka_slices import offset_range
 from penstock.replay.offsets import TopicState, choose
 from tests.command_line import penstock
@@ -154,9 +154,8 @@ def test_archive_and_topic_have_every_row_once(
     chosen = choose(source, "s", stop=stop, kept=kept_in(archives))
     frame = read_rows(spark, source, chosen, archives=archives, most_offsets=9)
     assert in_order(rows_of(frame, source.schema)) == in_order(rows)
-    found = rows_of(read_letters(spark, source, chosen, archives=archives), LETTERS)
-    positions = sorted(f"{row['topic']}/{row['partition']}@{row['offset']}" for row in found)
-    assert positions == sorted(row["position"] for row in letters)
+    errors = read_rows(spark, source, chosen, archives=archives, errors=True).where(f"`{ERROR}` IS NOT NULL").collect()
+    assert sorted(row[ERROR] for row in errors) == sorted(letter["error"] for letter in letters)
     # A part of what one file has.
     some = choose(source, "s", start={f"{name}/0": 3}, stop={f"{name}/0": 9}, kept=kept_in(archives))
     frame = read_rows(spark, source.restrict(["m_offset"], None), some, archives=archives)

@@ -22,8 +22,8 @@ from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.errors import UserError
 from penstock.replay.compiler import compile_job
-from penstock.replay.kafka_batches import LETTERS, ScanContent
-from penstock.replay.kafka_reading import read_counted, read_letters, read_rows
+from penstock.replay.kafka_batches import ERROR
+from penstock.replay.kafka_reading import read_rows
 from penstock.replay.kafka_slices import OffsetRange, RowPosition, Slice, offset_range
 from penstock.replay.kafka_source import TopicScan
 from penstock.replay.offsets import OffsetSelection
@@ -40,16 +40,16 @@ HEADERS: list[tuple[str, bytes | None]] = [("h", b"1"), ("h", None)]
 
 
 def in_this_process(
-    source: Any, chosen: OffsetSelection, pieces: list[Slice], wanted: ScanContent = ScanContent.ROWS
+    source: Any, chosen: OffsetSelection, pieces: list[Slice], *, errors: bool = False
 ) -> list[pa.RecordBatch]:
     """Return what a task makes of slices, sent as Spark sends it."""
     parts = source.parts
-    reading = TopicScan(parts.settings, parts.maker, tuple(pieces), chosen.topic_ids, wanted)
+    reading = TopicScan(parts.settings, parts.maker, tuple(pieces), chosen.topic_ids, errors)
     sent = cloudpickle.loads(cloudpickle.dumps(reading))
     return [batch for piece in pieces for batch in sent.read(piece)]
 
 
-def test_rows_letters_and_counts_are_those_of_the_stream(spark: SparkSession, kafka: str, topic: MakeTopic) -> None:
+def test_rows_and_errors_are_those_of_the_stream(spark: SparkSession, kafka: str, topic: MakeTopic) -> None:
     name = topic(3)
     pretty, two = b'{\n"id": 6, "name": "n6"\n}', b'{"id":3}\n{"id":33}'
     produce(kafka, name, [*range(40), b"", None, two, pretty, b"\xff", 41], 0, key=b"k0", headers=HEADERS)
@@ -58,14 +58,16 @@ def test_rows_letters_and_counts_are_those_of_the_stream(spark: SparkSession, ka
     rows, letters = stream_rows(name, kafka, **options)
     source = source_of(name, kafka, **options)
     chosen = everything(source)
-    frame, told = read_counted(spark, source, chosen, most_offsets=7)
+    frame = read_rows(spark, source, chosen, most_offsets=7)
     assert in_order(rows_of(frame, source.schema)) == in_order(rows)
-    assert told.get["rejected"] == len(letters) == 24
-    found = rows_of(read_letters(spark, source, chosen, most_offsets=7), LETTERS)
-    assert sorted(f"{row['topic']}/{row['partition']}@{row['offset']}" for row in found) == sorted(
-        row["position"] for row in letters
-    )
-    assert {row["value"] for row in found if row["partition"] == 0} == {b"", two, b"\xff"}
+    every = read_rows(spark, source, chosen, most_offsets=7, errors=True)
+    assert in_order(rows_of(every.where(f"`{ERROR}` IS NULL").drop(ERROR), source.schema)) == in_order(rows)
+    rejected = every.where(f"`{ERROR}` IS NOT NULL").collect()
+    assert sorted(row[ERROR] for row in rejected) == sorted(letter["error"] for letter in letters)
+    assert len(rejected) == 24 and {value for row in rejected for value in row.asDict().values()} == {
+        None,
+        *(letter["error"] for letter in letters),
+    }
 
 
 def test_tombstones_are_kept_if_they_are_asked_for(kafka: str, topic: MakeTopic) -> None:
@@ -198,9 +200,11 @@ def test_every_format(
     chosen = everything(source)
     batches = in_this_process(source, chosen, [Slice(name, 0, 0, 2)])
     assert [row for batch in batches for row in batch.to_pylist()] == rows
-    rejected = in_this_process(source, chosen, [Slice(name, 0, 0, 2)], ScanContent.LETTERS)
-    assert [row["offset"] for batch in rejected for row in batch.to_pylist()] == [1] * len(letters)
-    assert len(rows) + len(letters) == 2
+    batches = in_this_process(source, chosen, [Slice(name, 0, 0, 2)], errors=True)
+    every = [row for batch in batches for row in batch.to_pylist()]
+    errors = [row.pop(ERROR) for row in every]
+    assert errors == [None] * len(rows) + [letter["error"] for letter in letters]
+    assert every[: len(rows)] == rows and len(errors) == 2
 
 
 def test_a_schema_registry_is_asked_by_the_worker(
@@ -284,5 +288,5 @@ def test_a_field_that_nothing_reads_rejects_no_message(spark: SparkSession, kafk
     [exact] = compile_job(counted.job.graph, SourceReading(spark, stop={f"{name}/0": 5}, tasks=1)).values()
     assert exact.rows.count() == len(counted.rows()) == 3
     source = source_of(name, kafka, schema=Fields)
-    whole, told = read_counted(spark, source, everything(source))
-    assert (whole.count(), told.get["rejected"]) == (2, 3)
+    whole = read_rows(spark, source, everything(source), errors=True)
+    assert [whole.where(f"`{ERROR}` IS {null}").count() for null in ("NULL", "NOT NULL")] == [2, 3]
