@@ -8,25 +8,14 @@ from penstock.model.errors import OptionError
 Duration = str | int | float | datetime.timedelta
 """``"10s"``, ``"1m30s"``, ``"1 minute"``, a `timedelta`, or a number of seconds."""
 
-_UNITS_US = {
-    "us": 1,
-    "ms": 1_000,
-    "s": 1_000_000,
-    "m": 60_000_000,
-    "min": 60_000_000,
-    "h": 3_600_000_000,
-    "d": 86_400_000_000,
-    "w": 604_800_000_000,
-}
-_WORDS = {
-    **{unit: unit for unit in _UNITS_US},
-    **dict.fromkeys(("microsecond", "microseconds", "usec", "usecs"), "us"),
-    **dict.fromkeys(("millisecond", "milliseconds", "msec", "msecs", "millis"), "ms"),
-    **dict.fromkeys(("second", "seconds", "sec", "secs"), "s"),
-    **dict.fromkeys(("minute", "minutes", "mins"), "min"),
-    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
-    **dict.fromkeys(("day", "days"), "d"),
-    **dict.fromkeys(("week", "weeks"), "w"),
+UNITS_US = {
+    **dict.fromkeys(("us", "microsecond", "microseconds", "usec", "usecs"), 1),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds", "msec", "msecs", "millis"), 1_000),
+    **dict.fromkeys(("s", "second", "seconds", "sec", "secs"), 1_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes", "mins"), 60_000_000),
+    **dict.fromkeys(("h", "hour", "hours", "hr", "hrs"), 3_600_000_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800_000_000),
 }
 """Every way to write a unit. Months and years are none: they have no fixed length."""
 
@@ -49,12 +38,12 @@ def to_microseconds(duration: Duration, what: str = "duration") -> int:
     else:
         text = duration.strip().lower()
         parts = _PART.findall(text)
-        has_known_units = all(unit in _WORDS for _, unit in parts)
+        has_known_units = all(unit in UNITS_US for _, unit in parts)
         if not parts or not has_known_units or not _BETWEEN.fullmatch(_PART.sub(" ", text)):
             raise OptionError(
                 f"{what} must be a duration such as '10s', '500ms', '1h30m' or '1 minute', not {duration!r}"
             )
-        value = round(sum(float(number) * _UNITS_US[_WORDS[unit]] for number, unit in parts))
+        value = round(sum(float(number) * UNITS_US[unit] for number, unit in parts))
     if value < 0:
         raise OptionError(f"{what} must not be negative, got {duration!r}")
     return value
@@ -63,6 +52,6 @@ def to_microseconds(duration: Duration, what: str = "duration") -> int:
 def format_microseconds(value_us: int) -> str:
     """Write a duration the way `to_microseconds` reads it, in its largest whole unit."""
     for unit in ("d", "h", "m", "s", "ms"):
-        if value_us and value_us % _UNITS_US[unit] == 0:
-            return f"{value_us // _UNITS_US[unit]}{unit}"
+        if value_us and value_us % UNITS_US[unit] == 0:
+            return f"{value_us // UNITS_US[unit]}{unit}"
     return f"{value_us}us"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from penstock.model.coercion import decimal_type
-from penstock.model.durations import to_microseconds
+from penstock.model.durations import UNITS_US, to_microseconds
 from penstock.model.errors import OptionError
 from penstock.model.regular_expressions import complaint, only_group
 
@@ -59,13 +59,7 @@ FORMATS = {
 """Directives of ``strftime`` and how many digits each writes."""
 
 _ABBREVIATIONS = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M"}
-_WORDS_US = {
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-}
+_CLOCK_UNITS = ("millisecond", "second", "minute", "hour", "day")
 
 
 def truncation(unit: str) -> int | str:
@@ -78,8 +72,8 @@ def truncation(unit: str) -> int | str:
     word = "week" if word == "1w" else word.removesuffix("s") if len(word) > 3 else word
     if word in TRUNCATIONS:
         return word
-    if word in _WORDS_US:
-        return _WORDS_US[word]
+    if word in _CLOCK_UNITS:
+        return UNITS_US[word]
     try:
         length = to_microseconds(unit)
     except OptionError:

@@ -30,6 +30,14 @@ class Origin:
         return f"penstock @ {self.url}"
 
 
+def installed_version(library: str) -> str | None:
+    """Return a library's version, None if it is not installed."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def extra_install_command(extra: str) -> str:
     """Return the command that installs an extra for this copy of Penstock."""
     return install_command(extra, origin())

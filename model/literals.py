@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from penstock.model.durations import UNITS_US
 from penstock.model.errors import ExpressionError
 from penstock.model.type_names import from_sql_type, to_sql_type
 
@@ -23,15 +24,6 @@ Literal = (
 
 _INT64 = range(-(2**63), 2**63)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_INTERVALS_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
 
 
 def to_node(value: Any, place: str) -> exp.Expr:
@@ -157,11 +149,11 @@ def _number(text: str) -> pa.Scalar:
 
 
 def _interval(node: exp.Interval) -> pa.Scalar:
-    unit = node.args["unit"].name.upper().removesuffix("S") if node.args.get("unit") else ""
+    unit = node.args["unit"].name.lower() if node.args.get("unit") else ""
     count = to_scalar(node.this)
-    if unit not in _INTERVALS_US or count is None or count.type not in (pa.string(), pa.int64()):
+    if unit not in UNITS_US or count is None or count.type not in (pa.string(), pa.int64()):
         raise ValueError("an interval is a number of weeks, days, hours, minutes, seconds or less")
-    return pa.scalar(int(count.as_py()) * _INTERVALS_US[unit], pa.duration("us"))
+    return pa.scalar(int(count.as_py()) * UNITS_US[unit], pa.duration("us"))
 
 
 def _cast_scalar(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:

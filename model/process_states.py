@@ -4,8 +4,6 @@ The same objects are declarations in a class body and, inside `process` and `on_
 `engine.operators` replaces them by live ones in every operator instance.
 """
 
-import types
-import typing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
@@ -14,7 +12,7 @@ import pyarrow as pa
 from penstock.model.durations import Duration, to_microseconds
 from penstock.model.errors import OptionError, PlanError, SchemaError
 from penstock.model.option_literals import TimeBasis
-from penstock.model.schema import to_arrow_type
+from penstock.model.schema import to_arrow_type, without_none
 from penstock.model.source_location import user_location
 
 T = TypeVar("T")
@@ -31,9 +29,7 @@ class DeclaredType:
         Raises:
             PlanError: values of the type cannot be stored.
         """
-        if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-            inner = [item for item in typing.get_args(kind) if item is not type(None)]
-            kind = inner[0] if len(inner) == 1 else kind
+        kind = without_none(kind)
         try:
             self.type = to_arrow_type(kind)
         except SchemaError as error:

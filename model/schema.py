@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import decimal
 import difflib
+import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,8 +95,7 @@ def to_arrow_schema(fields: Fields) -> pa.Schema:
     if isinstance(fields, Mapping):
         return pa.schema([normal_field(_field(name, kind)) for name, kind in fields.items()])
     if isinstance(fields, type) and dataclasses.is_dataclass(fields):
-        hints = typing.get_type_hints(fields)
-        return pa.schema([_field(item.name, hints[item.name]) for item in dataclasses.fields(fields)])
+        return pa.schema([_field(name, kind) for name, kind in _hints(fields).items()])
     if hasattr(fields, "__arrow_c_schema__"):
         return to_arrow_schema(pa.schema(fields))
     raise SchemaError(f"a schema is a dataclass, a mapping of names to types or a pyarrow.Schema, not {fields!r}")
@@ -118,8 +118,7 @@ def _required(fields: Fields) -> Iterator[FieldPath]:
     if isinstance(fields, Mapping):
         kinds = dict(fields)
     elif isinstance(fields, type) and dataclasses.is_dataclass(fields):
-        hints = typing.get_type_hints(fields)
-        kinds = {item.name: hints[item.name] for item in dataclasses.fields(fields)}
+        kinds = _hints(fields)
     else:
         schema = fields if isinstance(fields, pa.Schema) else pa.schema(fields)
         for field in schema:
@@ -130,10 +129,8 @@ def _required(fields: Fields) -> Iterator[FieldPath]:
 
 
 def _required_in_hint(kind: Any, path: FieldPath) -> Iterator[FieldPath]:
-    arguments = typing.get_args(kind)
-    if type(None) in arguments:
-        inner = [argument for argument in arguments if argument is not type(None)]
-        kind = inner[0] if len(inner) == 1 else None
+    if type(None) in typing.get_args(kind):
+        kind = without_none(kind)
     elif not isinstance(kind, pa.DataType | str):
         yield path
     if isinstance(kind, pa.DataType):
@@ -220,9 +217,16 @@ def to_arrow_type(kind: Any) -> pa.DataType:
 
 
 def _field(name: str, kind: Any) -> pa.Field:
-    arguments = typing.get_args(kind)
-    if type(None) in arguments:
-        inner = [argument for argument in arguments if argument is not type(None)]
-        if len(inner) == 1:
-            return pa.field(name, to_arrow_type(inner[0]), nullable=True)
-    return pa.field(name, to_arrow_type(kind), nullable=True)
+    return pa.field(name, to_arrow_type(without_none(kind)), nullable=True)
+
+
+def without_none(kind: Any) -> Any:
+    """Return an annotation without its ``| None``; any other annotation, also of several types, as it is."""
+    inner = [argument for argument in typing.get_args(kind) if argument is not type(None)]
+    return inner[0] if typing.get_origin(kind) in (typing.Union, types.UnionType) and len(inner) == 1 else kind
+
+
+def _hints(record: type[Any]) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by name."""
+    hints = typing.get_type_hints(record)
+    return {item.name: hints[item.name] for item in dataclasses.fields(record)}

@@ -10,92 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ENDED",
-    "NOTHING",
-    "BadRecordError",
-    "BatchProcess",
-    "BugError",
-    "CheckpointError",
-    "DeadLetterLimitError",
-    "ExpressionError",
-    "FatalError",
-    "FencedError",
-    "Handle",
-    "InUseError",
-    "Job",
-    "JobMetrics",
-    "NexmarkConfig",
-    "NumericOverflowError",
-    "OptionError",
-    "PenstockError",
-    "PlanError",
-    "Process",
-    "RawRecord",
-    "Read",
-    "Reader",
-    "Result",
-    "RetryableError",
-    "SchemaError",
-    "Sink",
-    "SinkHandle",
-    "Source",
-    "StateBudgetError",
-    "Stream",
-    "UserAggregate",
-    "UserError",
-    "WindowAssigner",
-    "Writer",
-    "aggregate",
-    "approx_count_distinct",
-    "approx_quantile",
-    "arg_max",
-    "arg_min",
-    "coalesce",
-    "col",
-    "collect_list",
-    "concat",
-    "count",
-    "count_distinct",
-    "count_window",
-    "explain",
-    "first",
-    "global_window",
-    "hash_",
-    "hopping",
-    "join",
-    "last",
-    "list_state",
-    "lit",
-    "lookup_table",
-    "map_state",
-    "max_",
-    "mean",
-    "min_",
-    "nullif",
-    "read",
-    "read_checkpoint",
-    "read_csv",
-    "read_iterable",
-    "read_json",
-    "read_kafka",
-    "read_memory",
-    "read_nexmark",
-    "read_parquet",
-    "reducing_state",
-    "run",
-    "session",
-    "sliding",
-    "sql",
-    "start",
-    "stddev",
-    "sum_",
-    "tumbling",
-    "value_state",
-    "variance",
-    "when",
-]
-
 _MODULES = {
     "engine.connectors.nexmark.config": "NexmarkConfig",
     "engine.checkpoint.reader": "read_checkpoint",
@@ -128,6 +42,7 @@ _MODULES = {
     "dsl.windows": "count_window global_window hopping session sliding tumbling",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
@@ -151,83 +66,86 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from penstock.dsl.aggregates import (
-        aggregate,
-        approx_count_distinct,
-        approx_quantile,
-        arg_max,
-        arg_min,
-        collect_list,
-        count,
-        count_distinct,
-        first,
-        last,
-        max_,
-        mean,
-        min_,
-        stddev,
-        sum_,
-        variance,
-    )
-    from penstock.dsl.job import Handle, Job, run, start
-    from penstock.dsl.join_verbs import join
-    from penstock.dsl.kafka import read_kafka
-    from penstock.dsl.lookup_tables import lookup_table
-    from penstock.dsl.readers import (
-        read,
-        read_csv,
-        read_iterable,
-        read_json,
-        read_memory,
-        read_nexmark,
-        read_parquet,
-    )
-    from penstock.dsl.sinks import Result, SinkHandle
-    from penstock.dsl.stream import Stream
-    from penstock.dsl.windows import (
-        count_window,
-        global_window,
-        hopping,
-        session,
-        sliding,
-        tumbling,
-    )
-    from penstock.engine.checkpoint.reader import read_checkpoint
-    from penstock.engine.connectors.nexmark.config import NexmarkConfig
-    from penstock.engine.jobs.metrics import JobMetrics
-    from penstock.model.aggregates import UserAggregate
-    from penstock.model.connectors import (
-        ENDED,
-        NOTHING,
-        RawRecord,
-        Read,
-        Reader,
-        Sink,
-        Source,
-        Writer,
-    )
-    from penstock.model.errors import (
-        BadRecordError,
-        BugError,
-        CheckpointError,
-        DeadLetterLimitError,
-        ExpressionError,
-        FatalError,
-        FencedError,
-        InUseError,
-        NumericOverflowError,
-        OptionError,
-        PenstockError,
-        PlanError,
-        RetryableError,
-        SchemaError,
-        StateBudgetError,
-        UserError,
-    )
-    from penstock.model.expression_functions import coalesce, concat, hash_, nullif, when
-    from penstock.model.expressions import col, lit
-    from penstock.model.process import BatchProcess, Process
-    from penstock.model.process_states import list_state, map_state, reducing_state, value_state
-    from penstock.model.sql_reader import sql
-    from penstock.model.windows import WindowAssigner
-    from penstock.plan_views.text import explain
+    from penstock.dsl.aggregates import aggregate as aggregate
+    from penstock.dsl.aggregates import approx_count_distinct as approx_count_distinct
+    from penstock.dsl.aggregates import approx_quantile as approx_quantile
+    from penstock.dsl.aggregates import arg_max as arg_max
+    from penstock.dsl.aggregates import arg_min as arg_min
+    from penstock.dsl.aggregates import collect_list as collect_list
+    from penstock.dsl.aggregates import count as count
+    from penstock.dsl.aggregates import count_distinct as count_distinct
+    from penstock.dsl.aggregates import first as first
+    from penstock.dsl.aggregates import last as last
+    from penstock.dsl.aggregates import max_ as max_
+    from penstock.dsl.aggregates import mean as mean
+    from penstock.dsl.aggregates import min_ as min_
+    from penstock.dsl.aggregates import stddev as stddev
+    from penstock.dsl.aggregates import sum_ as sum_
+    from penstock.dsl.aggregates import variance as variance
+    from penstock.dsl.job import Handle as Handle
+    from penstock.dsl.job import Job as Job
+    from penstock.dsl.job import run as run
+    from penstock.dsl.job import start as start
+    from penstock.dsl.join_verbs import join as join
+    from penstock.dsl.kafka import read_kafka as read_kafka
+    from penstock.dsl.lookup_tables import lookup_table as lookup_table
+    from penstock.dsl.readers import read as read
+    from penstock.dsl.readers import read_csv as read_csv
+    from penstock.dsl.readers import read_iterable as read_iterable
+    from penstock.dsl.readers import read_json as read_json
+    from penstock.dsl.readers import read_memory as read_memory
+    from penstock.dsl.readers import read_nexmark as read_nexmark
+    from penstock.dsl.readers import read_parquet as read_parquet
+    from penstock.dsl.sinks import Result as Result
+    from penstock.dsl.sinks import SinkHandle as SinkHandle
+    from penstock.dsl.stream import Stream as Stream
+    from penstock.dsl.windows import count_window as count_window
+    from penstock.dsl.windows import global_window as global_window
+    from penstock.dsl.windows import hopping as hopping
+    from penstock.dsl.windows import session as session
+    from penstock.dsl.windows import sliding as sliding
+    from penstock.dsl.windows import tumbling as tumbling
+    from penstock.engine.checkpoint.reader import read_checkpoint as read_checkpoint
+    from penstock.engine.connectors.nexmark.config import NexmarkConfig as NexmarkConfig
+    from penstock.engine.jobs.metrics import JobMetrics as JobMetrics
+    from penstock.model.aggregates import UserAggregate as UserAggregate
+    from penstock.model.connectors import ENDED as ENDED
+    from penstock.model.connectors import NOTHING as NOTHING
+    from penstock.model.connectors import RawRecord as RawRecord
+    from penstock.model.connectors import Read as Read
+    from penstock.model.connectors import Reader as Reader
+    from penstock.model.connectors import Sink as Sink
+    from penstock.model.connectors import Source as Source
+    from penstock.model.connectors import Writer as Writer
+    from penstock.model.errors import BadRecordError as BadRecordError
+    from penstock.model.errors import BugError as BugError
+    from penstock.model.errors import CheckpointError as CheckpointError
+    from penstock.model.errors import DeadLetterLimitError as DeadLetterLimitError
+    from penstock.model.errors import ExpressionError as ExpressionError
+    from penstock.model.errors import FatalError as FatalError
+    from penstock.model.errors import FencedError as FencedError
+    from penstock.model.errors import InUseError as InUseError
+    from penstock.model.errors import NumericOverflowError as NumericOverflowError
+    from penstock.model.errors import OptionError as OptionError
+    from penstock.model.errors import PenstockError as PenstockError
+    from penstock.model.errors import PlanError as PlanError
+    from penstock.model.errors import RetryableError as RetryableError
+    from penstock.model.errors import SchemaError as SchemaError
+    from penstock.model.errors import StateBudgetError as StateBudgetError
+    from penstock.model.errors import UserError as UserError
+    from penstock.model.expression_functions import coalesce as coalesce
+    from penstock.model.expression_functions import concat as concat
+    from penstock.model.expression_functions import hash_ as hash_
+    from penstock.model.expression_functions import nullif as nullif
+    from penstock.model.expression_functions import when as when
+    from penstock.model.expressions import col as col
+    from penstock.model.expressions import lit as lit
+    from penstock.model.process import BatchProcess as BatchProcess
+    from penstock.model.process import Process as Process
+    from penstock.model.process_states import list_state as list_state
+    from penstock.model.process_states import map_state as map_state
+    from penstock.model.process_states import reducing_state as reducing_state
+    from penstock.model.process_states import value_state as value_state
+    from penstock.model.sql_reader import sql as sql
+    from penstock.model.windows import WindowAssigner as WindowAssigner
+    from penstock.plan_views.text import explain as explain

@@ -11,11 +11,10 @@ loop as everywhere, until nothing is left to do. So a test is exact and takes mi
     assert totals.take() == [...]
 """
 
-import asyncio
 import json
 import shutil
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import mkdtemp
@@ -29,12 +28,12 @@ from penstock.dsl.readers import read
 from penstock.dsl.stream import Stream
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.connectors.local.table_rows import table_rows
-from penstock.engine.core.async_calls import Answer, Asked
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import Emission, Operator
 from penstock.engine.core.elements import Batch
 from penstock.engine.dataflow.worker import Ran
 from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.executors.simulation.calls import CallsAtOnce
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.operators.process.process import Process
 from penstock.model.config import LoopOptions
@@ -44,7 +43,6 @@ from penstock.model.errors import OptionError, PlanError
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import ProcessSpec
 from penstock.model.schema import Fields, to_arrow_schema
-from penstock.model.source_location import user_traceback
 from penstock.runs.run_options import RunOptions
 
 __all__ = ["Input", "Kit", "Output"]
@@ -198,7 +196,7 @@ class Kit:
         if self._running is None:
             loop = LoopOptions(batch_rows=self._batch_rows, linger_ms=0)
             options = RunOptions("test", self._parallelism, self._folder, loop)
-            self._running = embed(self.job, options, clock=self._clock, async_calls=_AtOnce)
+            self._running = embed(self.job, options, clock=self._clock, async_calls=CallsAtOnce)
             self._inject(self._running)
         return self._running
 
@@ -310,34 +308,6 @@ class Output:
         new = [row for batch in batches[self._taken :] for row in table_rows(batch)]
         self._taken = len(batches)
         return new
-
-
-class _AtOnce:
-    """Runs every coroutine to its end when it is asked for, on the test's own thread. Implements `AsyncCalls`."""
-
-    def __init__(self, function: Callable[..., Any], wake: Callable[[], None]) -> None:
-        self._function = function
-        self._answers: list[Answer] = []
-
-    def submit(self, calls: Sequence[Asked]) -> None:
-        for ticket, arguments in calls:
-            try:
-                self._answers.append((ticket, asyncio.run(self._function(*arguments)), None))
-            except Exception as failure:
-                self._answers.append((ticket, None, user_traceback(failure)))
-
-    def cancel(self, tickets: Sequence[int]) -> None:
-        pass
-
-    def ready(self) -> bool:
-        return bool(self._answers)
-
-    def completed(self) -> list[Answer]:
-        answers, self._answers = self._answers, []
-        return answers
-
-    def stop(self) -> None:
-        self._answers = []
 
 
 def _break(operator: Operator, error: BaseException, after_rows: int) -> None:

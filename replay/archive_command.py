@@ -34,13 +34,11 @@ def command(
     A run goes on where the last one ended, up to what is committed when it starts, and counts once it is complete.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.doctor.kafka import parse_setting
-        from penstock.engine.connectors.kafka.settings import KafkaSettings as ClientSettings
+        from penstock.doctor.kafka import client_settings
         from penstock.replay.session import spark_session
 
         spark = spark_settings(settings)
-        given = dict(map(parse_setting, kafka_settings or []))
-        client = ClientSettings({"log_level": 0, "bootstrap.servers": kafka, **given})
+        client = client_settings(kafka, kafka_settings)
         with spark_session(master, settings=spark) as session:
             from penstock.replay.archive import archive_topic
 

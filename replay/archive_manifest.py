@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
 from penstock.model.errors import UserError
 
 FORMAT = 1
@@ -90,15 +92,6 @@ def parse(content: bytes, where: str) -> ArchiveManifest:
             raise UserError(
                 f"{where} is of format {fields['format']}, but this version reads {FORMAT}: use a newer one"
             )
-        ranges = tuple(
-            ArchivedRange(
-                int(item["partition"]),
-                int(item["start"]),
-                int(item["stop"]),
-                tuple(ArchivedFile(**file) for file in item["files"]),
-            )
-            for item in fields["ranges"]
-        )
-        return ArchiveManifest(str(fields["topic"]), fields["topic_id"], int(fields["runs"]), ranges)
-    except (ValueError, KeyError, TypeError) as error:
+        return msgspec.convert(fields, ArchiveManifest)
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise UserError(f"{where} is no manifest of an archive ({type(error).__name__}: {error})") from None

@@ -17,9 +17,22 @@ _LINE = re.compile(r'^ +File "([^"]+)", line (\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.MULTILINE)
 _IN_JAVA = re.compile(r"^(?:Caused by)?: ((?:[\w$]+\.)+[\w$]+: .+)$", re.MULTILINE)
 _OTHERS = {"ReplayError": ReplayError}
-_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
-_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
-_OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)")
+_LACKS = (
+    (
+        re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE),
+        "have no module {0!r}: let PYSPARK_PYTHON name a Python there that has it, or send a module of yours with "
+        "--spark-setting spark.submit.pyFiles=FILE",
+    ),
+    (
+        re.compile(r'Cannot run program "([^"]+)"'),
+        "have no {0!r}: let PYSPARK_PYTHON name a Python there that has Penstock",
+    ),
+    (
+        re.compile(r"Python in worker has different version: (\S+) than that in driver: (\d+\.\d+)"),
+        "run Python {0}, and this is {1}: let PYSPARK_PYTHON name a Python {1} there that has Penstock",
+    ),
+)
+"""What workers of a cluster may lack: how Spark says so, and what to say of the workers."""
 _GONE = ("Connection refused", "Answer from Java side is empty", "failed to connect to all addresses")
 _LONGEST = 400
 
@@ -65,21 +78,9 @@ def _cause(text: str) -> str:
 
 def _lack(text: str) -> PenstockError | None:
     """Return what workers of a cluster lack, if that is it."""
-    module, program, python = _NO_MODULE.search(text), _NO_PROGRAM.search(text), _OTHER_PYTHON.search(text)
-    if module:
-        return UserError(
-            f"Spark's workers have no module {module[1]!r}: let PYSPARK_PYTHON name a Python there that has it, or "
-            f"send a module of yours with --spark-setting spark.submit.pyFiles=FILE; {_SEE}"
-        )
-    if program:
-        return UserError(
-            f"Spark's workers have no {program[1]!r}: let PYSPARK_PYTHON name a Python there that has Penstock; {_SEE}"
-        )
-    if python:
-        return UserError(
-            f"Spark's workers run Python {python[1]}, and this is {python[2]}: let PYSPARK_PYTHON name a Python "
-            f"{python[2]} there that has Penstock; {_SEE}"
-        )
+    for pattern, sentence in _LACKS:
+        if match := pattern.search(text):
+            return UserError(f"Spark's workers {sentence.format(*match.groups())}; {_SEE}")
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -30,7 +31,6 @@ from penstock.replay.validation_result import (
     Example,
     QueryValidation,
     WindowResult,
-    bounded_windows,
 )
 
 MOST_WINDOWS = 10_000
@@ -197,7 +197,12 @@ def _windows(counts: DataFrame, promised: float) -> tuple[Sequence[WindowResult]
         counted: dict[str, Any] = {name: int(row[name]) for name in _COUNTED}
         window = {"window_start": row[_START], "window_end": row[_END]}
         results.append(WindowResult(**window, **counted, promised_accuracy=promised))
-    return bounded_windows(results, MOST_WINDOWS)[0], counts.count() - len(listed)
+    return sorted(results, key=_time_order), counts.count() - len(listed)
+
+
+def _time_order(window: WindowResult) -> tuple[bool, datetime, bool, datetime]:
+    start, end = window.window_start, window.window_end
+    return start is not None, start or datetime.min, end is not None, end or datetime.min
 
 
 def _examples(differing: DataFrame, keys: Sequence[str]) -> list[Example]:

@@ -24,6 +24,7 @@ from penstock.replay.validation_result import (
 VERSION = 1
 
 _ROWS = ("rows_exact", "rows_stream", "missing", "extra", "different")
+_ACCURACY = ("rows_expected", "rows_used", "promised_accuracy", "true_accuracy", "biased")
 _ESTIMATE = ("exact", "estimate", "low", "high", "covered")
 
 
@@ -94,13 +95,7 @@ def _window_data(window: WindowResult) -> dict[str, Any]:
 
 
 def _accuracy_data(accuracy: Accuracy) -> dict[str, Any]:
-    return {
-        "rows_expected": accuracy.rows_expected,
-        "rows_used": accuracy.rows_used,
-        "promised_accuracy": accuracy.promised_accuracy,
-        "true_accuracy": accuracy.true_accuracy,
-        "biased": accuracy.biased,
-    }
+    return {name: getattr(accuracy, name) for name in _ACCURACY}
 
 
 def _time_data(moment: datetime | None) -> str | None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -108,20 +105,12 @@ class WindowResult(Accuracy):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row that is missing, extra or different; ``stream`` and ``exact`` are the two rows, None where there is none.
-
-    Values are kept as JSON, see `json_value`.
-    """
+    """A row that is missing, extra or different: what it is on the two sides, None where it is not there."""
 
     status: DifferenceKind
     key: Mapping[str, JsonValue]
     stream: Mapping[str, JsonValue] | None
     exact: Mapping[str, JsonValue] | None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "status", DifferenceKind(self.status))
-        for name in ("key", "stream", "exact"):
-            object.__setattr__(self, name, json_value(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +139,7 @@ class QueryValidation(Accuracy):
 
     ``why`` says why it was not compared, None: it was. ``mode`` is append, changelog or upsert; ``keys`` are the
     columns by which rows are the same row (none: whole rows are compared). ``windows`` ascend in time; where
-    ``windows_left_out`` more are not listed, those that are listed differ or fall short first, see `bounded_windows`.
+    ``windows_left_out`` more are not listed, those that differ are listed first.
     ``open`` results were still to come at the checkpoint and are no rows here; ``notes`` say what else is to be known,
     in a sentence each. ``correction`` is None if none was asked for, or there is nothing to correct by.
 
@@ -225,38 +214,3 @@ class Validation:
             if status in statuses:
                 return status
         return ComparisonStatus.NOT_COMPARED
-
-
-def json_value(value: object) -> JsonValue:
-    """Return a value as JSON has it.
-
-    Times are ISO 8601 texts, bytes base64, floats that are no numbers ``NaN``, ``Infinity`` or ``-Infinity``; what else
-    JSON lacks, such as decimals, is its text.
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(json.dumps(value))
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {str(name): json_value(item) for name, item in value.items()}
-    if isinstance(value, Sequence):
-        return [json_value(item) for item in value]
-    return str(value)
-
-
-def bounded_windows(windows: Sequence[WindowResult], limit: int) -> tuple[tuple[WindowResult, ...], int]:
-    """Return at most ``limit`` windows in time order, and how many are left out; those worth a look stay longest."""
-    ordered = sorted(windows, key=_time_order)
-    if len(ordered) <= limit:
-        return tuple(ordered), 0
-    by_worth = sorted(range(len(ordered)), key=lambda place: (not ordered[place].differs, not ordered[place].notable))
-    return tuple(ordered[place] for place in sorted(by_worth[:limit])), len(ordered) - limit
-
-
-def _time_order(window: WindowResult) -> tuple[bool, datetime, bool, datetime]:
-    start, end = window.window_start, window.window_end
-    return start is not None, start or datetime.min, end is not None, end or datetime.min

@@ -6,6 +6,7 @@ import typer
 
 from penstock.commands.arguments import Arguments, File, Seed, optional
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
+from penstock.model.failpoint_names import MEANINGS
 
 
 def chaos(
@@ -31,17 +32,18 @@ def chaos(
     their positions, for the program is the same in every run. Exits with 1 if anything is lost or there twice.
     """
     with errors_as_exit_codes(debug or context.obj, as_json):
+        from penstock.chaos.experiment import ChaosOptions
         from penstock.commands import chaos_report
 
-        report = chaos_report.attack(
-            file,
-            arguments or [],
+        options = ChaosOptions(
             kills=kills,
             seed=seed,
-            failpoints=failpoints,
-            parallelism=parallelism,
+            points=tuple(MEANINGS) if failpoints else (),
             checkpoint_interval=checkpoint_interval,
+            parallelism=chaos_report.parse_parallelism(parallelism),
+            arguments=tuple(arguments or ()),
         )
+        report = chaos_report.attack(file, options)
         chaos_report.show(report, as_json=as_json)
     if not report.exact:
         raise typer.Exit(FAILED)

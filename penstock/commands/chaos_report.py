@@ -3,7 +3,6 @@
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,32 +17,32 @@ from penstock.tables import Column, count_text, print_table, seconds_text
 NOT_SEEN = "results of timers in processing time, and effects of functions outside the pipeline, cannot be told apart"
 
 
-def attack(
-    file: Path,
-    arguments: Sequence[str],
-    *,
-    kills: int,
-    seed: int,
-    failpoints: bool,
-    parallelism: str | None,
-    checkpoint_interval: str,
-) -> ChaosReport:
+def attack(file: Path, options: ChaosOptions) -> ChaosReport:
     """Run a pipeline under attack in a temporary directory.
 
     Raises:
-        UserError: it cannot be examined so, or an option is wrong.
+        UserError: the pipeline has no output to compare.
     """
-    options = ChaosOptions(
-        kills=kills,
-        seed=seed,
-        points=tuple(MEANINGS) if failpoints else (),
-        checkpoint_interval=checkpoint_interval,
-        parallelism=_counts(parallelism),
-        arguments=tuple(arguments),
-    )
-    job, _ = capture(file, arguments)
+    job, _ = capture(file, options.arguments)
     with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
         return Chaos(file, job, options, Path(folder)).run()
+
+
+def parse_parallelism(text: str | None) -> tuple[int, ...]:
+    """Return the counts of ``2,3,1``; none without text.
+
+    Raises:
+        OptionError: the text is something else.
+    """
+    if text is None:
+        return ()
+    try:
+        counts = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        counts = (0,)
+    if min(counts) < 1:
+        raise OptionError(f"--parallelism is a count, or several with commas such as 2,3,1, not {text!r}")
+    return counts
 
 
 def show(report: ChaosReport, *, as_json: bool) -> None:
@@ -86,15 +85,3 @@ def list_failpoints(*, as_json: bool) -> None:
         [[name, meaning] for name, meaning in sorted(MEANINGS.items())],
         stream=sys.stdout,
     )
-
-
-def _counts(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    try:
-        counts = tuple(int(item) for item in text.split(","))
-    except ValueError:
-        counts = (0,)
-    if min(counts) < 1:
-        raise OptionError(f"--parallelism is a count, or several with commas such as 2,3,1, not {text!r}")
-    return counts

@@ -1,16 +1,13 @@
 """``penstock dlq``: look at a topic of dead letters, and write them back. Heavy imports stand inside the commands."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from penstock.commands.arguments import Kafka, KafkaSettings, Limit, optional, pairs
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 from penstock.commands.group import command_group
-
-if TYPE_CHECKING:
-    from penstock.engine.connectors.kafka.settings import KafkaSettings as ClientSettings
 
 app = command_group(help="Look at the dead letters in a Kafka topic, and write them back.")
 
@@ -39,9 +36,10 @@ def show(
     """Print the newest dead letters of a topic: what is wrong, where they came from, key and value."""
     with errors_as_exit_codes(debug or context.obj, as_json):
         from penstock.commands.dlq_view import print_letters
+        from penstock.doctor.kafka import client_settings
         from penstock.engine.connectors.kafka.letter_reading import LetterReader
 
-        with closing(LetterReader(_settings(kafka, settings), topic)) as reader:
+        with closing(LetterReader(client_settings(kafka, settings), topic)) as reader:
             print_letters(reader.newest(limit), topic, as_json=as_json)
 
 
@@ -68,10 +66,11 @@ def replay(
         import json
         from dataclasses import asdict
 
+        from penstock.doctor.kafka import client_settings
         from penstock.engine.connectors.kafka.letter_replay import Replay
 
         conditions = pairs("--where", where, "stage=decode")
-        waiting = Replay(_settings(kafka, settings), topic, into, conditions, group=group, again=again)
+        waiting = Replay(client_settings(kafka, settings), topic, into, conditions, group=group, again=again)
         with closing(waiting):
             place = repr(into) if into is not None else "where they came from"
             if waiting.waiting and not yes:
@@ -86,10 +85,3 @@ def replay(
         skipped = f", {result.left_out:,} did not match" if result.left_out else ""
         homeless = f", {result.homeless:,} came from no topic: say where with --into" if result.homeless else ""
         typer.echo(f"replayed {result.written:,} dead letters of {topic!r} to {place}{skipped}{homeless}")
-
-
-def _settings(kafka: str, settings: list[str] | None) -> "ClientSettings":
-    from penstock.doctor.kafka import parse_setting
-    from penstock.engine.connectors.kafka.settings import KafkaSettings as ClientSettings
-
-    return ClientSettings({"log_level": 0, "bootstrap.servers": kafka, **dict(map(parse_setting, settings or []))})

@@ -19,16 +19,8 @@ def print_letters(letters: Sequence[StoredLetter], topic: str, *, as_json: bool 
         for letter in letters:
             print(json.dumps(letter_data(letter)))
         return
-    columns = [
-        Column("letter", figures=False),
-        Column("written", figures=False),
-        Column("from", figures=False),
-        Column("stage", figures=False),
-        Column("operator", figures=False),
-        Column("error", figures=False),
-        Column("key", figures=False),
-        Column("value", figures=False),
-    ]
+    titles = ("letter", "written", "from", "stage", "operator", "error", "key", "value")
+    columns = [Column(title, figures=False) for title in titles]
     number = f"{len(letters):,} dead letter{'' if len(letters) == 1 else 's'} of {topic}"
     print_table(columns, [_cells(letter) for letter in letters], note=number, stream=sys.stdout)
 

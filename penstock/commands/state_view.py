@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.checkpoint.reader import Checkpoint, KeptOperator
+from penstock.model.coercion import is_number
 from penstock.model.errors import OptionError
 from penstock.tables import Column, bytes_text, count_text, print_table, seconds_text
 
@@ -58,7 +59,7 @@ def print_rows(rows: pa.Table, most: int, *, title: str | None = None, as_json: 
         for row in listed:
             print(json.dumps(row, default=_plain))
         return
-    columns = [Column(field.name, figures=_is_figure(field.type)) for field in rows.schema]
+    columns = [Column(field.name, figures=is_number(field.type)) for field in rows.schema]
     cells = [[_short("" if value is None else str(value), CELL_WIDTH) for value in row.values()] for row in listed]
     count = count_text(rows.num_rows)
     note = f"{count} row{'s' * (rows.num_rows != 1)}" if rows.num_rows <= most else f"the first {most} of {count} rows"
@@ -147,7 +148,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
         return int(value)
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _is_figure(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

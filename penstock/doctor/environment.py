@@ -18,8 +18,8 @@ import psutil
 
 from penstock.dev.java import LEAST_MAJOR, Java, find_java
 from penstock.dev.kafka_jars import KAFKA_VERSION, jars_folder
-from penstock.doctor.requirements import Requirement, installed_version, requirements
-from penstock.model.installation import extra_install_command
+from penstock.doctor.requirements import Requirement, requirements
+from penstock.model.installation import extra_install_command, installed_version
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 

@@ -21,8 +21,7 @@ def examine_kafka(
     Raises:
         UserError: a setting is wrong, or a secret is not where it should be.
     """
-    chosen = {"log_level": 0, "bootstrap.servers": bootstrap, **dict(map(parse_setting, settings))}
-    view = look(KafkaSettings(chosen), topics, patience_s)
+    view = look(client_settings(bootstrap, settings), topics, patience_s)
     return [check_cluster(bootstrap, view), *map(check_topic, view.topics)]
 
 
@@ -55,6 +54,15 @@ def check_topic(view: TopicView) -> Check:
         use = "source" if lacking == ["READ"] else "sink"
         return Check(name, WARN, f"{partitions}, no {lacking[0]}", f"a {use} needs {lacking[0]} on it")
     return Check(name, OK, f"{partitions}, may be read and written")
+
+
+def client_settings(bootstrap: str, settings: Iterable[str] | None) -> KafkaSettings:
+    """Return the settings of a client of a cluster that writes no log; further ones are given as ``KEY=VALUE``.
+
+    Raises:
+        OptionError: one is something else.
+    """
+    return KafkaSettings({"log_level": 0, "bootstrap.servers": bootstrap, **dict(map(parse_setting, settings or ()))})
 
 
 def parse_setting(text: str) -> tuple[str, str]:

@@ -49,14 +49,6 @@ def parse(line: str, extra: str | None = None) -> Requirement | None:
     return Requirement(match[1], bounds, marker[1] if marker else extra)
 
 
-def installed_version(library: str) -> str | None:
-    """Return a library's version, None if it is not installed."""
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def missing_library(error: BaseException) -> str | None:
     """Return which of Penstock's libraries could not be imported, None if that is not the cause."""
     for cause in (error, error.__cause__):

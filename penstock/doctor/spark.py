@@ -16,8 +16,8 @@ from pathlib import Path
 
 from penstock.dev.java import LEAST_MAJOR, PATIENCE_S, Java, find_java
 from penstock.doctor.environment import FAIL, OK, WARN, Check, check_library, import_problem
-from penstock.doctor.requirements import Requirement, installed_version, requirements
-from penstock.model.installation import extra_install_command
+from penstock.doctor.requirements import Requirement, requirements
+from penstock.model.installation import extra_install_command, installed_version
 
 INSTALL = extra_install_command("spark")
 INSTALL_CONNECT = "pip install 'pyspark[connect]'"

@@ -30,6 +30,7 @@ from penstock.metrics.endpoints import Endpoint, open_endpoint
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import OperatorId
+from penstock.model.installation import installed_version
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
@@ -37,7 +38,7 @@ from penstock.runs.compilation_notice import tell_of_compiling
 from penstock.runs.failpoint_settings import arm_from
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
-from penstock.runs.run_options import RunOptions, check_named, installed_version, make_options
+from penstock.runs.run_options import RunOptions, check_named, make_options
 
 RunningJob = EmbeddedJob | RecoveringJob
 """A job that was made ready to run in this process."""
@@ -237,7 +238,7 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
     recovery = RecoveryOptions(
         options.checkpoints,
         options.restarts,
-        installed_version(),
+        installed_version("penstock") or "unknown",
         restore=replace(options.restore, afresh=options.at_end == "close"),
         savepoint_on_stop=options.savepoint_on_stop,
         says_end=says_end(job.graph, options.at_end),

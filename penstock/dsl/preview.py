@@ -18,6 +18,7 @@ from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.bad_records import BadRecordsLine
 from penstock.engine.plan.planner import plan
+from penstock.model.coercion import is_number
 from penstock.model.config import LoopOptions
 from penstock.model.ids import OperatorId
 from penstock.runs.compilation_notice import tell_of_compiling
@@ -58,14 +59,14 @@ class Preview:
         """Return the rows as a text table."""
         from penstock.tables import Column, print_table
 
-        columns = [Column(field.name, figures=_is_figure(field.type)) for field in self._table.schema]
+        columns = [Column(field.name, figures=is_number(field.type)) for field in self._table.schema]
         text = io.StringIO()
         print_table(columns, self._cells(), stream=text)
         return "\n".join([*(line.rstrip() for line in text.getvalue().strip("\n").splitlines()), *self._notes()])
 
     def _repr_html_(self) -> str:
         """Return the rows as an HTML table, for notebooks."""
-        sides = ["right" if _is_figure(field.type) else "left" for field in self._table.schema]
+        sides = ["right" if is_number(field.type) else "left" for field in self._table.schema]
         styles = [f"style='text-align:{side};white-space:nowrap'" for side in sides]
         heads = "".join(
             f"<th {style} title='{html.escape(str(field.type), quote=True)}'>{html.escape(field.name)}</th>"
@@ -133,10 +134,6 @@ class _FirstRows(MemorySink):
         self.stopped = True
         if self.job is not None:
             self.job.stop()
-
-
-def _is_figure(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _html_cells(styles: list[str], cells: list[str]) -> str:

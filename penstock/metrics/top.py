@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -52,7 +53,8 @@ def watch(address: MetricsAddress, interval_s: float, *, once: bool, as_json: bo
         UserError: nothing answers there, or something else than a job.
     """
     before = fetch(address)
-    if as_json or once:
+    live = Live(view(before, JobRates(None, before)), console=console(sys.stdout), auto_refresh=False)
+    with nullcontext() if as_json or once else live:
         while True:
             time.sleep(interval_s)
             try:
@@ -60,24 +62,19 @@ def watch(address: MetricsAddress, interval_s: float, *, once: bool, as_json: bo
             except EndpointGoneError:
                 if once:
                     raise
-                return
+                break
+            rates = JobRates(before, now)
             if as_json:
-                print(json.dumps(view_data(now, JobRates(before, now))), flush=True)
+                print(json.dumps(view_data(now, rates)), flush=True)
+            elif once:
+                console(sys.stdout).print(view(now, rates))
             else:
-                console(sys.stdout).print(view(now, JobRates(before, now)))
+                live.update(view(now, rates), refresh=True)
             if once:
                 return
             before = now
-    with Live(view(before, JobRates(None, before)), console=console(sys.stdout), auto_refresh=False) as live:
-        while True:
-            time.sleep(interval_s)
-            try:
-                now = fetch(address)
-            except EndpointGoneError:
-                break
-            live.update(view(now, JobRates(before, now)), refresh=True)
-            before = now
-    print(f"{before.name} has ended")
+    if not as_json:
+        print(f"{before.name} has ended")
 
 
 def fetch(address: MetricsAddress) -> JobMetrics:

@@ -4,7 +4,6 @@ import difflib
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -210,14 +209,6 @@ def default_name() -> str:
     """Name a job after the program's file."""
     program = Path(sys.argv[0] or "job").stem if sys.argv else "job"
     return program if program and not program.startswith("-") else "job"
-
-
-def installed_version() -> str:
-    """Return this program's version, ``unknown`` in a checkout that was never installed."""
-    try:
-        return metadata.version("penstock")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:

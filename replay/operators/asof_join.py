@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.replay.checkpoint_progress import before_watermark
 from penstock.replay.frames import Frame, ReplayContext, Rows
-from penstock.replay.operators.join_sides import JoinSide, put_out
+from penstock.replay.operators.join_sides import put_out, two_sides
 from penstock.replay.operators.prepared import AT, over, quoted, unordered
 from penstock.replay.spark_form import SparkForm
 
@@ -35,13 +34,8 @@ class AsOfJoinForm(SparkForm[AsOfJoinSpec]):
 
     def compile(self, spec: AsOfJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Look back from every left row."""
-        left, right = inputs
-        kinds = key_types(spec, left.schema, right.schema, node.name)
-        sides = (
-            JoinSide(node.name, 0, left, spec.left_keys, kinds),
-            JoinSide(node.name, 1, right, spec.right_keys, kinds),
-        )
-        names = [f"$key{index}" for index in range(len(kinds))]
+        sides = two_sides(spec, node, inputs)
+        names = [f"$key{index}" for index in range(len(spec.left_keys))]
         tables = [side.rows() for side in sides]
         known = " AND ".join(f"{sides[1].column(name)} IS NOT NULL" for name in names)
         tables[1] = tables[1].filter(known)

@@ -33,53 +33,27 @@ FunctionSpec = RowFunctionSpec | BatchFunctionSpec | AsyncFunctionSpec
 Batches = Iterable[pa.RecordBatch]
 
 
-class RowFunctionForm(SparkForm[RowFunctionSpec]):
-    """The user's function is called with every row."""
+class FunctionForm(SparkForm[FunctionSpec]):
+    """The user's function is called with every row, or with every batch of Spark's."""
 
-    spec = RowFunctionSpec
+    def __init__(self, spec: type[FunctionSpec]) -> None:
+        """Call the functions of this kind of operator."""
+        self.spec = spec
 
-    def compile(
-        self, spec: RowFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
-    ) -> Rows:
-        """Call it."""
-        return _called(spec, node, inputs[0])
-
-
-class BatchFunctionForm(SparkForm[BatchFunctionSpec]):
-    """The user's function is called with every batch of Spark's."""
-
-    spec = BatchFunctionSpec
-
-    def compile(
-        self, spec: BatchFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
-    ) -> Rows:
+    def compile(self, spec: FunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext) -> Rows:
         """Call it.
 
         Raises:
-            PlanError: the library of the function's format is missing.
+            ReplayError: coroutines had not answered at the checkpoint.
         """
-        return _called(spec, node, inputs[0])
-
-
-class AsyncFunctionForm(SparkForm[AsyncFunctionSpec]):
-    """The user's coroutine function is called with every row."""
-
-    spec = AsyncFunctionSpec
-
-    def compile(
-        self, spec: AsyncFunctionSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
-    ) -> Rows:
-        """Call it.
-
-        Raises:
-            ReplayError: rows of the stream still waited for answers.
-        """
-        if context.progress is not None:
+        if context.progress is not None and isinstance(spec, AsyncFunctionSpec):
             context.progress.check_answered(node)
         return _called(spec, node, inputs[0])
 
 
-ROW_FUNCTION, BATCH_FUNCTION, ASYNC_FUNCTION = RowFunctionForm(), BatchFunctionForm(), AsyncFunctionForm()
+ROW_FUNCTION, BATCH_FUNCTION, ASYNC_FUNCTION = map(
+    FunctionForm, (RowFunctionSpec, BatchFunctionSpec, AsyncFunctionSpec)
+)
 
 
 def _called(spec: FunctionSpec, node: OperatorNode, frame: Frame) -> Rows:

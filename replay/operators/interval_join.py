@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
-from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import IntervalJoinSpec
 from penstock.replay.checkpoint_progress import micros_literal
 from penstock.replay.frames import Frame, ReplayContext, Rows
-from penstock.replay.operators.join_sides import JoinSide, joined, put_out
+from penstock.replay.operators.join_sides import JoinSide, joined, put_out, two_sides
 from penstock.replay.operators.prepared import AT, micros_sql
 from penstock.replay.spark_form import SparkForm
 
@@ -30,13 +30,9 @@ class IntervalJoinForm(SparkForm[IntervalJoinSpec]):
         self, spec: IntervalJoinSpec, node: OperatorNode, inputs: Sequence[Frame], context: ReplayContext
     ) -> Rows:
         """Join rows whose times are within the bounds."""
-        left, right = inputs
-        kinds = key_types(spec, left.schema, right.schema, node.name)
+        left, right = two_sides(spec, node, inputs)
         upper = spec.upper
-        sides = (
-            JoinSide(node.name, 0, left, spec.left_keys, kinds, ((_UPPER, upper),) if isinstance(upper, Expr) else ()),
-            JoinSide(node.name, 1, right, spec.right_keys, kinds),
-        )
+        sides = (replace(left, beside=((_UPPER, upper),)) if isinstance(upper, Expr) else left, right)
         at, other = sides[0].column(AT), sides[1].column(AT)
         last = micros_sql(sides[0].column(_UPPER)) if isinstance(upper, Expr) else f"{at} + {_bounded(upper)}L"
         conditions = [f"{other} >= {at} + {_bounded(spec.lower_us)}L", f"{other} <= {last}"]

@@ -9,8 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from penstock.engine.operators.joins.join_schema import key_types
 from penstock.model.expressions import Expr
-from penstock.model.join_specs import Output
+from penstock.model.job_graph import OperatorNode
+from penstock.model.join_specs import Output, TwoSided
 from penstock.model.windows import Hopping, Tumbling
 from penstock.replay.frames import RAISED, Frame
 from penstock.replay.operators.prepared import AT, computed, over, quoted, shown, tie_order, with_times
@@ -75,6 +77,13 @@ class JoinSide:
     def column(self, name: str) -> str:
         """Return the quoted name of one of the input's columns, or of one that is added, in what `rows` returns."""
         return quoted(f"${self.number}:{name}")
+
+
+def two_sides(spec: TwoSided, node: OperatorNode, inputs: Sequence[Frame]) -> tuple[JoinSide, JoinSide]:
+    """Return the sides of a join of two streams, with nothing beside their columns."""
+    left, right = inputs
+    kinds = key_types(spec, left.schema, right.schema, node.name)
+    return JoinSide(node.name, 0, left, spec.left_keys, kinds), JoinSide(node.name, 1, right, spec.right_keys, kinds)
 
 
 def error_sql(text: str) -> str:

@@ -6,16 +6,15 @@ What a join of updating streams leaves standing is the join of what stands on bo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from penstock.engine.operators.joins.join_schema import key_types
-from penstock.model.expressions import Expr
 from penstock.model.job_graph import MAIN, OperatorNode
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Hopping, Tumbling
 from penstock.replay.checkpoint_progress import micros_literal
 from penstock.replay.frames import Frame, ReplayContext, Rows
-from penstock.replay.operators.join_sides import JoinSide, joined, put_out
+from penstock.replay.operators.join_sides import joined, put_out, two_sides
 from penstock.replay.operators.prepared import time_sql, unordered
 from penstock.replay.operators.windows import END, START
 from penstock.replay.spark_form import SparkForm
@@ -46,33 +45,18 @@ class JoinForm(SparkForm[JoinSpec]):
         Where a key comes once, says ``validate``, and comes again with other values, the query fails: the stream keeps
         the row that arrives first.
         """
-        left, right = inputs
-        kinds = key_types(spec, left.schema, right.schema, node.name)
         once = _ONCE[spec.validate]
-        beside: dict[int, tuple[tuple[str, Expr], ...]] = {}
-        if spec.where is not None and spec.one_side is not None:
-            beside[spec.one_side] = ((_WHERE, spec.where),)
-        sides = (
-            JoinSide(
-                node.name,
-                0,
-                left,
-                spec.left_keys,
-                kinds,
-                beside.get(0, ()),
-                _output_columns(spec, 0) if 0 in once else None,
-            ),
-            JoinSide(
-                node.name,
-                1,
-                right,
-                spec.right_keys,
-                kinds,
-                beside.get(1, ()),
-                _output_columns(spec, 1) if 1 in once else None,
-            ),
+        beside = {} if spec.where is None else {spec.one_side: ((_WHERE, spec.where),)}
+        left, right = (
+            replace(
+                side,
+                beside=beside.get(side.number, ()),
+                once=_output_columns(spec, side.number) if side.number in once else None,
+            )
+            for side in two_sides(spec, node, inputs)
         )
-        conditions = [sides[side].column(_WHERE) for side in beside]
+        sides = (left, right)
+        conditions = [side.column(_WHERE) for side in sides if side.beside]
         window = None if spec.windowing is None else spec.windowing.window
         assert window is None or isinstance(window, Tumbling | Hopping)
         own = {}

@@ -29,7 +29,7 @@ ALLOWED = {
     "msgspec": (
         "state/tables/image.py", "state/checkpoints/", "state/leases/run_records.py", "engine/connectors/",
         "engine/restore/source_positions.py", "engine/dataflow/source_head.py", "engine/paging/part_files.py",
-        "engine/paging/bucket_pages.py", "engine/executors/managers/", "penstock/",
+        "engine/paging/bucket_pages.py", "engine/executors/managers/", "penstock/", "replay/archive_manifest.py",
     ),
 }  # fmt: skip
 FORBIDDEN_BELOW_THE_SHELLS = ("pickle", "cloudpickle", "random")

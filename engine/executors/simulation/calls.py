@@ -1,4 +1,4 @@
-"""Coroutine calls of a simulated run: made at once on the loop's own thread, answered when virtual time has passed."""
+"""Coroutine calls of a simulated run or of a test: made at once on the loop's own thread, answered at its next turn."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -13,8 +13,9 @@ import penstock
 from penstock.dev.java import Java
 from penstock.doctor import spark as doctor
 from penstock.doctor.environment import Check
-from penstock.doctor.requirements import Requirement, installed_version
+from penstock.doctor.requirements import Requirement
 from penstock.doctor.spark import Interpreter
+from penstock.model.installation import installed_version
 
 ROOT = Path(penstock.__file__).resolve().parents[1]
 OWN = sys.version_info[:2]
