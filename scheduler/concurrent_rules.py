@@ -177,16 +177,15 @@ def _halves(window: RuleWindow) -> tuple[RuleWindow, RuleWindow]:
 
 def _is_steady(window: RuleWindow, peaks: Sequence[Floats]) -> Bools:
     """Return where the second half's peak is no higher than the first's, or the window has its full length."""
-    if window.length_s >= LONGEST_WINDOW_S:
-        return np.ones(len(peaks[0]), np.bool_)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(peaks[1] <= (1 + STEADY_TOLERANCE) * peaks[0], np.bool_)
+    return _is_close(window, peaks[0], peaks[1], STEADY_TOLERANCE)
 
 
 def _same_peak_in_both_halves(window: RuleWindow, limits: RuleLimits, peaks: Sequence[Floats]) -> Bools:
     """Return where both halves have the same peak within the margin, or the window has its full length."""
-    least, most = np.minimum(*peaks), np.maximum(*peaks)
-    if window.length_s >= LONGEST_WINDOW_S:
-        return np.ones(len(least), np.bool_)
+    return _is_close(window, np.minimum(*peaks), np.maximum(*peaks), limits.margin)
+
+
+def _is_close(window: RuleWindow, bound: Floats, peak: Floats, tolerance: float) -> Bools:
+    is_full = window.length_s >= LONGEST_WINDOW_S
     with np.errstate(invalid="ignore"):
-        return np.asarray(most <= (1 + limits.margin) * least, np.bool_)
+        return np.asarray(is_full | (peak <= (1 + tolerance) * bound), np.bool_)

@@ -6,14 +6,16 @@ machine has. Called by `guarded`, with the snapshot before.
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.columns import Floats
-from penstock.model.snapshot import GROUPS, ClusterSnapshot, QueryColumns
+from penstock.model.columns import Bools, Columns, Floats
+from penstock.model.snapshot import GROUPS, ClusterSnapshot, MachineColumns, OutputColumns, QueryColumns, TaskColumns
 from penstock.model.usable_machines import usable_machines
+
+C = TypeVar("C", bound=Columns)
 
 SLACK = 2.0
 """Multiple of the window, or of a machine's cores, above which a reading is impossible; readings may lag a little."""
@@ -84,7 +86,14 @@ def plausible_snapshot(
         if changed:
             groups[group] = replace(group_columns, **changed)
     plausible = replace(snapshot, **groups) if groups else snapshot
-    return _drops(_tasks(_contracts(_machines(plausible, lost_after_s))))
+    parts: dict[str, Columns] = {
+        "machines": _machines(plausible, lost_after_s),
+        "queries": _queries(plausible.queries),
+        "tasks": _tasks(plausible),
+        "outputs": _outputs(plausible.outputs),
+    }
+    repaired: dict[str, Any] = {name: part for name, part in parts.items() if part is not getattr(plausible, name)}
+    return replace(plausible, **repaired) if repaired else plausible
 
 
 def _ran_back(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, name: str) -> NDArray[np.bool_]:
@@ -101,52 +110,45 @@ def _ran_back(snapshot: ClusterSnapshot, before: ClusterSnapshot | None, name: s
     return np.asarray(same & np.isfinite(total_before) & (total < total_before), np.bool_)
 
 
-def _machines(snapshot: ClusterSnapshot, lost_after_s: float) -> ClusterSnapshot:
-    machines = snapshot.machines
-    wrong = ~((machines.cores >= 0) & (machines.cores < MOST))
-    changed: dict[str, Any] = {"cores": np.where(wrong, 0.0, machines.cores)} if wrong.any() else {}
-    if machines.cpu_percent is not None and len(machines):
-        cores = changed.get("cores", machines.cores)
-        plausible = replace(machines, **changed) if changed else machines
-        runs = np.zeros(len(machines), np.bool_)
-        runs[snapshot.instances.machine[snapshot.instances.is_running]] = True
-        closed = ~usable_machines(plausible, lost_after_s) & ~runs
-        hidden = (closed | (machines.cpu_percent > SLACK * 100.0 * cores)) & ~np.isnan(machines.cpu_percent)
-        if hidden.any():
-            changed["cpu_percent"] = np.where(hidden, np.nan, machines.cpu_percent)
-    return replace(snapshot, machines=replace(machines, **changed)) if changed else snapshot
+def _machines(snapshot: ClusterSnapshot, lost_after_s: float) -> MachineColumns:
+    cores = snapshot.machines.cores
+    machines = _where(snapshot.machines, cores=(~((cores >= 0) & (cores < MOST)), 0.0))
+    if machines.cpu_percent is None or not len(machines):
+        return machines
+    runs = np.zeros(len(machines), np.bool_)
+    runs[snapshot.instances.machine[snapshot.instances.is_running]] = True
+    closed = ~usable_machines(machines, lost_after_s) & ~runs
+    hidden = (closed | (machines.cpu_percent > SLACK * 100.0 * machines.cores)) & ~np.isnan(machines.cpu_percent)
+    return _where(machines, cpu_percent=(hidden, np.nan))
 
 
-def _contracts(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+def _queries(queries: QueryColumns) -> QueryColumns:
     """Return the queries with minimums outside [0, 1] replaced by 1, and priorities that are not finite by 0."""
-    queries = snapshot.queries
-    minimum = np.where((queries.minimum_accuracy >= 0) & (queries.minimum_accuracy <= 1), queries.minimum_accuracy, 1.0)
-    priority = np.where(np.isfinite(queries.priority), queries.priority, 0.0)
-    if np.array_equal(minimum, queries.minimum_accuracy) and np.array_equal(priority, queries.priority):
-        return snapshot
-    return replace(snapshot, queries=QueryColumns(queries.name, queries.task, priority, minimum))
+    is_part = (queries.minimum_accuracy >= 0) & (queries.minimum_accuracy <= 1)
+    return _where(queries, minimum_accuracy=(~is_part, 1.0), priority=(~np.isfinite(queries.priority), 0.0))
 
 
-def _tasks(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+def _tasks(snapshot: ClusterSnapshot) -> TaskColumns:
     tasks = snapshot.tasks
-    count = np.bincount(snapshot.instances.task, minlength=len(tasks))
-    changed: dict[str, Any] = {}
-    unknown = tasks.is_keyed & (tasks.key_groups < np.maximum(count, 1))
-    if unknown.any():
-        changed["key_groups"] = np.where(unknown, np.maximum(count, 1), tasks.key_groups)
+    count = np.maximum(np.bincount(snapshot.instances.task, minlength=len(tasks)), 1)
     level = np.clip(tasks.memory_level, 0, MOST_LEVEL)
-    wrong = tasks.is_stateful & (level != tasks.memory_level)
-    if wrong.any():
-        changed["memory_level"] = np.where(wrong, level, tasks.memory_level)
-    return replace(snapshot, tasks=replace(tasks, **changed)) if changed else snapshot
+    return _where(
+        tasks,
+        key_groups=(tasks.is_keyed & (tasks.key_groups < count), count),
+        memory_level=(tasks.is_stateful & (level != tasks.memory_level), level),
+    )
 
 
-def _drops(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+def _outputs(outputs: OutputColumns) -> OutputColumns:
     """Return the outputs, with drops that exceed the rows replaced by NaN."""
-    outputs = snapshot.outputs
     if outputs.dropped is None or outputs.records_out is None:
-        return snapshot
-    wrong = outputs.dropped > SLACK * outputs.records_out + 1
-    if not wrong.any():
-        return snapshot
-    return replace(snapshot, outputs=replace(outputs, dropped=np.where(wrong, np.nan, outputs.dropped)))
+        return outputs
+    return _where(outputs, dropped=(outputs.dropped > SLACK * outputs.records_out + 1, np.nan))
+
+
+def _where(columns: C, **wrong: tuple[Bools, Any]) -> C:
+    """Return columns with another value where it is wrong; the columns as they are if nothing is."""
+    changed = {
+        name: np.where(where, value, getattr(columns, name)) for name, (where, value) in wrong.items() if where.any()
+    }
+    return replace(columns, **changed) if changed else columns

@@ -6,6 +6,7 @@ Memory comes before cores and cores before parallelism, because a starved heap s
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from penstock.scheduler.sizing import RULES
 from penstock.scheduler.sizing_rule import Resource, Rule, RuleLimits, SizingProposal
 
 _ALLOCATED = {Resource.HEAP: "heap", Resource.MEMORY: "memory", Resource.CORES: "cores", Resource.THREADS: "threads"}
+_SIZED = _ALLOCATED | {Resource.HEAP: "heap_bytes", Resource.MEMORY: "memory_bytes"}
 TRIGGERS = ("bound", "rising")
 
 
@@ -227,13 +229,8 @@ def _by_present_application(
 
 
 def _size(place: int, resource: Resource, value: float) -> ApplicationSize:
-    if resource is Resource.HEAP:
-        return ApplicationSize(place, heap_bytes=value)
-    if resource is Resource.MEMORY:
-        return ApplicationSize(place, memory_bytes=value)
-    if resource is Resource.CORES:
-        return ApplicationSize(place, cores=value)
-    return ApplicationSize(place, threads=int(value))
+    changed: dict[str, Any] = {_SIZED[resource]: int(value) if resource is Resource.THREADS else value}
+    return ApplicationSize(place, **changed)
 
 
 def _decision(sizes: list[ApplicationSize], reasons: list[str], missing: dict[str, tuple[str, ...]]) -> Decision:

@@ -4,7 +4,6 @@
 slow (docs/design/papers/dissp.md 3). Called at every shedding interval, beside `overload`.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -42,11 +41,9 @@ class IntervalHistory:
 class CostModel(Protocol):
     """Predicts capacity; frozen, its fields are its parameters."""
 
-    @abstractmethod
     def tuple_cost_ms(self, history: IntervalHistory) -> float | None:
         """Return C_T, ms; None: nothing was processed, so it is not measured."""
 
-    @abstractmethod
     def n_tuples(self, history: IntervalHistory) -> float | None:
         """Return N_tuples until the next check; None: not measured."""
 

@@ -4,7 +4,6 @@
 every shedding interval, before `shedders`.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,7 +41,6 @@ class BufferHistory:
 class Detector(Protocol):
     """Detects overload; frozen, its fields are its parameters."""
 
-    @abstractmethod
     def detect(self, waiting: BufferSize, n_tuples: float | None, sizes: BufferHistory) -> Overload | NoChange:
         """Return the decision at this check; ``n_tuples`` None: nothing was processed yet."""
 

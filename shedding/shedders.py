@@ -4,7 +4,6 @@ Only the query, the SIC and the number of tuples of a batch are decoded before i
 Called once `overload` says how much may stay, by the evaluation of DISSP.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,7 +44,6 @@ class Standing:
 class Shedder(Protocol):
     """Chooses the rows that stay; frozen, its fields are its parameters."""
 
-    @abstractmethod
     def load_shed(self, buffer: InputBuffer, n_to_keep: int, standing: Standing, random: np.random.Generator) -> Rows:
         """Return the number of rows kept of each batch: all, none, or a prefix, with SIC in proportion."""
 

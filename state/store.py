@@ -5,10 +5,9 @@ time) to a **slot**, and every column of the table is addressed by slots.
 A backend decides what lies below: only memory (`memory_store`), or pages on disk behind this same face.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -131,7 +130,7 @@ class TableStatistics:
     budget_bytes: int | None
 
 
-class KeyedTable(ABC):
+class KeyedTable(Protocol):
     """Keyed columns of one operator instance.
 
     Arrays handed out stay valid until the next `upsert` on the same table. Only the owning instance's thread calls.
@@ -139,7 +138,6 @@ class KeyedTable(ABC):
 
     spec: TableSpec
 
-    @abstractmethod
     def upsert(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> SlotLookup:
         """Find the slot of every row's key, creating the absent ones.
 
@@ -147,65 +145,51 @@ class KeyedTable(ABC):
             StateBudgetError: the table (with its siblings in the store) would exceed the budget; nothing was created.
         """
 
-    @abstractmethod
     def find(self, keys: KeyBatch, prefix: NDArray[np.int64] | None = None) -> Slots:
         """Find the slot of every row's key; -1 where there is none."""
 
-    @abstractmethod
     def remove(self, slots: Slots) -> None:
         """Remove these slots (each at most once, all live); a later upsert may reuse them."""
 
-    @abstractmethod
     def array(self, column: str) -> NDArray[Any]:
         """Return the array of a `FixedColumn` column, length >= every slot + 1; write through it freely."""
 
-    @abstractmethod
     def text(self, column: str) -> "TextCells":
         """Return the cells of a `TextColumn` column."""
 
-    @abstractmethod
     def bag(self, column: str) -> "BagCells":
         """Return the cells of a `BagColumn` column."""
 
-    @abstractmethod
     def objects(self, column: str) -> list[Any]:
         """Return the list of an `ObjectColumn` column, indexed by slot; None where nothing was stored."""
 
-    @abstractmethod
     def key_columns(self, slots: Slots) -> list[pa.Array]:
         """Return the key columns of these slots, in their declared types."""
 
-    @abstractmethod
     def prefixes(self, slots: Slots) -> NDArray[np.int64]:
         """Return the prefix of each slot (prefixed tables only)."""
 
-    @abstractmethod
     def live(self) -> Slots:
         """Return all live slots, in no particular order."""
 
-    @abstractmethod
     def first_prefix(self) -> int | None:
         """Return the smallest live prefix, or None (prefixed tables only)."""
 
-    @abstractmethod
     def slots_below(self, prefix: int) -> Slots:
         """Return the live slots whose prefix is < `prefix`, ordered by prefix (prefixed tables only).
 
         Cost is proportional to the answer and the number of distinct prefixes, never to the whole table.
         """
 
-    @abstractmethod
     def slots_between(self, first: int, end: int) -> Slots:
         """Return the live slots with first <= prefix < end, ordered by prefix (prefixed tables only)."""
 
-    @abstractmethod
     def dump(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, at least one batch (of none): slot, prefix, key columns, then the columns by name.
 
         The schema's metadata tell `image` how to load them elsewhere.
         """
 
-    @abstractmethod
     def load(self, rows: pa.RecordBatch) -> None:
         """Store what `dump` of a table with the same spec yielded, without the slots; none of its keys may be here yet.
 
@@ -215,23 +199,19 @@ class KeyedTable(ABC):
             StateBudgetError: the table (with its siblings in the store) would exceed the budget.
         """
 
-    @abstractmethod
     def expect(self, keys: KeyBatch) -> None:
         """Make room at once for about as many keys as differ among these, none of which may be there."""
 
-    @abstractmethod
     def statistics(self) -> TableStatistics:
         """Return the table's present sizes."""
 
 
-class TextCells(ABC):
+class TextCells(Protocol):
     """The cells of one `TextColumn` column."""
 
-    @abstractmethod
     def get(self, slots: Slots) -> pa.Array:
         """Return the values of these slots (null where none was set)."""
 
-    @abstractmethod
     def set(self, slots: Slots, values: pa.Array) -> None:
         """Store values[i] in slots[i]; a slot that repeats keeps its last value.
 
@@ -240,13 +220,12 @@ class TextCells(ABC):
         """
 
 
-class BagCells(ABC):
+class BagCells(Protocol):
     """The cells of one `BagColumn`: multisets of values, compared as keys are (one NaN, 1.0 is 1.00).
 
     With several lanes ``distinct`` and counts have a second axis for them.
     """
 
-    @abstractmethod
     def add(
         self,
         slots: Slots,
@@ -266,23 +245,19 @@ class BagCells(ABC):
             StateBudgetError: there is no room for the values; nothing was added.
         """
 
-    @abstractmethod
     def distinct(self, slots: Slots) -> NDArray[np.int64]:
         """Return how many values have a positive count in each slot's bag."""
 
-    @abstractmethod
     def items(self, slots: Slots) -> tuple[NDArray[np.int64], pa.Array, NDArray[np.int64]]:
         """Return (position in `slots`, value, count) of every item of these bags, grouped by position."""
 
-    @abstractmethod
     def absorb(self, into: Slots, other: "BagCells", slots: Slots) -> None:
         """Add every item of other's slots[i] to the bag of into[i]."""
 
 
-class StateStore(ABC):
+class StateStore(Protocol):
     """The tables and logs of one operator instance, under one byte budget."""
 
-    @abstractmethod
     def table(self, spec: TableSpec) -> KeyedTable:
         """Open (or create) a table; asking again for the same name returns the same table.
 
@@ -290,7 +265,6 @@ class StateStore(ABC):
             SchemaError: the name exists with another spec.
         """
 
-    @abstractmethod
     def log(self, name: str, schema: pa.Schema, locate: "Locate | None" = None) -> "RowLog":
         """Open (or create) a log of rows; asking again for the same name returns the same log.
 
@@ -300,7 +274,6 @@ class StateStore(ABC):
             SchemaError: the name exists with another schema.
         """
 
-    @abstractmethod
     def set_budget(self, budget_bytes: int | None) -> None:
         """Change the byte budget of all tables and logs together, at once.
 
@@ -308,15 +281,12 @@ class StateStore(ABC):
             StateBudgetError: they hold more and nothing lies below to take it; the old budget stays.
         """
 
-    @abstractmethod
     def bytes_used(self) -> int:
         """Return the bytes that tables and logs hold."""
 
-    @abstractmethod
     def names(self) -> Sequence[str]:
         """Return the names of tables and logs, sorted."""
 
-    @abstractmethod
     def contents(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield every lasting table's and log's name with its rows, as their ``dump`` does."""
 
@@ -326,19 +296,19 @@ class StateStore(ABC):
         Raises:
             SchemaError: one was not opened again, so that its rows would be lost.
         """
+        return
 
     def accesses(self) -> Accesses | None:
         """Return the accesses to state; None: all of it is in memory, and none are counted."""
         return None
 
 
-class RowLog(ABC):
+class RowLog(Protocol):
     """Whole rows kept in chunks, addressed by int64 row ids that never change.
 
     Joins, sorting buffers and count windows keep rows here; a table's fixed columns hold the ids or link them.
     """
 
-    @abstractmethod
     def append(self, rows: pa.RecordBatch, positions: Positions | None = None) -> NDArray[np.int64]:
         """Store rows and return their ids, consecutive and ascending over the life of the log, from 0 on.
 
@@ -349,25 +319,20 @@ class RowLog(ABC):
             StateBudgetError: there is no room for the rows; nothing was stored.
         """
 
-    @abstractmethod
     def take(self, ids: NDArray[np.int64], columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Return these rows, in this order, repeats allowed; every id must be live."""
 
-    @abstractmethod
     def remove(self, ids: NDArray[np.int64]) -> None:
         """Remove rows; their bytes are freed once enough of a chunk is gone."""
 
-    @abstractmethod
     def live(self) -> NDArray[np.int64]:
         """Return the ids of all rows kept, ascending."""
 
-    @abstractmethod
     def dump(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows by ascending id, at least one batch (of none): id, key position, then the columns.
 
         Rows that belong to no key have the position 0.
         """
 
-    @abstractmethod
     def bytes_used(self) -> int:
         """Return the bytes held."""

@@ -6,7 +6,7 @@ job says what its machine measured. Of an instance that was built anew between t
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,17 +80,14 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
         budget = np.nan if options.state_bytes is None or not is_stateful else float(stateful * options.state_bytes)
         budgets += [budget] * task.parallelism
         for instance in build.tasks[task.id]:
-            times = instance.accounting.spent(now_ns)
             running.append(not instance.done)
             records.append(build.counters[task.head][instance.index].rows_in)
-            spent.append(
-                (times.busy_ns, times.remote_wait_ns, times.core_wait_ns, times.input_wait_ns, times.output_wait_ns)
-            )
+            spent.append(astuple(instance.accounting.spent(now_ns)))
             stores = [build.stores[operator][instance.index] for operator in task.operators if operator in build.stores]
             accesses = [found for store in stores if (found := store.accesses()) is not None]
             hits.append(float(sum(item.hits for item in accesses)) if accesses else np.nan)
             misses.append(float(sum(item.count - item.hits for item in accesses)) if accesses else np.nan)
-            held.append(sum(store.bytes_used() for store in stores) if _is_stateful(graph, task) else np.nan)
+            held.append(sum(store.bytes_used() for store in stores) if is_stateful else np.nan)
     edges = _edges(graph)
     return Reading(
         graph,
@@ -135,17 +132,16 @@ def cluster_snapshot(
     machine = 0 if here is None else machines.name.index(here)
     graph = after.graph
     since = 0 if before is None else before.time_ns
-    tasks = list(graph.tasks)
+    tasks, edges = graph.tasks, _edges(graph)
     row = {operator: index for index, task in enumerate(tasks) for operator in task.operators}
-    first = np.cumsum([0, *(task.parallelism for task in tasks)])
-    task_of = np.repeat(np.arange(len(tasks)), [task.parallelism for task in tasks])
-    edges = _edges(graph)
+    counts = np.array([task.parallelism for task in tasks], np.int64)
+    window = _Window(before, after, row, np.cumsum(counts) - counts)
     return ClusterSnapshot(
         number,
         after.time_ns / 1e9,
         (after.time_ns - since) / 1e9,
         applications=ApplicationColumns((name,)),
-        tasks=_tasks(after, tasks, edges, row),
+        tasks=_tasks(window, tasks, edges),
         edges=EdgeColumns(
             _ints(row[edge.producer] for edge in edges),
             _ints(row[edge.consumer] for edge in edges),
@@ -153,37 +149,65 @@ def cluster_snapshot(
         ),
         queries=_queries(graph, tasks),
         machines=machines,
-        instances=_instances(before, after, task_of, first, edges, row, machine),
-        outputs=_outputs(before, after, first, edges, row),
-        inputs=_inputs(before, after, first, edges, row),
+        instances=_instances(window, np.repeat(np.arange(len(tasks)), counts), edges, machine),
+        # What each producer sent; nothing is dropped before it is counted, as there is no shedder yet.
+        outputs=OutputColumns(*_exchanged(window, edges, lambda edge: edge.producer, axis=1)),
+        inputs=InputColumns(*_exchanged(window, edges, lambda edge: edge.consumer, axis=0)),
     )
 
 
-def _tasks(reading: Reading, tasks: Sequence[Task], edges: Sequence[Edge], row: TaskRows) -> TaskColumns:
-    graph = reading.graph
-    fed = {row[edge.consumer] for edge in edges}
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The time between two readings (None: since the start); ``row``: tasks of operators, ``first``: of instances."""
+
+    before: Reading | None
+    after: Reading
+    row: TaskRows
+    first: Numbers
+
+    def is_new(self) -> Bools:
+        """Return the instances that began in the window."""
+        return np.asarray(self.before is not None and self.after.began_s > self.before.time_ns / 1e9, np.bool_)
+
+    def since(self, counts: Callable[[Reading], Floats]) -> Floats:
+        """Return what was counted in the window, NaN of instances whose counters are not the same."""
+        now = counts(self.after)
+        if self.before is None:
+            return now
+        is_new = self.is_new()
+        change = np.where(is_new[:, np.newaxis] if now.ndim == 2 else is_new, np.nan, now - counts(self.before))
+        return _forwards(change)
+
+    def sent(self, edges: Sequence[Edge]) -> Sequence[Floats]:
+        """Return by edge the rows sent in the window, NaN of producers that began in it."""
+        if self.before is None:
+            return self.after.sent
+        is_new, sent = self.is_new(), []
+        for edge, now, then in zip(edges, self.after.sent, self.before.sent, strict=True):
+            new = is_new[self.first[self.row[edge.producer]] :][: len(now), np.newaxis]
+            sent.append(_forwards(np.where(new, np.nan, now - then)))
+        return sent
+
+
+def _tasks(window: _Window, tasks: Sequence[Task], edges: Sequence[Edge]) -> TaskColumns:
+    graph, row = window.after.graph, window.row
     feeding = {row[edge.producer] for edge in edges}
     keyed = {row[edge.consumer] for edge in edges if edge.exchange == "hash"}
+    is_stateful = [_is_stateful(graph, task) for task in tasks]
+    budgets = window.after.state_budget[window.first]
     numbers = range(len(tasks))
     return TaskColumns(
         tuple(graph.name(task) for task in tasks),
         application=_ints(0 for _ in numbers),
         is_source=np.array([isinstance(graph.node(task.head).spec, SourceSpec) for task in tasks], np.bool_),
         is_sink=np.array([number not in feeding for number in numbers], np.bool_),
-        is_stateful=np.array([_is_stateful(graph, task) for task in tasks], np.bool_),
-        is_keyed=np.array([number in keyed & fed for number in numbers], np.bool_),
-        key_groups=_ints(reading.key_groups),
+        is_stateful=np.array(is_stateful, np.bool_),
+        is_keyed=np.array([number in keyed for number in numbers], np.bool_),
+        key_groups=_ints(window.after.key_groups),
         memory_level=_ints(
-            level_of(budget) if _is_stateful(graph, task) else NO_LEVEL
-            for task, budget in zip(tasks, _budgets(reading, tasks), strict=True)
+            level_of(budget) if stateful else NO_LEVEL for stateful, budget in zip(is_stateful, budgets, strict=True)
         ),
     )
-
-
-def _budgets(reading: Reading, tasks: Sequence[Task]) -> Floats:
-    """Return the budget of an instance of each task."""
-    first = np.cumsum([0, *(task.parallelism for task in tasks[:-1])])
-    return np.asarray(reading.state_budget[first], np.float64)
 
 
 def _queries(graph: ExecutionGraph, tasks: Sequence[Task]) -> QueryColumns:
@@ -202,27 +226,18 @@ def _queries(graph: ExecutionGraph, tasks: Sequence[Task]) -> QueryColumns:
     )
 
 
-def _instances(
-    before: Reading | None,
-    after: Reading,
-    task: Numbers,
-    first: Numbers,
-    edges: Sequence[Edge],
-    row: TaskRows,
-    machine: int,
-) -> InstanceColumns:
-    spent = _since(before, after, lambda reading: reading.spent_ns)
+def _instances(window: _Window, task: Numbers, edges: Sequence[Edge], machine: int) -> InstanceColumns:
+    after, spent = window.after, window.since(lambda reading: reading.spent_ns)
     queue = np.zeros(len(task))
     for edge, waiting in zip(edges, after.waiting, strict=True):
-        consumer = row[edge.consumer]
-        queue[first[consumer] : first[consumer + 1]] += waiting.sum(axis=0)
+        queue[window.first[window.row[edge.consumer]] :][: waiting.shape[1]] += waiting.sum(axis=0)
     age = after.time_ns / 1e9 - after.began_s
     return InstanceColumns(
         task=_ints(task),
-        number=_ints(np.arange(len(task)) - first[task]),
+        number=_ints(np.arange(len(task)) - window.first[task]),
         machine=_ints(machine for _ in task),
         is_running=after.is_running,
-        records_in=_since(before, after, lambda reading: reading.records_in),
+        records_in=window.since(lambda reading: reading.records_in),
         busy_ns=spent[:, 0],
         remote_wait_ns=spent[:, 1],
         core_wait_ns=spent[:, 2],
@@ -231,73 +246,25 @@ def _instances(
         queue_rows=queue,
         age_s=age,
         settled_s=age,
-        cache_hits=_since(before, after, lambda reading: reading.hits),
-        cache_misses=_since(before, after, lambda reading: reading.misses),
+        cache_hits=window.since(lambda reading: reading.hits),
+        cache_misses=window.since(lambda reading: reading.misses),
         state_bytes=after.state_bytes,
         managed_bytes=None if np.isnan(after.state_budget).all() else after.state_budget,
     )
 
 
-def _outputs(
-    before: Reading | None,
-    after: Reading,
-    first: Numbers,
-    edges: Sequence[Edge],
-    row: TaskRows,
-) -> OutputColumns:
-    """Say what each producer sent; nothing is dropped before it is counted, as there is no shedder yet."""
-    sent = _sent(before, after, first, edges, row)
-    counts = [len(item) for item in sent]
-    instances = [
-        first[row[edge.producer]] + number for edge, count in zip(edges, counts, strict=True) for number in range(count)
-    ]
-    rows = np.concatenate([item.sum(axis=1) for item in sent]) if sent else np.zeros(0)
-    return OutputColumns(_ints(np.repeat(np.arange(len(edges)), counts)), _ints(instances), rows)
-
-
-def _inputs(
-    before: Reading | None,
-    after: Reading,
-    first: Numbers,
-    edges: Sequence[Edge],
-    row: TaskRows,
-) -> InputColumns:
-    sent = _sent(before, after, first, edges, row)
-    counts = [item.shape[1] for item in sent]
-    instances = [
-        first[row[edge.consumer]] + number for edge, count in zip(edges, counts, strict=True) for number in range(count)
-    ]
-    rows = np.concatenate([item.sum(axis=0) for item in sent]) if sent else np.zeros(0)
-    return InputColumns(_ints(np.repeat(np.arange(len(edges)), counts)), _ints(instances), rows)
-
-
-def _since(before: Reading | None, after: Reading, counts: Callable[[Reading], Floats]) -> Floats:
-    """Return what was counted between the readings, NaN of instances whose counters are not the same."""
-    now = counts(after)
-    if before is None:
-        return now
-    is_new = _is_new(before, after)
-    change = np.where(is_new[:, np.newaxis] if now.ndim == 2 else is_new, np.nan, now - counts(before))
-    return _forwards(change)
-
-
-def _sent(
-    before: Reading | None, after: Reading, first: Numbers, edges: Sequence[Edge], row: TaskRows
-) -> Sequence[Floats]:
-    """Return by edge the rows sent between the readings, NaN of producers that began in between."""
-    if before is None:
-        return after.sent
-    is_new, found = _is_new(before, after), []
-    for edge, now, then in zip(edges, after.sent, before.sent, strict=True):
-        producer = row[edge.producer]
-        new = is_new[first[producer] : first[producer + 1], np.newaxis]
-        found.append(_forwards(np.where(new, np.nan, now - then)))
-    return found
-
-
-def _is_new(before: Reading, after: Reading) -> Bools:
-    """Return the instances that began between the readings."""
-    return np.asarray(after.began_s > before.time_ns / 1e9, np.bool_)
+def _exchanged(
+    window: _Window, edges: Sequence[Edge], end: Callable[[Edge], OperatorId], axis: int
+) -> tuple[Ints, Ints, Floats]:
+    """Return rows of channels by edge and instance at one end of it: the row of each, and the sum over the others."""
+    rows = [sent.sum(axis=axis) for sent in window.sent(edges)]
+    instances = (
+        window.first[window.row[end(edge)]] + number
+        for edge, own in zip(edges, rows, strict=True)
+        for number in range(len(own))
+    )
+    numbers = (number for number, own in enumerate(rows) for _ in own)
+    return _ints(numbers), _ints(instances), np.concatenate([np.zeros(0), *rows])
 
 
 def _forwards(change: Floats) -> Floats:

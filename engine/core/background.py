@@ -4,29 +4,25 @@ The simulator hands in another `Background`, whose work happens when its clock s
 """
 
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 Work = Callable[[], Any]
 Answer = Callable[[Any, BaseException | None], None]
 """Takes the result, or the exception that the work raised. Called by whoever collects."""
 
 
-class Background(ABC):
+class Background(Protocol):
     """Runs pieces of work in order and keeps their answers until they are collected."""
 
-    @abstractmethod
     def submit(self, work: Work, answer: Answer) -> None:
         """Run work soon, and have its answer called by a later `collect`."""
 
-    @abstractmethod
     def collect(self) -> None:
         """Call the answers of all work that is done."""
 
-    @abstractmethod
     def close(self, wait_s: float | None = None) -> None:
         """Wait for all work, ``wait_s`` at most (None: as long as it takes); its answers are dropped."""
 

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -74,17 +74,17 @@ class RowCounters:
         self.dead_lettered += other.dead_lettered
         self.rows_out += other.rows_out
 
+    @classmethod
+    def total(cls, counters: Iterable["RowCounters"]) -> "RowCounters":
+        """Return the counters of all instances of an operator together."""
+        total = cls()
+        for item in counters:
+            total.add(item)
+        return total
+
     def as_dict(self) -> dict[str, int]:
         """Return the counters by name."""
-        return {
-            "rows_in": self.rows_in,
-            "passed": self.passed,
-            "folded": self.folded,
-            "filtered": self.filtered,
-            "late": self.late,
-            "dead_lettered": self.dead_lettered,
-            "rows_out": self.rows_out,
-        }
+        return asdict(self)
 
 
 class DeadLetters(Protocol):

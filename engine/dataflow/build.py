@@ -135,7 +135,7 @@ class _Builder:
         root = self._chain(task, task.head, index)
         name = self._graph.name(task)
         if isinstance(head_node.spec, SourceSpec):
-            head = self._head(head_node, head_node.spec, task, index, root.letters)
+            head = self._head(head_node, head_node.spec, task, index, root)
             self.heads.append(head)
             alignment.add(head)
             return Instance(name, index, clock, root=root, head=head, alignment=alignment, participation=participation)
@@ -143,9 +143,7 @@ class _Builder:
         gate = InputGate(inputs, self._options.batch_rows)
         return Instance(name, index, clock, root=root, gate=gate, participation=participation)
 
-    def _head(
-        self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, letters: DeadLetterOutput | None
-    ) -> SourceHead:
+    def _head(self, node: OperatorNode, spec: SourceSpec, task: Task, index: int, root: ChainNode) -> SourceHead:
         positions = {} if self._restored is None else self._restored.positions(node.name)
         partitions = restored_partitions(spec.source, task.parallelism, positions)
         closed = self._restored is not None and node.name in self._restored.closed
@@ -162,15 +160,16 @@ class _Builder:
                 loop.batch_rows, loop.linger_ms * 1_000_000, loop.idle_timeout_ms * 1_000_000, self._services.keeps
             ),
             clock=self._services.clock,
-            counters=self._counters(node.id, index),
-            dead_letters=letters or self._services.dead_letters,
+            counters=root.counters,
+            dead_letters=root.letters or self._services.dead_letters,
             wake=self._waker(task, index),
         )
 
     def _chain(self, task: Task, operator: OperatorId, index: int) -> ChainNode:
         node = self._graph.node(operator)
         start = self._start(node, task, index)
-        counters = self._counters(operator, index, start)
+        counters = start.counters
+        self._build.counters.setdefault(operator, []).append(counters)
         # The rows a source takes in are counted by its head.
         own = RowCounters() if isinstance(node.spec, SourceSpec) else counters
         letters = self._letters(operator)
@@ -272,14 +271,6 @@ class _Builder:
 
     def _owners(self, instances: int) -> NDArray[np.int32]:
         return assign(max(self._options.key_groups, instances), instances)
-
-    def _counters(self, operator: OperatorId, index: int, start: OperatorStart | None = None) -> RowCounters:
-        per_instance = self._build.counters.setdefault(operator, [])
-        while len(per_instance) <= index:
-            per_instance.append(RowCounters())
-        if start is not None and start.counters is not None:
-            per_instance[index].add(start.counters)
-        return per_instance[index]
 
 
 def _seed(seed: int, name: str, index: int) -> int:

@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from penstock.engine.core.contract import Notes, OperatorContext
+from penstock.engine.core.contract import Notes
 from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.operators.sink import SinkOperator
-from penstock.engine.paging.bucket_store import part_of
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
-from penstock.state.tables.image import StoreDump
+from penstock.engine.paging.ring import owned_runs
+from penstock.state.tables.image import StoreDump, dump_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | Non
         notes |= cut.notes
         part, pages = cut.part, cut.pages
     else:
-        part = part_of(operator.context.state)
+        part = dump_of(operator.context.state.contents())
     return OperatorCut(
         operator=node.name,
         instance=index,
@@ -87,12 +85,5 @@ def cut_operator(node: ChainNode, index: int, epoch: int, head: SourceHead | Non
         pages=pages,
         positions=None if head is None else head.positions(),
         receipt=receipt,
-        key_groups=_owned_groups(operator.context),
+        key_groups=tuple(owned_runs(operator.context.key_groups, operator.context.instance)),
     )
-
-
-def _owned_groups(context: OperatorContext) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of key groups that an instance owns, half-open."""
-    groups = np.flatnonzero(context.key_groups == context.instance)
-    runs = np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1)
-    return tuple((int(run[0]), int(run[-1]) + 1) for run in runs if run.size)

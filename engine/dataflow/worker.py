@@ -5,7 +5,7 @@ or says until when there is nothing to do, and the shell around it waits.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -89,7 +89,7 @@ class Worker:
             self._running[id(instance)] = instance
             if instance.head is not None:
                 self._by_head[id(instance.head)] = instance
-            self._wire(instance)
+            self._notify(instance, partial(self.touch, instance))
             self.touch(instance)
 
     def remove(self, instances: Collection[Instance]) -> None:
@@ -98,7 +98,7 @@ class Worker:
         gone = {id(instance) for instance in instances}
         self.instances = tuple(instance for instance in self.instances if id(instance) not in gone)
         for instance in instances:
-            self._unwire(instance)
+            self._notify(instance, asleep)
             self._turns.forget(instance)
             for known in (self._touched, self._keeping, self._running, self._not_before_ns):
                 known.pop(id(instance), None)
@@ -207,22 +207,14 @@ class Worker:
         wake_ns = self._wake_times.next_ns()
         return min(times if wake_ns is None else [*times, wake_ns], default=None)
 
-    def _wire(self, instance: Instance) -> None:
-        """Let channels, and whoever changes an instance, tell the loop which may have become runnable."""
-        instance.on_change = partial(self.touch, instance)
+    def _notify(self, instance: Instance, notice: Callable[[], None]) -> None:
+        """Have it called when the instance may have something new to do."""
+        instance.on_change = notice
         if instance.gate is not None:
-            instance.gate.on_input = instance.on_change
+            instance.gate.on_input = notice
         for output in instance.outputs:
             for sender in output.senders:
-                sender.on_credit = instance.on_change
-
-    def _unwire(self, instance: Instance) -> None:
-        instance.on_change = asleep
-        if instance.gate is not None:
-            instance.gate.on_input = asleep
-        for output in instance.outputs:
-            for sender in output.senders:
-                sender.on_credit = asleep
+                sender.on_credit = notice
 
 
 def _standing(instance: Instance, activity: Activity, patient_ns: int | None) -> TurnStanding | None:

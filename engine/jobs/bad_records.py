@@ -5,7 +5,7 @@ One for a whole run: it outlives attempts, and adds up the instances of an opera
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.dataflow.build import Build
@@ -61,9 +61,7 @@ class _Count:
 
     @classmethod
     def of(cls, build: Build, operator: OperatorId) -> "_Count":
-        total = RowCounters()
-        for item in build.counters[operator]:
-            total.add(item)
+        total = RowCounters.total(build.counters[operator])
         waits = descriptor_of(build.graph.node(operator).spec).folded_may_fail
         good = total.passed + total.filtered + total.late + (0 if waits else total.folded)
         return cls(total.rows_in - (total.folded if waits else 0), total.dead_lettered, good)
@@ -74,15 +72,6 @@ class _Count:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _First:
-    error: str
-    line: str
-    position: str
-    place: str | None
-    handled: bool
-
-
 class BadRecords:
     """Counts against a limit. Not for two threads at once, but `lines` may be asked for from any."""
 
@@ -90,7 +79,9 @@ class BadRecords:
         """``warn`` is told of the first bad record of each operator."""
         self._limit = limit
         self._warn = warn
-        self._first: dict[str, _First] = {}
+        self._first: dict[str, BadRecordsLine] = {}
+        # Those whose dead letters a stream reads.
+        self._handled: set[str] = set()
         self._counted: dict[str, RejectedRows] = {}
         # By operator: of instances that were taken down, and what those that are up had counted when they began.
         self._earlier: dict[str, _Count] = {}
@@ -105,13 +96,14 @@ class BadRecords:
         """
         if operator in self._first:
             return
-        first = self._first[operator] = _First(error, line, position, place, handled)
+        first = self._first[operator] = BadRecordsLine(operator, 0, 1, error, line, position, place)
+        if handled:
+            self._handled.add(operator)
         if self._limit != NO_LIMIT:
             self._open.add(operator)
         if self._warn is not None and not handled:
-            shown = BadRecordsLine(operator, 0, 1, first.error, first.line, first.position, first.place)
             what = "this one and any others are skipped" if place is None else f"it and any others go to {place}"
-            self._warn(f"BAD RECORD: of {operator!r}: {shown.first()}; {what}")
+            self._warn(f"BAD RECORD: of {operator!r}: {first.first()}; {what}")
 
     def verdict(self, build: Build, *, stopping: bool, last_barrier: int | None = None) -> DeadLetterLimitError | None:
         """Return why the job must fail, None if it may go on; ``stopping``: inputs may end before their end.
@@ -125,7 +117,7 @@ class BadRecords:
                 continue
             rows = self._add_up(build, operator, name)
             ended = not stopping and _ended(build, operator, last_barrier)
-            excess = rows.excess(self._limit, ended=ended, handled=self._first[name].handled)
+            excess = rows.excess(self._limit, ended=ended, handled=name in self._handled)
             if self._limit.all and self._count(build, operator, name).good:
                 self._open.discard(name)
             elif excess is not None:
@@ -164,8 +156,7 @@ class BadRecords:
         return since if earlier is None else since.plus(earlier)
 
     def _line(self, name: str, rows: RejectedRows) -> BadRecordsLine:
-        first = self._first[name]
-        return BadRecordsLine(name, rows.rows, rows.rejected, first.error, first.line, first.position, first.place)
+        return replace(self._first[name], rows=rows.rows, rejected=rows.rejected)
 
     def _sentence(self, name: str, excess: str) -> str:
         line = self._line(name, self._counted[name])

@@ -50,7 +50,10 @@ class Ledger:
 
 def read_ledger(build: Build) -> Ledger:
     """Add up the counters of a running or ended job."""
-    operators = tuple(_line(build.graph.node(operator).name, counters) for operator, counters in build.counters.items())
+    operators = tuple(
+        OperatorLine(build.graph.node(operator).name, **RowCounters.total(counters).as_dict())
+        for operator, counters in build.counters.items()
+    )
     edges = tuple(
         EdgeLine(
             f"{build.graph.node(edge.producer).name} -> {build.graph.node(edge.consumer).name}",
@@ -77,8 +80,3 @@ def check_ledger(ledger: Ledger, *, ended: bool) -> None:
     for edge in ledger.edges:
         if edge.received > edge.sent or (ended and edge.received != edge.sent):
             raise BugError(f"ledger: edge {edge.edge!r} sent {edge.sent} rows and {edge.received} were received")
-
-
-def _line(name: str, counters: list[RowCounters]) -> OperatorLine:
-    totals = {key: sum(item.as_dict()[key] for item in counters) for key in counters[0].as_dict()}
-    return OperatorLine(name, **totals)

@@ -1,6 +1,6 @@
 """Rates between two snapshots of a job's metrics; pure. ``penstock top`` shows them."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics
@@ -96,14 +96,7 @@ class JobRates:
     def shares(self, instance: InstanceMetrics) -> Shares:
         """Return how an instance of the later snapshot spent the interval."""
         old = self._times.get((instance.task, instance.instance), TimeSpent(0, 0, 0, 0, 0))
-        new = instance.time
-        spent = [
-            max(0, new.busy_ns - old.busy_ns),
-            max(0, new.remote_wait_ns - old.remote_wait_ns),
-            max(0, new.core_wait_ns - old.core_wait_ns),
-            max(0, new.input_wait_ns - old.input_wait_ns),
-            max(0, new.output_wait_ns - old.output_wait_ns),
-        ]
+        spent = [max(0, after - before) for before, after in zip(astuple(old), astuple(instance.time), strict=True)]
         total = sum(spent)
         return Shares(*(part / total if total else 0.0 for part in spent))
 

@@ -13,10 +13,11 @@ def begin(stores: BucketStores, span: Span, sources: Sequence[BucketSource]) -> 
     """Make the buckets of a range, from what a checkpoint has of it."""
     mine = [(source, both) for source in sources if (both := source.span & span) is not None]
     small = sum(source.bytes for source, _ in mine) <= stores.options.largest_bytes(1) // 2
-    if small and len(distinct := _distinct([_own(source.notes) for source, _ in mine])) <= 1:
+    notes = [_own(source.notes) for source, _ in mine]
+    if small and all(item == notes[0] for item in notes):
         parts = {id(source.load): part for source, _ in mine if (part := source.load()) is not None}
         bucket = Bucket(span, dirty=bool(mine))
-        stores.hold(bucket, StoreImage(list(parts.values()), span.holds), distinct)
+        stores.hold(bucket, StoreImage(list(parts.values()), span.holds), notes[:1])
         stores.buckets.append(bucket)
     else:
         # Operators that were at different watermarks stay apart until they have caught up with each other.
@@ -44,11 +45,3 @@ def _fill_gap(stores: BucketStores, span: Span, until: int) -> None:
 def _own(notes: Notes) -> Notes:
     """Return the notes without what they say of the whole instance, which does not keep buckets apart."""
     return {name: value for name, value in notes.items() if name != PASSED}
-
-
-def _distinct(notes: Sequence[Notes]) -> list[Notes]:
-    distinct: list[Notes] = []
-    for item in notes:
-        if item not in distinct:
-            distinct.append(item)
-    return distinct

@@ -16,7 +16,7 @@ from penstock.engine.paging.part_files import decode_part
 from penstock.engine.paging.ring import Span
 from penstock.model.errors import CheckpointError, StateCorruptionError
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import StoreDump
+from penstock.state.tables.image import StoreDump, dump_of
 
 PAGE_BYTES = 64 << 10
 
@@ -90,16 +90,16 @@ def read_bucket(pages: PageStore, low: int) -> BucketImage:
     if not found:
         raise StateCorruptionError(f"the bucket at position {low} is not in its page store.")
     header = _header(found[0][1])
-    batches: dict[str, list[pa.RecordBatch]] = {}
+    rows: list[tuple[str, pa.RecordBatch]] = []
     at = 1
     for length in header.segments:
         end = at + _page_count(length)
-        for name, rows in _decoded(b"".join(page for _, page in found[at:end]), length, low).items():
-            batches.setdefault(name, []).extend(rows)
+        image = _decoded(b"".join(page for _, page in found[at:end]), length, low)
+        rows += ((name, batch) for name, batches in image.items() for batch in batches)
         at = end
     if at != len(found):
         raise StateCorruptionError(f"the bucket at position {low} has {len(found)} pages of {at}.")
-    return BucketImage(StoreDump(batches) if batches else None, header.notes)
+    return BucketImage(dump_of(rows), header.notes)
 
 
 def headers(pages: PageStore) -> Iterator[BucketHeader]:

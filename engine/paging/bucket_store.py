@@ -19,7 +19,7 @@ from penstock.engine.core.contract import Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US
 from penstock.engine.paging.bucket import SWEPT, Bucket, ResidentState
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
-from penstock.engine.paging.bucket_writing import part_of, write_bucket
+from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.ring import lows_of
@@ -27,9 +27,9 @@ from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import StoreImage
+from penstock.state.tables.image import StoreImage, dump_of
 
-__all__ = ["BucketStores", "PagingOptions", "part_of"]
+__all__ = ["BucketStores", "PagingOptions"]
 
 
 class FreeMemory(NamedTuple):
@@ -223,7 +223,7 @@ class BucketStores(StateStore):
         before_bytes = bucket.bytes
         expected_bytes = 2 * before_bytes + added_bytes
         spans = bucket.span.cut(min(64, max(2, -(-expected_bytes // self.options.largest_bytes(2)))))
-        part, notes = part_of(bucket.held.store), bucket.notes()
+        part, notes = dump_of(bucket.held.store.contents()), bucket.notes()
         self._release(bucket)
         if bucket.stored:
             drop_bucket(self.pages, bucket.span.low)

@@ -12,9 +12,8 @@ from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_pages import append_image, image_lengths, pages_of, write_image
 from penstock.engine.paging.part_files import encode_part
 from penstock.engine.paging.ring import Span
-from penstock.state.store import StateStore
 from penstock.state.stores.page_store import PageStore
-from penstock.state.tables.image import StoreDump
+from penstock.state.tables.image import StoreDump, dump_of
 
 MOST_SEGMENTS = 16
 """After so many images a bucket is written as one again, which takes up what is between them."""
@@ -54,12 +53,9 @@ def encode_bucket(bucket: Bucket, notes: Notes) -> EncodedBucket:
         # It was only read: nothing but its notes can differ.
         part, appended = None, True
     elif before is None or rows is None or before.keys() != rows.keys() or len(bucket.segments) >= MOST_SEGMENTS:
-        part, appended = part_of(store), False
+        part, appended = dump_of(store.contents()), False
     else:
-        batches: dict[str, list[pa.RecordBatch]] = {}
-        for name, added in store.appended(before):
-            batches.setdefault(name, []).append(added)
-        part, appended = (StoreDump(batches) if batches else None), True
+        part, appended = dump_of(store.appended(before)), True
     image = None if part is None else encode_part(part)
     encoded = EncodedBucket(bucket.span, notes, image, bucket.segments, appended)
     bucket.segments = image_lengths(image, bucket.segments if appended else ())
@@ -86,11 +82,3 @@ def write_bucket(pages: PageStore, bucket: Bucket, notes: Notes) -> int:
         forget(bucket, encoded)
         raise
     return bucket.paged_bytes
-
-
-def part_of(store: StateStore) -> StoreDump | None:
-    """Return what a store holds, None if nothing was ever opened in it."""
-    batches: dict[str, list[pa.RecordBatch]] = {}
-    for name, rows in store.contents():
-        batches.setdefault(name, []).append(rows)
-    return StoreDump(batches) if batches else None

@@ -14,12 +14,13 @@ from penstock.engine.paging.backlog import Backlog
 from penstock.engine.paging.beginnings import begin
 from penstock.engine.paging.bucket import PASSED, SWEPT, BucketSource
 from penstock.engine.paging.bucket_moves import BucketMoves
-from penstock.engine.paging.bucket_store import BucketStores, part_of
+from penstock.engine.paging.bucket_store import BucketStores
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.pages_cut import PagedCut, PagesCut
 from penstock.engine.paging.ring import owned_spans
 from penstock.model.errors import BugError
 from penstock.state.stores.page_store import PageStore
+from penstock.state.tables.image import dump_of
 
 SLICE_NS = 10_000_000
 """After how long a sweep lets the worker loop go on: between two buckets, or before one that was fetched."""
@@ -222,7 +223,7 @@ class PagedOperator(Operator):
         if len(stores.buckets) == 1 and not stores.has_pages and stores.bytes_used() <= INLINE_BYTES:
             held = stores.buckets[0].held
             assert held is not None
-            return PagedCut(held.operator.notes(), part_of(held.store))
+            return PagedCut(held.operator.notes(), dump_of(held.store.contents()))
         return PagedCut(pages=PagesCut(stores))
 
     def on_end(self) -> Iterable[Emission]:

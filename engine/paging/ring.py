@@ -42,11 +42,15 @@ WHOLE = Span(0, RING)
 
 
 def owned_spans(owners: NDArray[np.int32], instance: int) -> list[Span]:
-    """Return the ranges that an instance owns; ``owners[g]`` is the owner of key group g."""
+    """Return the ranges of an instance, in order; neighbouring groups are one."""
+    return [span_of_groups(first, end, len(owners)) for first, end in owned_runs(owners, instance)]
+
+
+def owned_runs(owners: NDArray[np.int32], instance: int) -> list[tuple[int, int]]:
+    """Return the runs of key groups that an instance owns, in order: the first of each, and the one behind it."""
     groups = np.flatnonzero(owners == instance)
     runs = np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1)
-    count = len(owners)
-    return [span_of_groups(int(run[0]), int(run[-1]) + 1, count) for run in runs if run.size]
+    return [(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
 
 
 def span_of_groups(first: int, end: int, count: int) -> Span:

@@ -42,7 +42,7 @@ class OperatorStart:
 
     image: StoreImage = EMPTY
     notes: tuple[Notes, ...] = ()
-    counters: RowCounters | None = None
+    counters: RowCounters = field(default_factory=RowCounters)
     sources: tuple[BucketSource, ...] = ()
 
 
@@ -186,10 +186,10 @@ class RestoredState:
         """Return the names of the sinks that had prepared something for the checkpoint."""
         return [name for name, receipts in self._receipts.items() if any(receipts)]
 
-    def _counters(self, operator: str, instance: int) -> RowCounters | None:
+    def _counters(self, operator: str, instance: int) -> RowCounters:
         """Return the rows that all instances had counted, for the first one."""
         counted = self.manifest.ledger.get(operator)
-        return RowCounters(**counted) if counted and instance == 0 else None
+        return RowCounters(**counted) if counted and instance == 0 else RowCounters()
 
     def _part(self, entry: InstanceEntry) -> StoreDump | None:
         where = f"epoch {self.epoch}, operator {entry.operator!r}, instance {entry.instance}"

@@ -4,7 +4,6 @@ The steps are handed in, so that the simulated disk runs this code and not an im
 (docs/design/checkpoints.md 4).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Protocol
@@ -36,46 +35,36 @@ class OpenFile(Protocol):
         """Close it, synced or not."""
 
 
-class Disk(ABC):
+class Disk(Protocol):
     """The steps of a file system, with relative paths; ``""`` is the base. Steps raise `OSError`."""
 
-    @abstractmethod
     def create(self, folder: str, name: str) -> tuple[str, OpenFile]:
         """Make a new, empty file whose name begins with ``name`` and ends in `UNFINISHED`; return its path."""
 
-    @abstractmethod
     def rename(self, old: str, new: str) -> None:
         """Give a file another name in the same folder, atomically; not safe before `sync_folder`."""
 
-    @abstractmethod
     def make_folder(self, folder: str) -> None:
         """Make one folder unless it is there; not safe before `sync_folder` of the folder that it lies in."""
 
-    @abstractmethod
     def sync_folder(self, folder: str) -> None:
         """Return once the names in a folder are safe."""
 
-    @abstractmethod
     def sync_base(self) -> None:
         """Make the base and the folders above it unless they are there, and return once its own name is safe."""
 
-    @abstractmethod
     def remove(self, path: str) -> None:
         """Remove a file; not safe before `sync_folder`."""
 
-    @abstractmethod
     def remove_folder(self, folder: str) -> None:
         """Remove a folder and what it holds."""
 
-    @abstractmethod
     def chunks(self, path: str) -> Iterator[bytes]:
         """Return the bytes of a file."""
 
-    @abstractmethod
     def size(self, path: str) -> int:
         """Return the bytes of a file."""
 
-    @abstractmethod
     def names(self, folder: str) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the files and of the folders in a folder."""
 

@@ -4,10 +4,10 @@ Checkpoints, savepoints and the manifests of file sinks stand on it (docs/design
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from penstock.model.errors import OptionError, RetryableError
 
@@ -21,7 +21,7 @@ Content = bytes | Path | Iterable[bytes]
 """The content of a file: its bytes, a local file to copy, or its chunks in order (an open file has them too)."""
 
 
-class DurableFiles(ABC):
+class DurableFiles(Protocol):
     """Files below one base, by relative paths such as ``checkpoints/0000000007.json``.
 
     Every part of a path matches `NAME_PATTERN`, so no path leaves the base. All methods may be called from several
@@ -32,7 +32,6 @@ class DurableFiles(ABC):
         RetryableError: the storage failed or is full; trying again may help.
     """
 
-    @abstractmethod
     def write(self, path: str, content: Content) -> int:
         """Write a file, replacing one that is there, and return its bytes; its folders are made.
 
@@ -40,7 +39,6 @@ class DurableFiles(ABC):
         new one. If it raises, or ``content`` does, the file is as it was, or absent on an object store.
         """
 
-    @abstractmethod
     def chunks(self, path: str) -> Iterator[bytes]:
         """Return the file's bytes in chunks of at most `CHUNK_BYTES`.
 
@@ -48,30 +46,24 @@ class DurableFiles(ABC):
             FileNotFoundError: there is no such file (with the first chunk).
         """
 
-    @abstractmethod
     def size(self, path: str) -> int | None:
         """Return the bytes of a file; None if there is no such file."""
 
-    @abstractmethod
     def list(self, folder: str) -> Sequence[str]:
         """Return the names of the files directly in a folder, sorted; unfinished writes are left out.
 
         A folder that does not exist holds nothing.
         """
 
-    @abstractmethod
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names of the folders directly in a folder, sorted. An object store may forget empty ones."""
 
-    @abstractmethod
     def delete(self, *paths: str) -> None:
         """Delete files, in order; those that do not exist are passed over. They stay deleted once this returned."""
 
-    @abstractmethod
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all below it, if it exists. A crash may leave any part of it."""
 
-    @abstractmethod
     def clear_unfinished(self, folder: str) -> None:
         """Remove what interrupted writes left directly in a folder. Call it while nothing is written there."""
 

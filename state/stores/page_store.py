@@ -4,10 +4,10 @@ Pages are values of bytes under keys of bytes; `rocksdb_store` keeps them in Roc
 with scripted faults. State that spills and checkpoints call it, one store for each operator instance.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from penstock.model.errors import OptionError
 
@@ -35,7 +35,7 @@ class PageStoreStatistics:
     cache_misses: int | None = None
 
 
-class PageStore(ABC):
+class PageStore(Protocol):
     """Pages of bytes under keys of bytes, in the order of their keys.
 
     Pages are durable after `flush` and no earlier. Any thread may call, one call at a time (a scan is a call for
@@ -48,33 +48,27 @@ class PageStore(ABC):
         BugError: the store is closed.
     """
 
-    @abstractmethod
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the page of each key, None where there is none; keys may repeat. Sorted keys are read faster."""
 
-    @abstractmethod
     def put_many(self, pages: Sequence[Page]) -> None:
         """Store pages, replacing those of the same key; of a key that repeats the last one counts.
 
         Not atomic: after an error any of them may be stored.
         """
 
-    @abstractmethod
     def scan(self, start: bytes, end: bytes) -> Iterator[Page]:
         """Yield the pages with start <= key < end, ascending by key; all of them, or an error in their midst.
 
         Pages put or deleted while a scan is under way may or may not be seen by it.
         """
 
-    @abstractmethod
     def delete_range(self, start: bytes, end: bytes) -> None:
         """Delete the pages with start <= key < end."""
 
-    @abstractmethod
     def flush(self) -> None:
         """Return when everything put and deleted so far is durable."""
 
-    @abstractmethod
     def snapshot(self, directory: Path) -> list[str]:
         """Flush, and make ``directory``, which must not exist, a durable copy of the store.
 
@@ -99,7 +93,6 @@ class PageStore(ABC):
         """
         return
 
-    @abstractmethod
     def set_memory(self, memory_bytes: int) -> None:
         """Change the memory for pages not yet flushed and cached blocks (with indexes and filters), at once.
 
@@ -107,19 +100,16 @@ class PageStore(ABC):
             OptionError: it is less than 1 MB.
         """
 
-    @abstractmethod
     def statistics(self) -> PageStoreStatistics:
         """Return present sizes and counts since the store was opened."""
 
-    @abstractmethod
     def close(self) -> None:
         """Release files and memory; unflushed pages may or may not be lost. Closing again does nothing."""
 
 
-class PageStores(ABC):
+class PageStores(Protocol):
     """A factory of page stores, which hides the implementation from those who open them."""
 
-    @abstractmethod
     def create(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
         """Open an empty store whose files lie in ``directory``, which is made if it is absent.
 
@@ -129,7 +119,6 @@ class PageStores(ABC):
             StateIoError: the disk failed or is full.
         """
 
-    @abstractmethod
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
         """Open the files of a snapshot, or of a store that was closed or whose process died.
 

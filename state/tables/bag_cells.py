@@ -5,7 +5,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.model.errors import BugError
-from penstock.state.keys.arrays import NO_INTEGERS, read_only, zeros
+from penstock.state.keys.arrays import NO_INTEGERS, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import BagCells, Slots
 from penstock.state.tables.budget import Account
@@ -106,7 +106,7 @@ class MemoryBagCells(BagCells):
 
     def grow(self, slots: int) -> None:
         """Make room for slots < `slots`."""
-        self._distinct = self._longer(self._distinct, slots)
+        (self._distinct,) = self._account.longer(slots, self._distinct)
 
     def dump(self, slots: Slots) -> pa.Array:
         """Return these bags as one array: per slot a list of (value, count), with several lanes (value, counts)."""
@@ -152,15 +152,7 @@ class MemoryBagCells(BagCells):
             self.add(slots[used], values.take(pa.array(used)), counts[used, lane], lanes)
 
     def _grow_items(self, items: int) -> None:
-        self._counts = self._longer(self._counts, items)
-
-    def _longer(self, array: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        if length <= len(array):
-            return array
-        longer = zeros((length, array.shape[1]), np.int64)
-        self._account.charge(longer.nbytes - array.nbytes)
-        longer[: len(array)] = array
-        return longer
+        (self._counts,) = self._account.longer(items, self._counts)
 
 
 def _flat(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,6 +1,11 @@
 """The byte budget of one operator's keyed state, and the accounts of its tables and logs."""
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from penstock.model.errors import StateBudgetError
+from penstock.state.keys.arrays import zeros
 
 
 class Budget:
@@ -56,3 +61,17 @@ class Account:
         """
         self.budget.charge(change_bytes)
         self.used_bytes += change_bytes
+
+    def longer(self, length: int, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return arrays with so many rows, the new ones 0, and charge for them; as they are if they have as many.
+
+        Raises:
+            StateBudgetError: the budget does not allow it; nothing was taken.
+        """
+        if length <= len(arrays[0]):
+            return list(arrays)
+        grown = [zeros((length, *array.shape[1:]), array.dtype) for array in arrays]
+        self.charge(sum(new.nbytes - old.nbytes for new, old in zip(grown, arrays, strict=True)))
+        for new, old in zip(grown, arrays, strict=True):
+            new[: len(old)] = old
+        return grown

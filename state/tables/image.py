@@ -4,7 +4,7 @@ A store's dump is one `StoreDump`. An image of several dumps combines several in
 which each of them numbered separately, are renumbered, and so are the columns that refer to them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -54,6 +54,14 @@ class StoreDump:
 
     batches: Mapping[str, Sequence[pa.RecordBatch]]
     lenient: bool = False
+
+
+def dump_of(rows: Iterable[tuple[str, pa.RecordBatch]]) -> StoreDump | None:
+    """Return the dump of these rows, each batch with the name of its table or log; None: there are none."""
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    for name, batch in rows:
+        batches.setdefault(name, []).append(batch)
+    return StoreDump(batches) if batches else None
 
 
 def referring(field: pa.Field, to: str, base: int = 0) -> pa.Field:

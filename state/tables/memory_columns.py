@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.state.keys.arrays import zeros
 from penstock.state.store import BagColumn, ColumnSpec, FixedColumn, ObjectColumn, Slots, TextColumn
 from penstock.state.tables.bag_cells import MemoryBagCells
 from penstock.state.tables.budget import Account
@@ -51,11 +50,7 @@ class MemoryFixedColumn:
 
     def grow(self, slots: int) -> None:
         """Make room for slots < `slots`."""
-        old = self.array
-        if slots > len(old):
-            self._account.charge((slots - len(old)) * old.itemsize)
-            self.array = zeros(slots, old.dtype)
-            self.array[: len(old)] = old
+        (self.array,) = self._account.longer(slots, self.array)
 
     def clear(self, slots: Slots) -> None:
         """Make these cells zero."""

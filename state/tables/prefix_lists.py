@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from penstock.model.errors import StateBudgetError
 from penstock.state.kernels import prefixes as kernels
 from penstock.state.kernels.prefixes import HEAP, LIVE, NOBODY, ListArrays
-from penstock.state.keys.arrays import read_only, zeros
+from penstock.state.keys.arrays import read_only
 from penstock.state.tables.budget import Account
 
 Slots = NDArray[np.int64]
@@ -29,10 +29,7 @@ class PrefixLists:
     def grow(self, slots: int) -> None:
         """Make room for slots < `slots`."""
         old = self._lists
-        following, preceding = zeros(slots, np.int32), zeros(slots, np.int32)
-        self._account.charge(2 * (following.nbytes - old.following.nbytes))
-        following[: len(old.following)] = old.following
-        preceding[: len(old.preceding)] = old.preceding
+        following, preceding = self._account.longer(slots, old.following, old.preceding)
         self._lists = old._replace(following=following, preceding=preceding)
 
     def add(self, slots: Slots, prefixes: NDArray[np.int64]) -> None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.model.errors import SchemaError
-from penstock.state.keys.arrays import read_only, zeros
+from penstock.state.keys.arrays import read_only
 from penstock.state.keys.batch_keys import gather_bytes
 from penstock.state.keys.key_columns import ByteColumn, is_bytes, read_column, write_column
 from penstock.state.store import Slots, TextCells
@@ -75,13 +75,8 @@ class MemoryTextCells(TextCells):
     def grow(self, slots: int) -> None:
         """Make room for slots < `slots`."""
         old = len(self._starts)
-        if slots <= old:
-            return
-        self._account.charge(2 * 8 * (slots - old))
-        starts, lengths = zeros(slots, np.int64), zeros(slots, np.int64)
-        starts[:old], lengths[:old] = self._starts, self._lengths
-        lengths[old:] = _NULL
-        self._starts, self._lengths = starts, lengths
+        self._starts, self._lengths = self._account.longer(slots, self._starts, self._lengths)
+        self._lengths[old:] = _NULL
 
     def dump(self, slots: Slots) -> pa.Array:
         """Return these cells as one array."""

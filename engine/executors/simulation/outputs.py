@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,34 +64,25 @@ def _weighed(rows: pa.Table, weight: int) -> pa.Table:
 
 
 def _are_close(left: pa.Table, right: pa.Table) -> bool:
-    floats = [name for name in left.column_names if pa.types.is_floating(left.schema.field(name).type)]
-    if not floats:
+    """Return whether as many rows are the same but for the last digits of their floats."""
+    floats = [field.name for field in left.schema if pa.types.is_floating(field.type)]
+    left, right = _sorted(left, floats), _sorted(right, floats)
+    if not floats or left.drop_columns(floats) != right.drop_columns(floats):
         return False
-    others = [name for name in left.column_names if name not in floats]
     return all(
-        _equal_but_for_floats(one, other, others, floats)
-        for one, other in zip(_sorted(left, others, floats), _sorted(right, others, floats), strict=True)
+        left[name].is_null() == right[name].is_null()
+        and np.isclose(left[name].to_numpy(), right[name].to_numpy(), rtol=_CLOSE, atol=0.0, equal_nan=True).all()
+        for name in floats
     )
 
 
-def _sorted(rows: pa.Table, others: Sequence[str], floats: Sequence[str]) -> list[dict[str, Any]]:
-    def rank(row: dict[str, Any]) -> tuple[str, tuple[tuple[bool, float], ...]]:
-        values = tuple((row[name] is None or row[name] != row[name], row[name] or 0.0) for name in floats)
+def _sorted(rows: pa.Table, floats: Sequence[str]) -> pa.Table:
+    """Sort rows by their other columns, then by their floats, so that those that are nearly the same meet."""
+    listed, others = rows.to_pylist(), [name for name in rows.column_names if name not in floats]
+
+    def rank(place: int) -> tuple[str, list[tuple[bool, float]]]:
+        row = listed[place]
+        values = [(row[name] is None or row[name] != row[name], row[name] or 0.0) for name in floats]
         return repr([row[name] for name in others]), values
 
-    listed: list[dict[str, Any]] = sorted(rows.to_pylist(), key=rank)
-    return listed
-
-
-def _equal_but_for_floats(
-    one: dict[str, Any], other: dict[str, Any], others: Sequence[str], floats: Sequence[str]
-) -> bool:
-    if any(one[name] != other[name] for name in others):
-        return False
-    for name in floats:
-        a, b = one[name], other[name]
-        if (a is None) != (b is None):
-            return False
-        if a is not None and not np.isclose(a, b, rtol=_CLOSE, atol=0.0, equal_nan=True):
-            return False
-    return True
+    return rows.take(sorted(range(len(listed)), key=rank))

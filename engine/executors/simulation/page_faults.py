@@ -4,14 +4,14 @@ Page files are scratch: whatever happens to them fails an attempt or a checkpoin
 (docs/design/keyed-state.md 3). Made by `world`, for each seed.
 """
 
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.engine.executors.simulation.dice import Dice
 from penstock.engine.executors.simulation.history import History
 from penstock.model.errors import RetryableError
-from penstock.state.files.durable_files import CHUNK_BYTES, Content, DurableFiles, chunks_of
+from penstock.state.files.durable_files import CHUNK_BYTES, Content, chunks_of
+from penstock.state.files.local_files import LocalFiles
 from penstock.state.files.private_files import make_private_folder
 
 FULL, TORN, FLIPPED, MISREAD = "full", "torn", "flipped", "misread"
@@ -76,54 +76,30 @@ class PageFaults:
         return bytes(flipped)
 
 
-class PageFiles(DurableFiles):
+class PageFiles(LocalFiles):
     """Files in a local folder, with these faults. Nothing is synced: no page file is read by another process."""
 
     def __init__(self, folder: Path, faults: PageFaults) -> None:
         """Keep both."""
-        self._folder = folder
+        super().__init__(folder)
         self._faults = faults
 
     def write(self, path: str, content: Content) -> int:
         """Write, or what a fault leaves of it; the bytes are those that were asked for."""
         data = b"".join(chunks_of(content))
         left = self._faults.write(data)
-        target = self._folder / path
+        target = self.base / path
         make_private_folder(target.parent)
         target.write_bytes(left)
         return len(data)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Return what is there, or what a fault makes of it."""
-        data = self._faults.read((self._folder / path).read_bytes())
+        data = self._faults.read((self.base / path).read_bytes())
         for start in range(0, len(data), CHUNK_BYTES):
             yield data[start : start + CHUNK_BYTES]
-
-    def size(self, path: str) -> int | None:
-        """Count the bytes."""
-        target = self._folder / path
-        return target.stat().st_size if target.is_file() else None
-
-    def list(self, folder: str) -> Sequence[str]:
-        """List files."""
-        return sorted(item.name for item in self._items(folder) if item.is_file())
-
-    def folders(self, folder: str) -> Sequence[str]:
-        """List folders."""
-        return sorted(item.name for item in self._items(folder) if item.is_dir())
 
     def delete(self, *paths: str) -> None:
         """Delete files."""
         for path in paths:
-            (self._folder / path).unlink(missing_ok=True)
-
-    def delete_folder(self, folder: str) -> None:
-        """Delete a folder."""
-        shutil.rmtree(self._folder / folder, ignore_errors=True)
-
-    def clear_unfinished(self, folder: str) -> None:
-        """Do nothing: a write is not interrupted."""
-
-    def _items(self, folder: str) -> Iterable[Path]:
-        target = self._folder / folder
-        return target.iterdir() if target.is_dir() else ()
+            (self.base / path).unlink(missing_ok=True)
