@@ -9,7 +9,6 @@ from penstock.engine.dataflow.accounting import Accounting, Activity
 from penstock.engine.dataflow.chain import Awaited, ChainNode, Room, fire_timers, push, send_letters
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, TakeReport
 from penstock.engine.dataflow.cut import InstanceCut, cut_operator
-from penstock.engine.dataflow.exchange import Output
 from penstock.engine.dataflow.input_gate import InputGate
 from penstock.engine.dataflow.source_alignment import SourceAlignment
 from penstock.engine.dataflow.source_head import SourceHead
@@ -61,8 +60,8 @@ class Instance:
         self._alignment = alignment
         self._current: Iterator[Room] | None = None
         self._full: Room | None = None
-        self._outputs = tuple(root.outputs())
-        self._nodes = tuple(root.walk())
+        self.outputs = tuple(root.outputs())
+        self.nodes = tuple(root.walk())
         self.on_change: Callable[[], None] = asleep
         """Makes the loop look at the instance again; set by the loop that steps it."""
         self._barriers: list[Barrier] = []
@@ -73,7 +72,7 @@ class Instance:
         """The epoch of the last barrier that was passed, by this instance or before it began."""
         self._patient_since_ns: int | None = None
         # Most operators have neither timers nor anything pending, and the loop asks after every step.
-        operators = [node.operator for node in self._nodes]
+        operators = [node.operator for node in self.nodes]
         self._timed = [item for item in operators if type(item).timer_ns is not Operator.timer_ns]
         self._keeping = [item for item in operators if type(item).has_pending is not Operator.has_pending]
 
@@ -81,16 +80,6 @@ class Instance:
     def name(self) -> str:
         """Task and index, for people."""
         return instance_name(self.task, self.index)
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        """Every exchange output of the chain."""
-        return self._outputs
-
-    @property
-    def nodes(self) -> tuple[ChainNode, ...]:
-        """The operators of the chain."""
-        return self._nodes
 
     def inject(self, barrier: Barrier, *, last: bool = False) -> None:
         """Let a source instance send a barrier before it reads on; after the ``last`` one it reads nothing."""
@@ -124,7 +113,7 @@ class Instance:
             return Activity.REMOTE_WAIT if isinstance(full, Awaited) else Activity.OUTPUT_WAIT
         if not self._has_input(now_ns):
             return Activity.INPUT_WAIT
-        for output in self._outputs:
+        for output in self.outputs:
             if not output.has_room():
                 return Activity.OUTPUT_WAIT
         return Activity.CORE_WAIT
@@ -172,7 +161,7 @@ class Instance:
         try:
             self._full = next(self._current, None)
         except Exception as error:
-            error.add_note(f"In task {self.name}: {' -> '.join(node.name for node in self._nodes)}.")
+            error.add_note(f"In task {self.name}: {' -> '.join(node.name for node in self.nodes)}.")
             raise
         if self._full is None:
             self._current = None
@@ -250,9 +239,9 @@ class Instance:
     def _cut(self, epoch: int, *, ended: bool) -> None:
         if self._participation is None:
             return
-        heads = [self.head] + [None] * (len(self._nodes) - 1)
+        heads = [self.head] + [None] * (len(self.nodes) - 1)
         operators = tuple(
-            cut_operator(node, self.index, epoch, head) for node, head in zip(self._nodes, heads, strict=True)
+            cut_operator(node, self.index, epoch, head) for node, head in zip(self.nodes, heads, strict=True)
         )
         failpoint("instance.cut.taken")
         self._participation.report(InstanceCut(self.name, epoch, operators, ended))

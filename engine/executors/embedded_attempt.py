@@ -81,7 +81,7 @@ class EmbeddedAttempt:
         self._checkpoints = checkpoints
         self._bad_records = options.bad_records or BadRecords()
         self._routes = LetterRoutes(
-            plan.name, plan.graph.graph, options.letters, (lambda: 0) if checkpoints is None else self._begun_epoch
+            plan.name, plan.graph.graph, options.letters, lambda: 0 if checkpoints is None else checkpoints.begun
         )
         routes = self._routes if options.routed else None
         self._dead_letters = DeadLetterWriter.for_graph(plan.graph.graph, plan.directory, routes, self._bad_records.met)
@@ -206,10 +206,6 @@ class EmbeddedAttempt:
             now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
         read = read_metrics(self._plan.name, self.build, self._started_ns, now_ns, wall_us, stepped_ns)
         return replace(read, bad_records=self._bad_records.lines(self.build))
-
-    def _begun_epoch(self) -> int:
-        assert self._checkpoints is not None
-        return self._checkpoints.begun
 
     def _built(self, start: AttemptStart, tasks: frozenset[TaskId] | None) -> Build:
         made = build(self._plan.graph, self._plan.loop, self._services, start, tasks)

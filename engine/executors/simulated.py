@@ -96,11 +96,11 @@ class Simulation:
         """
         self.recording = recording
         self.faults = faults
-        self._parallelism = parallelism
+        self.parallelism = parallelism
         self._state = state
         self._paging = paging
         batch_rows = min(max(recording.rows // _BATCHES, 4), 8_192)
-        self._loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
+        self.loop = LoopOptions(batch_rows=batch_rows, channel_bytes=64 * batch_rows, key_groups=key_groups)
         self._plans: dict[int, ExecutionGraph] = {}
         self.left_out: dict[str, str] = dict(recording.left_out)
         self._graph = recording.graph
@@ -140,16 +140,6 @@ class Simulation:
         if parallelism not in self._plans:
             self._plans[parallelism] = plan(self._graph, parallelism)
         return self._plans[parallelism]
-
-    @property
-    def loop(self) -> LoopOptions:
-        """The options of the worker loop."""
-        return self._loop
-
-    @property
-    def parallelism(self) -> int:
-        """The parallelism of the undisturbed run."""
-        return self._parallelism
 
     def interval_ms(self, world: World) -> int:
         """Draw the time between checkpoints, so that a run takes several."""

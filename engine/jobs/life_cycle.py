@@ -194,13 +194,8 @@ class JobLifeCycle:
         self._restart_ns = 0
         self._take_downs = 0
         self._submitted_ns = 0
-        self._has_run = False
+        self.has_run = False
         self._failures_since_stop = 0
-
-    @property
-    def has_run(self) -> bool:
-        """True if an attempt ever came to run."""
-        return self._has_run
 
     @property
     def log(self) -> tuple[str, ...]:
@@ -235,7 +230,7 @@ class JobLifeCycle:
                 return self._restore(None)
             case Restored():
                 self._struck = frozenset()
-                self._has_run = True
+                self.has_run = True
                 self._running_since_ns = event.now_ns
                 self.state = _S.STOPPING if self._stopping else _S.RUNNING
             case Failed():
@@ -284,7 +279,7 @@ class JobLifeCycle:
         if not may_pass(self.error):
             self.state = _S.FAILED
             return [GiveUp(self.error, "another attempt would fail in the same way")]
-        if self._stopping and not self._has_run:
+        if self._stopping and not self.has_run:
             self.state = _S.FINISHED
             return [Finish()]
         reason = self._end_of_tries(now_ns)
@@ -296,7 +291,7 @@ class JobLifeCycle:
             self.state = _S.FAILED
             return [GiveUp(self.error, f"it failed {self._policy.failures} times in a row")]
         self._restart_ns = now_ns + (min(delay_ns, STOP_DELAY_NS) if self._stopping else delay_ns)
-        if not self._has_run:
+        if not self.has_run:
             # The last try of a start is made when its time is over, and not a long wait after that.
             self._restart_ns = min(self._restart_ns, self._submitted_ns + self._policy.start_timeout_ns)
         self.state = _S.RESTARTING
@@ -308,7 +303,7 @@ class JobLifeCycle:
             self._failures_since_stop += 1
             if self._failures_since_stop >= STOP_TRIES:
                 return f"it was told to stop and failed {STOP_TRIES} times since: its last complete checkpoint stands"
-        elif not self._has_run and now_ns - self._submitted_ns >= self._policy.start_timeout_ns:
+        elif not self.has_run and now_ns - self._submitted_ns >= self._policy.start_timeout_ns:
             return (
                 f"it could not be started within {self._policy.start_timeout_ns / 1e9:g} s: start it again, or let it "
                 "wait longer by start_timeout"
@@ -322,7 +317,7 @@ class JobLifeCycle:
         if self.state in (_S.FINISHED, _S.FAILED):
             return []
         self._stopping = True
-        if self.state is _S.RESTARTING and not self._has_run:
+        if self.state is _S.RESTARTING and not self.has_run:
             self.state = _S.FINISHED
             return [Finish()]
         ordered: list[Command] = [RequestStop(event.drain, event.savepoint)]

@@ -344,7 +344,7 @@ class RecoveringJob:
         kept = self._attempt.at_end and self._stop is None
         self.drained = self._attempt.drained or kept
         if self._options.says_end and self._stop is None:
-            self._news.ended(end_of_input.open_windows_sentence(metrics) if kept else end_of_input.CLOSED)
+            self._warn(end_of_input.open_windows_sentence(metrics) if kept else end_of_input.CLOSED)
         return self._life.on(js.LastCommitted())
 
     def _wake(self) -> None:

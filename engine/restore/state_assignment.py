@@ -86,11 +86,10 @@ class RestoredState:
         self._opened: list[PageStore] = []
         self._known: dict[tuple[str, int], tuple[BucketSource, ...]] = {}
         self._instances: dict[str, list[InstanceEntry]] = {}
-        for entry in manifest.instances:
-            if entry.operator in fitting.dropped:
-                continue
-            self._instances.setdefault(entry.operator, []).append(entry)
         dropped = fitting.dropped
+        for entry in manifest.instances:
+            if entry.operator not in dropped:
+                self._instances.setdefault(entry.operator, []).append(entry)
         self._positions = {item.operator: item.positions for item in manifest.sources if item.operator not in dropped}
         self._receipts = {sink.operator: sink.receipts for sink in manifest.sinks}
 
@@ -112,9 +111,6 @@ class RestoredState:
         """Let operators take in rows again after the end of time: their watermarks begin anew."""
         self._afresh = True
 
-    def _notes(self, entry: InstanceEntry) -> Notes:
-        return self._opened_again(entry.unpacked_notes())
-
     def _opened_again(self, notes: Notes) -> Notes:
         if not self._afresh:
             return notes
@@ -128,7 +124,7 @@ class RestoredState:
         """Return what an instance of a paged operator begins with: all of the operator's buckets, to choose from."""
         before = self._instances.get(operator, [])
         sources = tuple(source for entry in before for source in self._sources_of(entry))
-        notes = tuple(self._notes(entry) for entry in before)
+        notes = tuple(self._opened_again(entry.unpacked_notes()) for entry in before)
         return OperatorStart(notes=notes, counters=self._counters(operator, instance), sources=sources)
 
     def close(self) -> None:
@@ -158,7 +154,7 @@ class RestoredState:
         else:
             mine = [entry for entry in before if entry.instance == instance]
         parts = [part for entry in mine if (part := self._part(entry)) is not None]
-        notes = tuple(self._notes(entry) for entry in mine)
+        notes = tuple(self._opened_again(entry.unpacked_notes()) for entry in mine)
         return OperatorStart(StoreImage(parts, chosen), notes, self._counters(operator, instance))
 
     def check_parallelism(self, operator: str, parallelism: int) -> None:
@@ -208,7 +204,7 @@ class RestoredState:
         load = cache(lambda: self._part(entry))
         for first, end in entry.key_groups:
             span = span_of_groups(first, end, self.manifest.key_groups)
-            yield BucketSource(span, size, self._notes(entry), load)
+            yield BucketSource(span, size, self._opened_again(entry.unpacked_notes()), load)
 
     def _paged_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
         directory = self._directory / f"{len(self._opened)}"

@@ -50,7 +50,7 @@ class CheckpointRepository:
 
     def __init__(self, files: DurableFiles, *, manifest_bytes_limit: int = MANIFEST_BYTES_LIMIT) -> None:
         """Keep the files; nothing is touched yet."""
-        self._files = files
+        self.files = files
         self._limit = manifest_bytes_limit
         self._shared = ContentFolder(files, FILES)
         self._savepoints = Savepoints(files)
@@ -62,11 +62,6 @@ class CheckpointRepository:
         # Where the files of the checkpoint that was loaded last are: by digest the run that uploaded them.
         self._loaded: dict[str, int] = {}
 
-    @property
-    def files(self) -> DurableFiles:
-        """The repository's durable files; others may keep files beside it, in folders of their own."""
-        return self._files
-
     def begin_run(self, run: int) -> None:
         """Publish as this run from now on, which has the lease, and take over all complete checkpoints.
 
@@ -76,16 +71,16 @@ class CheckpointRepository:
             RetryableError: the storage failed; begin again.
         """
         with self._changing:
-            seals = read_names(self._files.list(RUNS)).seals
+            seals = read_names(self.files.list(RUNS)).seals
             if not any(seal.run == run for seal in seals):
                 taken_over = self._visible()
                 seal = Seal(run, max(taken_over, default=0))
                 failpoint("checkpoint.run.before_seal")
-                self._files.write(f"{RUNS}/{seal.name}", encode_seal(list(taken_over.values())))
+                self.files.write(f"{RUNS}/{seal.name}", encode_seal(list(taken_over.values())))
                 failpoint("checkpoint.run.sealed")
             self._seal = self._sealed()
             self._run = run
-            self._files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
+            self.files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
 
     def begin(self, epoch: int) -> None:
         """Declare that files of an epoch may be added, also by other processes."""
@@ -145,11 +140,11 @@ class CheckpointRepository:
             self._held.hold(manifest.epoch, manifest.files().values())
             self._check_present(manifest)
             path = f"{CHECKPOINTS}/{manifest_name(manifest.epoch, self._run)}"
-            if not self._files.exists(path):
+            if not self.files.exists(path):
                 failpoint("checkpoint.manifest.before_publish")
-                self._files.write(path, data)
+                self.files.write(path, data)
                 failpoint("checkpoint.manifest.published")
-            elif self._files.read(path, self._limit) != data:
+            elif self.files.read(path, self._limit) != data:
                 raise CheckpointError(f"epoch {manifest.epoch} was published before, as another checkpoint.")
             return self._held.release_through(manifest.epoch)
 
@@ -163,7 +158,7 @@ class CheckpointRepository:
 
     def strays(self) -> Sequence[str]:
         """Return the paths of manifests whose numbers no checkpoint has, which are ignored."""
-        return [f"{CHECKPOINTS}/{name}" for name in strays(self._files.list(CHECKPOINTS))]
+        return [f"{CHECKPOINTS}/{name}" for name in strays(self.files.list(CHECKPOINTS))]
 
     def latest(self) -> LoadedCheckpoint | None:
         """Return the newest checkpoint of which every byte is right, and why newer ones were skipped.
@@ -218,7 +213,7 @@ class CheckpointRepository:
             raise OptionError(f"at least 1 checkpoint must be retained, not {count}.")
         with self._changing:
             manifests, unreadable = self._manifests()
-            present = set(self._files.list(FILES))
+            present = set(self.files.list(FILES))
             sound = present - self._damaged
             complete = [epoch for epoch, manifest in manifests.items() if sound.issuperset(manifest.files())]
             oldest = complete[-count] if len(complete) >= count else 0
@@ -227,7 +222,7 @@ class CheckpointRepository:
             counting = self._visible()
             for epoch in deleted_epochs:
                 failpoint("checkpoint.retain.before_manifest")
-                self._files.delete(f"{CHECKPOINTS}/{counting[epoch]}")
+                self.files.delete(f"{CHECKPOINTS}/{counting[epoch]}")
                 failpoint("checkpoint.retain.manifest_deleted")
             staying = tuple(bad for bad in unreadable if bad.epoch >= oldest)
             needed = _stored(manifest for epoch, manifest in manifests.items() if epoch not in old)
@@ -241,13 +236,13 @@ class CheckpointRepository:
         """
         with self._changing:
             for folder in (FILES, CHECKPOINTS):
-                self._files.clear_unfinished(folder)
-            unseen = fenced(self._files.list(CHECKPOINTS), self._visible(), self._run)
-            self._files.delete(*(f"{CHECKPOINTS}/{name}" for name in unseen))
+                self.files.clear_unfinished(folder)
+            unseen = fenced(self.files.list(CHECKPOINTS), self._visible(), self._run)
+            self.files.delete(*(f"{CHECKPOINTS}/{name}" for name in unseen))
             self._savepoints.delete_incomplete()
             manifests, unreadable = self._manifests()
             if not unreadable:
-                self._delete_files(set(self._files.list(FILES)) - _stored(manifests.values()))
+                self._delete_files(set(self.files.list(FILES)) - _stored(manifests.values()))
 
     def save(self, name: str, manifest: CheckpointManifest) -> None:
         """Copy a checkpoint of this repository to a savepoint, which needs none of the checkpoint's files afterwards.
@@ -291,7 +286,7 @@ class CheckpointRepository:
         self._savepoints.delete(name)
 
     def _check_present(self, manifest: CheckpointManifest) -> None:
-        present = set(self._files.list(FILES))
+        present = set(self.files.list(FILES))
         for entry in manifest.files().values():
             if entry.stored not in present:
                 raise CheckpointError(
@@ -307,7 +302,7 @@ class CheckpointRepository:
 
     def _delete(self, stored: list[str]) -> None:
         failpoint("checkpoint.retain.before_files")
-        self._files.delete(*(f"{FILES}/{name}" for name in stored))
+        self.files.delete(*(f"{FILES}/{name}" for name in stored))
         failpoint("checkpoint.retain.files_deleted")
 
     def _manifests(self) -> tuple[dict[int, CheckpointManifest], list[SkippedCheckpoint]]:
@@ -335,21 +330,21 @@ class CheckpointRepository:
     def _visible(self) -> dict[int, str]:
         """Return the names of the manifests that count, by ascending epoch."""
         seal, taken_over = self._sealed()
-        return visible(self._files.list(CHECKPOINTS), seal, taken_over)
+        return visible(self.files.list(CHECKPOINTS), seal, taken_over)
 
     def _sealed(self) -> tuple[Seal | None, frozenset[str] | None]:
         """Return the greatest seal and the names in it; a run that has begun uses its own."""
         while not self._run:
-            seals = read_names(self._files.list(RUNS)).seals
+            seals = read_names(self.files.list(RUNS)).seals
             if not seals:
                 return None, None
             # One that is gone was deleted by a run that has written another.
             with suppress(FileNotFoundError):
-                return seals[-1], decode_seal(self._files.read(f"{RUNS}/{seals[-1].name}", self._limit))
+                return seals[-1], decode_seal(self.files.read(f"{RUNS}/{seals[-1].name}", self._limit))
         return self._seal
 
     def _decoded(self, path: str) -> CheckpointManifest:
-        data = self._files.read(path, self._limit)
+        data = self.files.read(path, self._limit)
         if len(data) > self._limit:
             raise CheckpointError(f"the manifest is longer than {self._limit:,} bytes.")
         return decode_manifest(data)

@@ -41,6 +41,15 @@ def _home(prefix: int, mask: np.uint64) -> np.uint64:
     return np.uint64(mix(np.uint64(prefix)) & mask)
 
 
+@inlined
+def _probe(prefix: int, prefixes: NDArray[np.int64], heads: NDArray[np.int32], mask: np.uint64) -> np.uint64:
+    """Return where a prefix stands, or would stand."""
+    position = _home(prefix, mask)
+    while heads[position] != NOBODY and prefixes[position] != prefix:
+        position = (position + _1) & mask
+    return position
+
+
 @jit
 def link(
     slots: NDArray[np.int64],
@@ -61,9 +70,7 @@ def link(
         slot = slots[i]
         prefix = wanted[i]
         if i == begin or prefix != wanted[i - 1]:
-            position = _home(prefix, mask)
-            while heads[position] != NOBODY and prefixes[position] != prefix:
-                position = (position + _1) & mask
+            position = _probe(prefix, prefixes, heads, mask)
         head = heads[position]
         if head != NOBODY:
             tail = preceding[head]
@@ -161,9 +168,7 @@ def count(wanted: NDArray[np.int64], lists: ListArrays, counts: NDArray[np.int64
     _, _, prefixes, heads, sizes, _ = lists
     mask = np.uint64(heads.size - 1)
     for i in range(wanted.size):
-        position = _home(wanted[i], mask)
-        while heads[position] != NOBODY and prefixes[position] != wanted[i]:
-            position = (position + _1) & mask
+        position = _probe(wanted[i], prefixes, heads, mask)
         counts[i] = 0 if heads[position] == NOBODY else sizes[position]
 
 
@@ -174,9 +179,7 @@ def collect(wanted: NDArray[np.int64], lists: ListArrays, collected: NDArray[np.
     mask = np.uint64(heads.size - 1)
     filled = 0
     for i in range(wanted.size):
-        position = _home(wanted[i], mask)
-        while heads[position] != NOBODY and prefixes[position] != wanted[i]:
-            position = (position + _1) & mask
+        position = _probe(wanted[i], prefixes, heads, mask)
         head = heads[position]
         slot = head
         while slot != NOBODY:
@@ -194,9 +197,7 @@ def pop_dead(lists: ListArrays, counters: NDArray[np.int64]) -> None:
     mask = np.uint64(heads.size - 1)
     while counters[HEAP]:
         top = heap[0]
-        position = _home(top, mask)
-        while heads[position] != NOBODY and prefixes[position] != top:
-            position = (position + _1) & mask
+        position = _probe(top, prefixes, heads, mask)
         if heads[position] != NOBODY:
             return
         counters[HEAP] -= 1

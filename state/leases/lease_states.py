@@ -106,24 +106,21 @@ class Acquisition:
         return self._next_unclaimed(view, lives, now_ns)
 
     def _next_claimed(self, mine: Claim, view: LeaseFolderView, lives: Mapping[Claim, Life], now_ns: int) -> Step:
-        for rival, life in lives.items():
-            if rival > mine or (rival.run == mine.run and life is Life.GONE):
-                # One that sleeps may wake and hold what it claimed: its run must not be ours.
-                return WithdrawClaim()
-        for rival, life in lives.items():
-            if life is not Life.GONE:
-                if self._is_impatient(now_ns):
-                    return WithdrawClaim()
-                return self._wait(rival, view.claims[rival], now_ns)
-        return TakeLease()
+        # One that sleeps may wake and hold what it claimed: its run must not be ours.
+        if any(rival > mine or (rival.run == mine.run and life is Life.GONE) for rival, life in lives.items()):
+            return WithdrawClaim()
+        rival = _first_living(lives)
+        if rival is None:
+            return TakeLease()
+        return WithdrawClaim() if self._is_impatient(now_ns) else self._wait(rival, view.claims[rival], now_ns)
 
     def _next_unclaimed(self, view: LeaseFolderView, lives: Mapping[Claim, Life], now_ns: int) -> Step:
-        for rival, life in lives.items():
-            if life is not Life.GONE:
-                if self._is_impatient(now_ns):
-                    return RefuseStart(rival.run, _owner(view.claims[rival]))
-                return self._wait(rival, view.claims[rival], now_ns)
-        return WriteClaim(view.greatest + 1)
+        rival = _first_living(lives)
+        if rival is None:
+            return WriteClaim(view.greatest + 1)
+        if self._is_impatient(now_ns):
+            return RefuseStart(rival.run, _owner(view.claims[rival]))
+        return self._wait(rival, view.claims[rival], now_ns)
 
     def _judge(self, what: int | Claim, data: bytes, now_ns: int) -> Life:
         record = decode_record(data)
@@ -143,6 +140,10 @@ class Acquisition:
     def _is_impatient(self, now_ns: int) -> bool:
         assert self._began_ns is not None
         return now_ns - self._began_ns >= PATIENCE * self._lease_ns
+
+
+def _first_living(lives: Mapping[Claim, Life]) -> Claim | None:
+    return next((claim for claim, life in lives.items() if life is not Life.GONE), None)
 
 
 def _owner(data: bytes | None) -> Owner | None:

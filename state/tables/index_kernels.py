@@ -90,13 +90,9 @@ def guess(
         end = min(first + _BLOCK, hashes.size)
         for i in range(first, end):
             if ahead and i + ahead < hashes.size:
-                h = hashes[i + ahead]
-                if prefix.size:
-                    h = table_hash(h, prefix[i + ahead])
+                h = table_hash(hashes[i + ahead], prefix[i + ahead]) if prefix.size else hashes[i + ahead]
                 prefetch(table_at + np.int64((h & mask) << _3))
-            h = hashes[i]
-            if prefix.size:
-                h = table_hash(h, prefix[i])
+            h = table_hash(hashes[i], prefix[i]) if prefix.size else hashes[i]
             position = h & mask
             entry = table[position]
             while entry != _0 and entry >> _32 != h & _LOW:
@@ -170,15 +166,11 @@ def settle(
     mask = np.uint64(table.size - 1)
     for i in range(begin, hashes.size):
         if ahead and i + ahead < hashes.size and located[i + ahead] < 0:
-            h = hashes[i + ahead]
-            if prefix.size:
-                h = table_hash(h, prefix[i + ahead])
+            h = table_hash(hashes[i + ahead], prefix[i + ahead]) if prefix.size else hashes[i + ahead]
             prefetch(table_at + np.int64((h & mask) << _3))
         if located[i] >= 0:
             continue
-        h = hashes[i]
-        if prefix.size:
-            h = table_hash(h, prefix[i])
+        h = table_hash(hashes[i], prefix[i]) if prefix.size else hashes[i]
         null = nulls[i] if nulls.size else _NO_NULL
         length: Any = offsets[i + 1] - offsets[i] if offsets.size else np.int64(0)
         found = np.int64(ABSENT)

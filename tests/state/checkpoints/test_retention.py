@@ -29,7 +29,7 @@ def test_old_checkpoints_go_and_shared_files_stay():
     assert repository.retain(9) == RetentionResult()
     assert repository.retain(2) == RetentionResult((1, 2, 3, 4, 5), 5 + 3)
     assert repository.epochs() == [6, 7]
-    assert set(repository._files.list("files")) == needed(repository, [6, 7])
+    assert set(repository.files.list("files")) == needed(repository, [6, 7])
     for epoch in (6, 7):
         assert is_whole(repository, repository.load(epoch))
     with pytest.raises(OptionError, match="at least 1"):
@@ -49,7 +49,7 @@ def test_files_of_an_epoch_in_progress_stay_and_those_of_an_abandoned_one_go():
     repository.add_file(5, "given-up", b"given up")
     repository.abandon(5)
     repository.retain(1)
-    assert repository._files.list("files") == [old.digest]
+    assert repository.files.list("files") == [old.digest]
 
 
 def test_files_of_other_processes_stay_while_the_epoch_is_in_progress():
@@ -76,7 +76,7 @@ def test_damaged_checkpoints_do_not_count():
     checkpoint(repository, 5)
     checkpoint(repository, 6)
     assert repository.retain(2).epochs == (2, 3, 4)
-    assert set(repository._files.list("files")) == needed(repository, [5, 6])
+    assert set(repository.files.list("files")) == needed(repository, [5, 6])
 
 
 def test_what_others_left_is_swept(tmp_path, local):
