@@ -18,7 +18,7 @@ from penstock.engine.dataflow.attempt_start import FIRST, AttemptStart
 from penstock.engine.dataflow.build import Build, build
 from penstock.engine.dataflow.checkpoint_port import participants
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.dataflow.instance_services import InstanceServices, StateFactory
+from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan, Progress, Struck
@@ -34,10 +34,8 @@ from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
 from penstock.model.ids import OperatorId, TaskId
-from penstock.state.store import StateStore
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.rocksdb_store import RocksDbStores
-from penstock.state.tables.image import StoreImage
 
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
@@ -100,7 +98,7 @@ class EmbeddedAttempt:
         try:
             self._services = InstanceServices(
                 clock,
-                _state_factory(plan.loop),
+                lambda operator, instance, image: MemoryStore(operator, plan.loop.state_bytes, image),
                 self._dead_letters,
                 wake=self.wake,
                 async_calls=options.async_calls,
@@ -342,10 +340,3 @@ def _paging(options: LoopOptions, scratch: RunScratch | None, *, paged: bool) ->
     assert scratch is not None
     scratch.claim()
     return Paging(PagingOptions(options.state_bytes), RocksDbStores(), scratch.path / "state")
-
-
-def _state_factory(options: LoopOptions) -> StateFactory:
-    def make(operator: str, instance: int, image: StoreImage) -> StateStore:
-        return MemoryStore(operator, options.state_bytes, image)
-
-    return make

@@ -16,7 +16,7 @@ from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores, FreeMemory
 from penstock.engine.paging.bucket_sweep import BucketSweep, BucketTurn
 from penstock.engine.paging.growth import Growth
-from penstock.engine.paging.waiting import LaterInput, WaitingInput
+from penstock.engine.paging.waiting import WaitingInput
 
 
 class Backlog:
@@ -46,7 +46,9 @@ class Backlog:
         self.released_us: int | None = None
         self.since_ns = 0
         self._waiting = WaitingInput(0)
-        self._later = LaterInput()
+        self._later: list[tuple[int, Batch] | Watermark] = []
+        """Input that came while a sweep was under way, in order: it is to wait for the next one."""
+        self.later_bytes = 0
         # What is left of the sweep under way.
         self._unswept = BucketSweep()
         self._fetched: Bucket | None = None
@@ -58,11 +60,6 @@ class Backlog:
     def bytes(self) -> int:
         """Bytes of the rows that the next sweep, or the one under way, works off."""
         return self._waiting.bytes
-
-    @property
-    def later_bytes(self) -> int:
-        """Bytes of the rows behind the sweep under way."""
-        return self._later.bytes
 
     @property
     def is_full(self) -> bool:
@@ -82,7 +79,8 @@ class Backlog:
     def add(self, port: int, batch: Batch) -> None:
         """Let rows wait."""
         if self._unswept:
-            self._later.add(port, batch)
+            self._later.append((port, batch))
+            self.later_bytes += int(batch.rows.nbytes)
         else:
             self._begin_waiting()
             self._waiting.add(port, batch, self._stores.places(port, batch.rows, self._stores.buckets))
@@ -90,7 +88,7 @@ class Backlog:
     def add_watermark(self, time_us: int) -> None:
         """Let a watermark wait behind the rows."""
         if self._unswept:
-            self._later.add_watermark(time_us)
+            self._later.append(Watermark(time_us))
         else:
             self._begin_waiting()
             self._waiting.add_watermark(time_us)
@@ -162,7 +160,8 @@ class Backlog:
             self.passed_us = max(self.passed_us, self._moves.output_watermark(waiting.watermark_us))
             self.released_us = self.passed_us
         waiting.clear()
-        for item in self._later.take():
+        later, self._later, self.later_bytes = self._later, [], 0
+        for item in later:
             if isinstance(item, Watermark):
                 self.add_watermark(item.time_us)
             else:

@@ -3,7 +3,7 @@
 Each bucket works its share off when it is in memory; what all have worked off is let go. Called by `paged_operator`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -110,29 +110,6 @@ class WaitingInput:
         self._parts.clear()
         self.bytes = self.rows = 0
         self.watermark_us = None
-
-
-class LaterInput:
-    """Input that came while a sweep was under way, in order: it is to wait for the next one."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.bytes = 0
-        self._items: list[tuple[int, Batch] | Watermark] = []
-
-    def add(self, port: int, batch: Batch) -> None:
-        """Keep a batch."""
-        self._items.append((port, batch))
-        self.bytes += int(batch.rows.nbytes)
-
-    def add_watermark(self, time_us: int) -> None:
-        """Keep a watermark."""
-        self._items.append(Watermark(time_us))
-
-    def take(self) -> Sequence[tuple[int, Batch] | Watermark]:
-        """Return everything, and forget it."""
-        items, self._items, self.bytes = self._items, [], 0
-        return items
 
 
 def _joined(run: list[_Rows], bucket: int) -> Batch:

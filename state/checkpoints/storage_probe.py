@@ -11,8 +11,10 @@ PROBE_PREFIX = "probe-"
 
 _CONTENT = bytes(range(256)) * 256
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
-_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room there"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "let this user write there"),
+}
 
 
 def probe(files: DurableFiles, where: str, name: str) -> None:
@@ -49,8 +51,5 @@ def _remedy(cause: BaseException | None, error: BaseException) -> str:
     if code in _NOT_A_FOLDER:
         at = f" ({cause.filename})" if isinstance(cause, OSError) and cause.filename else ""
         return f"a file stands where a directory must be{at}; move it away, or give another checkpoint_dir"
-    if code in _FULL:
-        return f"{reason}; make room there, or give another checkpoint_dir"
-    if code in _NOT_ALLOWED:
-        return f"{reason}; let this user write there, or give another checkpoint_dir"
-    return f"{reason}; check that it is there and may be written, or give another checkpoint_dir"
+    remedy = _REMEDIES.get(code or 0, "check that it is there and may be written")
+    return f"{reason}; {remedy}, or give another checkpoint_dir"

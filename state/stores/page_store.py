@@ -20,19 +20,14 @@ Page = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class PageStoreStatistics:
-    """Sizes and counts of a page store since it was opened; None where not measured.
+    """Sizes of a page store now.
 
-    ``bytes_on_disk`` counts files that deleted pages still occupy. ``memory_bytes`` is what it holds of its memory now:
-    pages not yet flushed and cached blocks. ``gets`` counts requested keys, ``memory_hits`` those found in pages
-    not yet flushed; cache hits and misses count blocks of the files, several or none for a get.
+    ``bytes_on_disk`` counts files that deleted pages still occupy. ``memory_bytes`` is what it holds of its memory:
+    pages not yet flushed and cached blocks.
     """
 
     bytes_on_disk: int
     memory_bytes: int
-    gets: int
-    memory_hits: int | None = None
-    cache_hits: int | None = None
-    cache_misses: int | None = None
 
 
 class PageStore(Protocol):

@@ -45,7 +45,6 @@ _MEMTABLES = 2
 # The shares of blob files at which collecting their garbage begins and ends.
 _MUCH_GARBAGE, _KEPT_GARBAGE = 0.5, 0.4
 _OPEN_FILES = 256
-_TICKERS = ("rocksdb.memtable.hit", "rocksdb.block.cache.hit", "rocksdb.block.cache.miss")
 
 
 class RocksDbStores(PageStores):
@@ -80,15 +79,14 @@ class RocksDbStore(PageStore):
         self._directory = directory
         self._memory_bytes = memory_bytes
         self._unflushed_bytes = 0
-        self._gets = 0
         self._collecting = False
         self._cache = Cache(memory_bytes)
         self._memtables = WriteBufferManager.new_write_buffer_manager_with_cache(
             _memtable_bytes(memory_bytes) * _MEMTABLES, False, self._cache
         )
-        self._options = _options(self._cache, self._memtables, memory_bytes, new)
+        options = _options(self._cache, self._memtables, memory_bytes, new)
         with _explained("open a store", directory):
-            self._db = Rdict(str(directory), self._options)
+            self._db = Rdict(str(directory), options)
         writing = WriteOptions()
         writing.disable_wal = True  # type: ignore[method-assign, assignment]  # an attribute; the stub says a method
         self._db.set_write_options(writing)
@@ -100,7 +98,6 @@ class RocksDbStore(PageStore):
         """Return the page of each key, None where there is none."""
         with _explained("read pages", self._directory):
             pages: list[bytes | None] = self._db.get(list(keys))  # type: ignore[assignment]
-        self._gets += len(keys)
         return pages
 
     def put_many(self, pages: Sequence[Page]) -> None:
@@ -186,15 +183,7 @@ class RocksDbStore(PageStore):
         with _explained("measure a store", self._directory):
             files = ("rocksdb.total-sst-files-size", "rocksdb.total-blob-file-size")
             bytes_on_disk = sum(self._db.property_int_value(name) or 0 for name in files)
-        counts = _tickers(self._options.get_statistics())
-        return PageStoreStatistics(
-            bytes_on_disk=bytes_on_disk,
-            memory_bytes=self._cache.get_usage(),
-            gets=self._gets,
-            memory_hits=counts.get("rocksdb.memtable.hit"),
-            cache_hits=counts.get("rocksdb.block.cache.hit"),
-            cache_misses=counts.get("rocksdb.block.cache.miss"),
-        )
+        return PageStoreStatistics(bytes_on_disk, self._cache.get_usage())
 
     def close(self) -> None:
         """Release files and memory; RocksDB flushes first."""
@@ -270,7 +259,6 @@ def _options(cache: Cache, memtables: WriteBufferManager, memory_bytes: int, new
     options.set_max_open_files(_OPEN_FILES)
     options.set_keep_log_file_num(1)
     options.set_stats_dump_period_sec(0)
-    options.enable_statistics()
     blocks = BlockBasedOptions()
     blocks.set_block_cache(cache)
     blocks.set_cache_index_and_filter_blocks(True)
@@ -300,12 +288,6 @@ def _options(cache: Cache, memtables: WriteBufferManager, memory_bytes: int, new
 def _memtable_bytes(memory_bytes: int) -> int:
     """Return the bytes put before a flush; RocksDB itself would flush at twice as many."""
     return memory_bytes // 3
-
-
-def _tickers(report: str | None) -> dict[str, int]:
-    """Return the counts of `_TICKERS` in RocksDB's report, whose lines read ``name COUNT : 12``."""
-    words = [line.split() for line in (report or "").splitlines()]
-    return {line[0]: int(line[3]) for line in words if len(line) == 4 and line[0] in _TICKERS}
 
 
 @contextmanager

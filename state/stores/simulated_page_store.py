@@ -75,14 +75,23 @@ class SimulatedPageStore(PageStore):
         self._unflushed_bytes = 0
         self._extents: dict[bytes, Extent] = {}
         self._lengths: dict[int, int] = {}
-        self._gets = self._memory_hits = 0
         self._open = True
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the page of each key; each segment is read from the disk once a call."""
-        self._gets += len(keys)
-        self._memory_hits += sum(key in self._unflushed for key in keys)
-        return self._pages(keys)
+        self._check_open()
+        pages: list[bytes | None] = []
+        segments: dict[int, bytes] = {}
+        for key in keys:
+            extent = self._extents.get(key)
+            if key in self._unflushed or extent is None:
+                pages.append(self._unflushed.get(key))
+                continue
+            if extent.segment not in segments:
+                segments[extent.segment] = self._read(_segment_name(extent.segment))
+            with self._explained("read a page"):
+                pages.append(read_page(segments[extent.segment], extent, key))
+        return pages
 
     def put_many(self, pages: Sequence[Page]) -> None:
         """Store pages; they are flushed when they fill the memory."""
@@ -98,7 +107,7 @@ class SimulatedPageStore(PageStore):
         keys = sorted(self._keys(start, end))
         for first in range(0, len(keys), _SCAN_PAGES):
             some = keys[first : first + _SCAN_PAGES]
-            for key, value in zip(some, self._pages(some), strict=True):
+            for key, value in zip(some, self.get_many(some), strict=True):
                 if value is not None:
                     yield key, value
 
@@ -150,12 +159,7 @@ class SimulatedPageStore(PageStore):
     def statistics(self) -> PageStoreStatistics:
         """Return present sizes and counts since the store was opened; there is no cache to measure."""
         self._check_open()
-        return PageStoreStatistics(
-            bytes_on_disk=sum(self._lengths.values()),
-            memory_bytes=self._unflushed_bytes,
-            gets=self._gets,
-            memory_hits=self._memory_hits,
-        )
+        return PageStoreStatistics(sum(self._lengths.values()), self._unflushed_bytes)
 
     def close(self) -> None:
         """Discard unflushed pages."""
@@ -184,27 +188,12 @@ class SimulatedPageStore(PageStore):
                 for key, extent in decode_segment(number, data):
                     self._place(key, extent)
 
-    def _pages(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._check_open()
-        pages: list[bytes | None] = []
-        segments: dict[int, bytes] = {}
-        for key in keys:
-            extent = self._extents.get(key)
-            if key in self._unflushed or extent is None:
-                pages.append(self._unflushed.get(key))
-                continue
-            if extent.segment not in segments:
-                segments[extent.segment] = self._read(_segment_name(extent.segment))
-            with self._explained("read a page"):
-                pages.append(read_page(segments[extent.segment], extent, key))
-        return pages
-
     def _merge(self) -> None:
         """Write all pages into one segment, and remove the others once no list has them."""
         before = list(self._lengths)
         number = max(before) + 1
         keys = sorted(self._extents)
-        data, extents = encode_segment(number, dict(zip(keys, self._pages(keys), strict=True)))
+        data, extents = encode_segment(number, dict(zip(keys, self.get_many(keys), strict=True)))
         self._write_segment(number, data, {})
         self._extents = {key: extent for key, extent in extents.items() if extent is not None}
         with self._explained("remove merged segments"):

@@ -48,7 +48,7 @@ class Slow(PageStore):
         self.calls.append("set_memory")
 
     def statistics(self) -> PageStoreStatistics:
-        return PageStoreStatistics(0, 0, 0)
+        return PageStoreStatistics(0, 0)
 
     def close(self) -> None:
         self.calls.append(f"close with {len(self.pages)}")

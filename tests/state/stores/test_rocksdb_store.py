@@ -195,23 +195,6 @@ def test_memory_is_bounded_and_may_change(tmp_path):
     store.close()
 
 
-def test_gets_and_hits_are_counted(tmp_path):
-    store = STORES.create(tmp_path / "store")
-    pages = random_pages(100, 1_000)
-    store.put_many(list(pages.items()))
-    store.get_many(list(pages))
-    assert (store.statistics().gets, store.statistics().memory_hits) == (100, 100)
-    store.flush()
-    for _ in range(2):
-        store.get_many([*pages, b"absent"])
-    statistics = store.statistics()
-    assert (statistics.gets, statistics.memory_hits) == (302, 100)
-    assert statistics.cache_hits > 0
-    assert statistics.cache_misses > 0
-    assert statistics.bytes_on_disk > 100_000
-    store.close()
-
-
 def test_space_of_forgotten_ranges_comes_back(tmp_path):
     store = STORES.create(tmp_path / "store")
     for window in range(12):
