@@ -14,6 +14,7 @@ import numpy as np
 from penstock.model.columns import Floats, Ints, Names
 from penstock.model.plan import BucketMove, Decision, NoChange, RescalePlan, Route, TaskSize
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.task_levels import task_levels
 from penstock.scheduler.bucket_moves import level_buckets
 from penstock.scheduler.capacity import (
     MIB,
@@ -25,7 +26,7 @@ from penstock.scheduler.capacity import (
     true_capacity,
 )
 from penstock.scheduler.flow_network import Layer, bottlenecks, capacity, carried_flow, distributed_flow
-from penstock.scheduler.propagation import levels, propagate
+from penstock.scheduler.propagation import propagate
 from penstock.scheduler.row_groups import RowGroups
 from penstock.scheduler.true_rates import or_nan, output_ratios, source_targets, sum_by, task_rates
 
@@ -264,7 +265,7 @@ def _lags(snapshot: ClusterSnapshot) -> Floats | None:
     by_task, lags = np.zeros(len(snapshot.tasks)), np.zeros(len(snapshot.applications))
     np.maximum.at(by_task, snapshot.instances.task[snapshot.partitions.instance], seconds)
     producer, consumer = snapshot.edges.producer, snapshot.edges.consumer
-    for edges in levels(producer, consumer, len(by_task)):
+    for edges in task_levels(len(by_task), producer, consumer)[1]:
         np.maximum.at(by_task, consumer[edges], by_task[producer[edges]])
     np.maximum.at(lags, snapshot.tasks.application, by_task)
     return lags

@@ -6,8 +6,9 @@ Accuracies are in [0, 1] and CPU in percent of a core. `qod_figures` and the two
 import numpy as np
 
 from penstock.model.columns import Floats
+from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import least, most, total
-from penstock.shedding.task_graph import Indexes, TaskGraph
+from penstock.shedding.task_graph import TaskGraph
 
 
 def p(priority: Floats, graph: TaskGraph) -> Floats:

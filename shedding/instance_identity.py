@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.model.columns import Names
 from penstock.model.snapshot import ClusterSnapshot
-from penstock.shedding.task_graph import Indexes
+from penstock.model.task_levels import Indexes
 
 _NUMBERS = np.int64(1) << 32
 

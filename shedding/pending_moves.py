@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.model.columns import Bools, Floats, Names
+from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import total
 from penstock.shedding.instance_identity import NOBODY, InstanceNames
 from penstock.shedding.qod_figures import Figures
-from penstock.shedding.task_graph import Indexes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

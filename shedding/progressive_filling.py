@@ -7,9 +7,9 @@ shares out CPU evenly. A query that is blocked by a full machine or thread stays
 import numpy as np
 
 from penstock.model.columns import Bools, Floats
+from penstock.model.task_levels import Indexes, ranges
 from penstock.shedding.group_sums import least, total
 from penstock.shedding.qod_figures import Figures
-from penstock.shedding.task_graph import Indexes, ranges
 
 _ROUNDING = 1e-9
 _STEEPEST = 1e12

@@ -13,6 +13,7 @@ from penstock.model.columns import Bools, Floats
 from penstock.model.plan import Decision, Demand, Move, NoChange, ShedPlan
 from penstock.model.policy import Policy
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.task_levels import Indexes
 from penstock.shedding import accuracy
 from penstock.shedding.group_sums import most, total
 from penstock.shedding.pending_moves import PendingMoves, moves_in_progress, with_moves
@@ -21,7 +22,7 @@ from penstock.shedding.qod_distribute import distribute
 from penstock.shedding.qod_figures import FigureOptions, Figures, read_figures
 from penstock.shedding.qod_kill import kill_tasks, reserve, sparing_order
 from penstock.shedding.qod_sources import NO_LAGS, LagMaxima, lag_maxima
-from penstock.shedding.task_graph import Indexes, TaskGraph
+from penstock.shedding.task_graph import TaskGraph
 from penstock.shedding.warm_up import WarmUpRule, WarmUps, warming
 
 SharingOut = Callable[[Figures, Floats, Floats, Indexes], tuple[Floats, Floats]]

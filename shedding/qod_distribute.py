@@ -11,9 +11,9 @@ from operator import itemgetter
 import numpy as np
 
 from penstock.model.columns import Floats
+from penstock.model.task_levels import Indexes
 from penstock.shedding import accuracy
 from penstock.shedding.qod_figures import Figures
-from penstock.shedding.task_graph import Indexes
 
 _DIFF_REQ = itemgetter(0)
 _ROUNDING = 1e-9

@@ -10,11 +10,12 @@ import numpy as np
 from penstock.model.columns import Floats
 from penstock.model.plan import NoChange
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.task_levels import Indexes
 from penstock.shedding import accuracy
 from penstock.shedding.group_sums import least, total, total_with_means
 from penstock.shedding.instance_identity import InstanceNames, names_of
 from penstock.shedding.qod_sources import LagMaxima, SourceRates, offered_to_sources
-from penstock.shedding.task_graph import Indexes, TaskGraph, task_graph
+from penstock.shedding.task_graph import TaskGraph, task_graph
 
 UNMEASURED_CPU = 100.0
 """CPU of a task that was never measured, percent: one core (Stream-Economics, section 4)."""

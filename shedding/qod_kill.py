@@ -10,8 +10,8 @@ from heapq import heapify, heapreplace
 import numpy as np
 
 from penstock.model.columns import Floats
+from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import Counts
-from penstock.shedding.task_graph import Indexes
 
 
 def sparing_order(machine: Counts, p: Floats, min_req_cpu: Floats) -> Indexes:

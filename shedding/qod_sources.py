@@ -11,10 +11,10 @@ import numpy as np
 from penstock.model.columns import Bools, Floats
 from penstock.model.plan import NoChange
 from penstock.model.snapshot import ClusterSnapshot
+from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import most, total_with_means
 from penstock.shedding.instance_identity import NOBODY, InstanceNames, names_of
 from penstock.shedding.source_rates import offered_by_end_offsets, offered_by_lag_maxima, planned_offer
-from penstock.shedding.task_graph import Indexes
 
 SourceRates = Literal["end offsets", "lag maxima"]
 

@@ -6,8 +6,8 @@ Exact by end offsets where the log has them; from lag maxima as the paper does w
 import numpy as np
 
 from penstock.model.columns import Floats
+from penstock.model.task_levels import Indexes
 from penstock.shedding.group_sums import total_with_means
-from penstock.shedding.task_graph import Indexes
 
 
 def offered_by_end_offsets(appended: Floats, instance: Indexes, instances: int, window_s: float) -> Floats:

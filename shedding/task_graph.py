@@ -4,14 +4,11 @@ Stream-Economics, section 3: a sink without a declared query counts as one whose
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.model.columns import Floats, Ints
-
-Indexes = NDArray[np.intp]
+from penstock.model.task_levels import Indexes, ranges, task_levels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +46,7 @@ def task_graph(tasks: int, producer: Ints, consumer: Ints, query_task: Ints) -> 
     Raises:
         ValueError: the edges form a cycle.
     """
-    level, edges_by_level = _levels(tasks, producer, consumer)
+    level, edges_by_level = task_levels(tasks, producer, consumer)
     is_end = np.ones(tasks, np.bool_)
     is_end[producer] = False
     is_end[query_task] = False
@@ -57,27 +54,6 @@ def task_graph(tasks: int, producer: Ints, consumer: Ints, query_task: Ints) -> 
     pair_task, pair_query = _reach(level, producer, consumer, queries)
     starts = np.searchsorted(pair_task, np.arange(tasks))
     return TaskGraph(producer, consumer, queries, len(query_task), pair_task, pair_query, starts, level, edges_by_level)
-
-
-def _levels(tasks: int, producer: Ints, consumer: Ints) -> tuple[Indexes, tuple[Indexes, ...]]:
-    level = np.zeros(tasks, np.intp)
-    missing = np.bincount(consumer, minlength=tasks)
-    order = np.argsort(producer, kind="stable")
-    firsts = np.searchsorted(producer[order], np.arange(tasks + 1))
-    ready, at, done = np.flatnonzero(missing == 0), 0, 0
-    while len(ready):
-        level[ready] = at
-        done += len(ready)
-        below = consumer[order[ranges(firsts[ready], firsts[ready + 1])]]
-        missing -= np.bincount(below, minlength=tasks)
-        below = np.unique(below)
-        ready, at = below[missing[below] == 0], at + 1
-    if done < tasks:
-        raise ValueError(f"{tasks - done} of {tasks} tasks lie on or below a cycle of edges")
-    into = level[consumer]
-    by_level = np.argsort(into, kind="stable")
-    bounds = np.searchsorted(into[by_level], np.arange(1, at + 1))
-    return level, tuple(by_level[a:b] for a, b in pairwise(bounds))
 
 
 def _reach(level: Indexes, producer: Ints, consumer: Ints, query_task: Indexes) -> tuple[Indexes, Indexes]:
@@ -101,11 +77,3 @@ def _reach(level: Indexes, producer: Ints, consumer: Ints, query_task: Indexes) 
         waiting = np.concatenate([waiting[~is_here], into])
     pair_task, pair_query = np.divmod(np.sort(np.concatenate(pairs_by_level)), queries)
     return pair_task, pair_query
-
-
-def ranges(firsts: Indexes, ends: Indexes) -> Indexes:
-    """Return first, first + 1, ... below end, for one pair after the other."""
-    counts = ends - firsts
-    total = int(counts.sum())
-    jumps = np.repeat(firsts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) if total else np.zeros(0, np.intp)
-    return jumps + np.arange(total)

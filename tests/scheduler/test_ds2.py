@@ -12,7 +12,7 @@ from penstock.model.snapshot import ClusterSnapshot, InstanceColumns
 from penstock.scheduler.busy_band import BusyBand
 from penstock.scheduler.ds2 import Ds2, instances_needed, optimal_parallelism
 from penstock.scheduler.pacing import Pace, PaceState
-from penstock.scheduler.propagation import levels, propagate
+from penstock.scheduler.propagation import propagate
 from tests.papers_cases import cases
 from tests.scheduler.scaling_jobs import Job, Task, measured, random_job
 
@@ -256,7 +256,7 @@ def test_a_band_that_cannot_be_seen_is_said(column: str) -> None:
 
 def test_a_cycle_is_refused() -> None:
     with pytest.raises(ValueError, match="cycle"):
-        levels(np.array([0, 1]), np.array([1, 0]), 2)
+        propagate(np.zeros(2), np.zeros(2), np.array([0, 1]), np.array([1, 0]))
 
 
 def test_nothing_comes_of_nothing() -> None:
