@@ -174,20 +174,20 @@ class Checkpoint:
         return {name: pa.concat_tables(tables) for name, tables in sorted(pieces.items())}
 
     def _tables_of(self, operator: str) -> tuple[KeptTable, ...]:
-        kinds: dict[str, Literal["table", "log"]] = {}
-        counts: dict[str, list[tuple[int, int]]] = {}
-        columns: dict[str, tuple[str, ...]] = {}
+        tables: dict[str, KeptTable] = {}
         for _, part in self._parts(operator):
             for name, batches in part.batches.items():
                 schema = batches[0].schema
-                kinds[name] = "log" if table_form(schema) is None else "table"
                 shown = shown_names(name, schema, self._meaning(operator))
-                columns[name] = tuple(column for column in shown if not column.startswith(INTERNAL))
-                counts.setdefault(name, []).extend((rows.num_rows, rows.nbytes) for rows in batches)
-        return tuple(
-            KeptTable(name, kinds[name], sum(rows for rows, _ in found), sum(size for _, size in found), columns[name])
-            for name, found in sorted(counts.items())
-        )
+                before = tables.get(name)
+                tables[name] = KeptTable(
+                    name,
+                    "log" if table_form(schema) is None else "table",
+                    sum(rows.num_rows for rows in batches) + (before.rows if before else 0),
+                    sum(rows.nbytes for rows in batches) + (before.bytes if before else 0),
+                    tuple(column for column in shown if not column.startswith(INTERNAL)),
+                )
+        return tuple(table for _, table in sorted(tables.items()))
 
     def _meaning(self, operator: str) -> OperatorMeaning | None:
         return (self.manifest.meanings or {}).get(operator)

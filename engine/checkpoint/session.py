@@ -253,7 +253,7 @@ class CheckpointSession:
 
         def answer(manifest: CheckpointManifest | None, error: BaseException | None) -> None:
             if manifest is None:
-                self._on(ev.UploadFailed(epoch, _told(error)))
+                self._on(ev.UploadFailed(epoch, _reason(error)))
                 _fail_for_good(error)
                 return
             self._manifests[epoch] = manifest
@@ -275,7 +275,7 @@ class CheckpointSession:
 
         def answer(traffic: Traffic | None, error: BaseException | None) -> None:
             if traffic is None:
-                self._on(ev.PublishFailed(command.epoch, _told(error)))
+                self._on(ev.PublishFailed(command.epoch, _reason(error)))
                 _fail_for_good(error)
                 return
             self.traffic = traffic
@@ -302,7 +302,7 @@ class CheckpointSession:
     def _retained(self, result: RetentionResult | None, error: BaseException | None) -> None:
         """Note what could not be deleted; it goes with a later retention."""
         if result is None:
-            reason = _told(error)
+            reason = _reason(error)
         elif result.unreadable:
             reason = f"no file is deleted while a manifest cannot be read. {describe_skipped(result.unreadable)}"
         else:
@@ -337,7 +337,7 @@ class CheckpointSession:
                 return
             if error is not None:
                 self._failure = SinkFailure(committing[-1] if committing else None, error)
-                self._on(ev.CommitFailed(epoch, attempt, _told(error)))
+                self._on(ev.CommitFailed(epoch, attempt, _reason(error)))
                 return
             self._receipts.committed(epoch)
             self.savepoints.committed(epoch)
@@ -353,5 +353,5 @@ def _fail_for_good(error: BaseException | None) -> None:
         raise error
 
 
-def _told(error: BaseException | None) -> str:
+def _reason(error: BaseException | None) -> str:
     return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

@@ -35,7 +35,7 @@ def plain(decision: Decision) -> Any:
     return json.loads(json.dumps(as_dict(decision)))
 
 
-def the_policy(path: Path) -> str:
+def only_policy(path: Path) -> str:
     """Return the name of the policy whose decisions a log has.
 
     Raises:
@@ -44,8 +44,8 @@ def the_policy(path: Path) -> str:
     """
     names = sorted({str(entry.content["policy"]) for entry in read_log(path) if entry.kind is EntryKind.POLICY})
     if len(names) != 1:
-        found = f"{path} has decisions of {', '.join(names)}" if names else f"{path} has no policy's decisions"
-        raise OptionError(f"{found}; say with --policy who decides: {', '.join(names or sorted(POLICIES))}")
+        decisions = f"{path} has decisions of {', '.join(names)}" if names else f"{path} has no policy's decisions"
+        raise OptionError(f"{decisions}; say with --policy who decides: {', '.join(names or sorted(POLICIES))}")
     return names[0]
 
 

@@ -173,8 +173,8 @@ class _Builder:
         # The rows a source takes in are counted by its head.
         own = RowCounters() if isinstance(node.spec, SourceSpec) else counters
         letters = self._letters(operator)
-        made = self._operator(node, task, index, start, own, letters or self._services.dead_letters)
-        member = ChainNode(node.name, made, counters, letters=letters)
+        operation = self._operator(node, task, index, start, own, letters or self._services.dead_letters)
+        member = ChainNode(node.name, operation, counters, letters=letters)
         for edge in self._graph.outgoing(operator):
             if edge.chained:
                 target = self._chain(task, edge.consumer, index)

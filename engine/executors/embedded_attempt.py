@@ -108,7 +108,7 @@ class EmbeddedAttempt:
             )
             if options.routed:
                 self._routes.open()
-            self.build = self._built(start, None)
+            self.build = build(plan.graph, plan.loop, self._services, start)
         except BaseException:
             self._dead_letters.abort()
             self._close_scratch()
@@ -152,7 +152,7 @@ class EmbeddedAttempt:
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew."""
-        region = self._built(start, tasks)
+        region = build(self._plan.graph, self._plan.loop, self._services, start, tasks)
         self.build.replace(region)
         self._begin(region, start, tasks)
 
@@ -204,12 +204,6 @@ class EmbeddedAttempt:
             now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
         read = read_metrics(self._plan.name, self.build, self._started_ns, now_ns, wall_us, stepped_ns)
         return replace(read, bad_records=self._bad_records.lines(self.build))
-
-    def _built(self, start: AttemptStart, tasks: frozenset[TaskId] | None) -> Build:
-        made = build(self._plan.graph, self._plan.loop, self._services, start, tasks)
-        if start.restored is not None:
-            start.restored.close()
-        return made
 
     def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> int:
         """Let instances that were built run from the next step on; return the time."""

@@ -315,6 +315,6 @@ class _Life:
     def _sink(self, key: OperatorId, name: str, spec: SinkSpec) -> StagedSink:
         assert isinstance(spec.sink, StagedSink)
         before = self.sinks.get(name)
-        made = self.sinks[name] = spec.sink.on(self._world.files)
-        made.schema = None if before is None else before.schema
-        return made
+        sink = self.sinks[name] = spec.sink.on(self._world.files)
+        sink.schema = None if before is None else before.schema
+        return sink

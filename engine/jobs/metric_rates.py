@@ -67,18 +67,18 @@ class JobRates:
 
     def operators(self) -> dict[str, OperatorRates]:
         """Return the rates of all operators."""
-        found = {}
+        rates = {}
         for line in self._after.ledger.operators:
             old = self._lines.get(line.operator)
             rows_in, rows_out = (0, 0) if old is None else (old.rows_in, old.rows_out)
-            found[line.operator] = OperatorRates(
+            rates[line.operator] = OperatorRates(
                 self._per_second(rows_in, line.rows_in), self._per_second(rows_out, line.rows_out)
             )
-        return found
+        return rates
 
     def states(self) -> dict[str, StateRates]:
         """Return the rates of all operators whose state is counted."""
-        found = {}
+        rates = {}
         for state in self._after.states:
             new, old = state.accesses, self._states.get(state.operator)
             if new is None:
@@ -86,12 +86,12 @@ class JobRates:
             count, hits, waited_ns = new.count, new.hits, new.waited_ns
             if old is not None and old.count <= count:
                 count, hits, waited_ns = count - old.count, hits - old.hits, waited_ns - old.waited_ns
-            found[state.operator] = StateRates(
+            rates[state.operator] = StateRates(
                 accesses=count / self.seconds if self.seconds else 0.0,
                 hit_rate=hits / count if count else None,
                 wait_ns=waited_ns / (count - hits) if count > hits else None,
             )
-        return found
+        return rates
 
     def shares(self, instance: InstanceMetrics) -> Shares:
         """Return how an instance of the later snapshot spent the interval."""

@@ -1,5 +1,6 @@
 """The patience of a stopping job with sinks that are still sending. Pure; called by `EmbeddedAttempt`."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from penstock.model.errors import FatalError
@@ -21,17 +22,15 @@ class StopPatience:
     def look(self, now_ns: int, outstanding: Iterable[Outstanding | None]) -> FatalError | None:
         """Take in what each sink has on its way now; return the error that ends the job once nothing arrives."""
         waiting = [item for item in outstanding if item is not None]
-        arrived: dict[str, int] = {}
+        arrived, left = Counter[str](), Counter[str]()
         for item in waiting:
-            arrived[item.where] = arrived.get(item.where, 0) + item.arrived
+            arrived[item.where] += item.arrived
+            left[item.where] += item.left
         # The count of a topic falls, too, when one of its writers has nothing on its way any more.
-        if self._since_ns is None or arrived != self._arrived or not waiting:
-            self._since_ns, self._arrived = now_ns, arrived
+        if self._since_ns is None or dict(arrived) != self._arrived or not waiting:
+            self._since_ns, self._arrived = now_ns, dict(arrived)
         if now_ns - self._since_ns < STOP_DELIVERY_NS:
             return None
-        left: dict[str, int] = {}
-        for item in waiting:
-            left[item.where] = left.get(item.where, 0) + item.left
         what = " and ".join(f"{count:,} rows to {where}" for where, count in left.items())
         then = "the next start sends them again" if self._checkpoints else "they are lost to it"
         return FatalError(

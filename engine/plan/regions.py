@@ -33,27 +33,9 @@ def struck_by(graph: ExecutionGraph, operator: str | None) -> frozenset[TaskId] 
 def regions(graph: ExecutionGraph) -> tuple[frozenset[TaskId], ...]:
     """Return the connected components of tasks over channels, in the order of their first tasks."""
     task_of = {operator: task.id for task in graph.tasks for operator in task.operators}
-    joined: dict[TaskId, set[TaskId]] = {task.id: set() for task in graph.tasks}
+    region_of = {task.id: frozenset({task.id}) for task in graph.tasks}
     for edge in graph.edges:
         if not edge.chained:
-            producer, consumer = task_of[edge.producer], task_of[edge.consumer]
-            joined[producer].add(consumer)
-            joined[consumer].add(producer)
-    found: list[frozenset[TaskId]] = []
-    unseen = dict.fromkeys(joined)
-    while unseen:
-        region = _reachable(joined, next(iter(unseen)))
-        for task in region:
-            del unseen[task]
-        found.append(frozenset(region))
-    return tuple(found)
-
-
-def _reachable(joined: dict[TaskId, set[TaskId]], start: TaskId) -> set[TaskId]:
-    region = {start}
-    ahead = [start]
-    while ahead:
-        for neighbour in joined[ahead.pop()] - region:
-            region.add(neighbour)
-            ahead.append(neighbour)
-    return region
+            joined = region_of[task_of[edge.producer]] | region_of[task_of[edge.consumer]]
+            region_of |= dict.fromkeys(joined, joined)
+    return tuple(dict.fromkeys(region_of.values()))

@@ -44,7 +44,8 @@ def adapt_to(
         for table, aggregation in layout.tables.items():
             steps.append(_aggregates(table, aggregation, before.aggregates, now.aggregates, by_name))
         if before.values != now.values:
-            steps.append(_values(before.values, now.values, layout.values))
+            values = layout.values
+            steps.append(_in_table(KEPT_ROWS, lambda rows: _with_values(rows, before.values, now.values, values)))
     gone = before.states.keys() - now.states.keys()
     if gone:
         steps.append(lambda part: _without_states(part, gone))
@@ -74,13 +75,17 @@ def _aggregates(
     mine = [item for item in now if item.table == table]
     was = [item for item in before if item.table == table]
     matches = {item.name: same_aggregate(item, was, by_name=by_name) for item in mine}
+    return _in_table(table, lambda rows: _with_aggregates(rows, aggregation, mine, was, matches))
+
+
+def _in_table(table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Adapt:
+    """Return what changes the rows of one table or log, if there is one."""
 
     def adapt(part: StoreDump) -> StoreDump:
         batches = part.batches.get(table)
         if batches is None:
             return part
-        changed = [_with_aggregates(rows, aggregation, mine, was, matches) for rows in batches]
-        return replace(part, batches={**part.batches, table: changed})
+        return replace(part, batches={**part.batches, table: [change(rows) for rows in batches]})
 
     return adapt
 
@@ -161,17 +166,6 @@ def _lanes(cells: pa.Array, kind: pa.DataType, lanes: Sequence[int | None]) -> p
         column = pa.FixedSizeListArray.from_arrays(column, len(lanes))
     items = pa.StructArray.from_arrays([values.take(pa.array(kept)), column], ["value", "count"])
     return pa.ListArray.from_arrays(pa.array(offsets), items).cast(kind)
-
-
-def _values(before: Sequence[str], now: Sequence[str], types: Sequence[pa.DataType]) -> Adapt:
-    def adapt(part: StoreDump) -> StoreDump:
-        batches = part.batches.get(KEPT_ROWS)
-        if batches is None:
-            return part
-        changed = [_with_values(rows, before, now, types) for rows in batches]
-        return replace(part, batches={**part.batches, KEPT_ROWS: changed})
-
-    return adapt
 
 
 def _with_values(

@@ -42,10 +42,10 @@ def decide(
     """
     differ = 0
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.engine.control.log_replay import redecide, the_policy
+        from penstock.engine.control.log_replay import only_policy, redecide
 
         changed = pairs("--set", changes, "period_s=10")
-        decisions = list(redecide(log, policy or the_policy(log), changed))
+        decisions = list(redecide(log, policy or only_policy(log), changed))
         differ = sum(item.same is False for item in decisions)
         _print_decisions(decisions, differ, as_json=as_json)
     if differ and not changed:

@@ -250,10 +250,7 @@ class SimulatedAttempt:
             if tasks is None or task.id in tasks:
                 for index in range(task.parallelism):
                     self._place[task.id, index] = self._world.dice.below(self._count)
-        made = build(self._graph, self._plan.loop, self._services, start, tasks)
-        if start.restored is not None:
-            start.restored.close()
-        return made
+        return build(self._graph, self._plan.loop, self._services, start, tasks)
 
     def _begin(self, part: Build, tasks: frozenset[TaskId] | None, start: AttemptStart) -> None:
         restored = start.restored

@@ -25,7 +25,7 @@ class History:
 
     def story(self) -> tuple[str, ...]:
         """Return the events only."""
-        return tuple(line for told, line in self._lines if told)
+        return tuple(line for is_event, line in self._lines if is_event)
 
-    def _add(self, told: bool, text: str) -> None:
-        self._lines.append((told, f"{self._clock.monotonic_ns() / 1e6:12.4f} ms  {text}"))
+    def _add(self, is_event: bool, text: str) -> None:
+        self._lines.append((is_event, f"{self._clock.monotonic_ns() / 1e6:12.4f} ms  {text}"))

@@ -68,5 +68,5 @@ def record_pipeline(graph: JobGraph, rows: int, sleep: Callable[[float], None] =
 
 def nothing_left(left_out: Mapping[str, str]) -> PlanError:
     """Return the error of a pipeline all of whose sinks are left out."""
-    told = [f"sink {name!r} is left out, as {why}" for name, why in left_out.items()]
-    return PlanError(f"there is nothing to compare: {'; '.join(told)}")
+    reasons = [f"sink {name!r} is left out, as {why}" for name, why in left_out.items()]
+    return PlanError(f"there is nothing to compare: {'; '.join(reasons)}")
