@@ -67,7 +67,7 @@ def _wrong(restarted, published, tried):
     checkpoint(restarted, following)
     restarted.retain(1)
     needed = {file.digest for file in restarted.latest().manifest.instances[0].files}
-    return None if set(restarted._files.list("files")) == needed else "files are left over"
+    return None if set(restarted.files.list("files")) == needed else "files are left over"
 
 
 def first_wrong(seeds=200):
@@ -175,6 +175,6 @@ def test_deleting_a_file_that_is_needed_is_found(monkeypatch):
     monkeypatch.setattr(
         CheckpointRepository,
         "_delete_files",
-        lambda self, digests: real(self, digests | set(self._files.list("files")[:1]) if digests else digests),
+        lambda self, digests: real(self, digests | set(self.files.list("files")[:1]) if digests else digests),
     )
     assert "is missing" in first_wrong()

@@ -71,7 +71,7 @@ def test_publishing_again(local):
 
 def test_a_manifest_with_a_file_that_is_not_there_is_not_published(local):
     entry = local.add_file(1, "x", b"1")
-    missing = CheckpointRepository(LocalFiles(local._files.base / "other")).add_file(1, "y", b"2")
+    missing = CheckpointRepository(LocalFiles(local.files.base / "other")).add_file(1, "y", b"2")
     with pytest.raises(CheckpointError, match="the file 'y'"):
         local.publish(manifest_of(1, [entry, missing]))
     assert local.latest() is None
@@ -86,7 +86,7 @@ def test_a_file_that_changes_while_it_is_uploaded_is_refused(local, tmp_path):
             local.add_file(1, "x", path)
     finally:
         failpoints.arm(None)
-    assert local._files.list("files") == []
+    assert local.files.list("files") == []
 
 
 @pytest.mark.parametrize("name", ["", "..", ".x", "a/b", "a b", "ä", "/etc", "x\0"])

@@ -115,4 +115,4 @@ def test_threads_add_and_one_retains(local):
     entry = local.add_file(30, "x", b"the same" * 1000)
     local.publish(manifest_of(30, [entry]))
     local.retain(1)
-    assert local._files.list("files") == [entry.digest]
+    assert local.files.list("files") == [entry.digest]
