@@ -30,6 +30,8 @@ def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
 class EmbeddedJob:
     """A job without checkpoints. `run` turns the loop in the calling thread; `stop` may be called from any other."""
 
+    has_run = True  # It is built, so it can stop in order.
+
     def __init__(
         self,
         plan: JobPlan,
@@ -54,11 +56,6 @@ class EmbeddedJob:
         except BaseException:
             self._leases.release()
             raise
-
-    @property
-    def has_run(self) -> bool:
-        """It is built, so it can stop in order."""
-        return True
 
     @property
     def attempt(self) -> EmbeddedAttempt:

@@ -57,7 +57,7 @@ def write_image(
     """
     if pages_of(before) > (0 if data is None else _page_count(data.size)):
         pages.delete_range(_key(span.low, 1), _key(span.low + 1, 0))
-    return _put(pages, span, (), data, notes)
+    return append_image(pages, span, data, notes, ())
 
 
 def append_image(
@@ -67,7 +67,16 @@ def append_image(
 
     Returns the lengths of all its images.
     """
-    return _put(pages, span, before, data, notes)
+    lengths = image_lengths(data, before)
+    header = BucketHeader(span.low, span.high, lengths, dict(notes))
+    keyed = [(_key(span.low, 0), msgspec.msgpack.encode(header))]
+    if data is not None:
+        first, view = 1 + pages_of(before), memoryview(data)
+        for number in range(_page_count(data.size)):
+            page = bytes(view[number * PAGE_BYTES : (number + 1) * PAGE_BYTES])
+            keyed.append((_key(span.low, first + number), page))
+    pages.put_many(keyed)
+    return lengths
 
 
 def image_lengths(data: pa.Buffer | None, before: Sequence[int] = ()) -> tuple[int, ...]:
@@ -122,20 +131,6 @@ def bucket_range(low: int) -> tuple[bytes, bytes]:
 def drop_bucket(pages: PageStore, low: int) -> None:
     """Forget a bucket."""
     pages.delete_range(_key(low, 0), _key(low + 1, 0))
-
-
-def _put(pages: PageStore, span: Span, before: Sequence[int], data: pa.Buffer | None, notes: Notes) -> tuple[int, ...]:
-    """Store an image behind those before, and the header."""
-    lengths = image_lengths(data, before)
-    header = BucketHeader(span.low, span.high, lengths, dict(notes))
-    keyed = [(_key(span.low, 0), msgspec.msgpack.encode(header))]
-    if data is not None:
-        first, view = 1 + pages_of(before), memoryview(data)
-        for number in range(_page_count(data.size)):
-            page = bytes(view[number * PAGE_BYTES : (number + 1) * PAGE_BYTES])
-            keyed.append((_key(span.low, first + number), page))
-    pages.put_many(keyed)
-    return lengths
 
 
 def _decoded(data: bytes, length: int, low: int) -> Mapping[str, Sequence[pa.RecordBatch]]:

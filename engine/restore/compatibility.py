@@ -4,7 +4,7 @@ Called by `restore.restorer`, before anything runs.
 """
 
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from penstock.engine.plan.state_meanings import meanings_of, verb_of
@@ -45,7 +45,7 @@ def fit(
         UserError: state would be left behind, or does not mean what its operator does now, and it is not allowed.
     """
     nodes = {node.name: node for node in plan.graph.operators.values()}
-    gone = _gone(manifest, nodes)
+    gone = _kept(manifest) - nodes.keys()
     if not allowed.gone and (lost := sorted(gone - allowed.dropped)):
         raise UserError(_left_behind(manifest, lost, nodes))
     for name in sorted(gone):
@@ -58,7 +58,8 @@ def fit(
         dropped = allowed.dropped & nodes.keys() & manifest.parallelism.keys()
         return StateFit(frozenset(gone) | _without_sinks(dropped, nodes))
     now = meanings_of(plan)
-    differences = {name: _difference(manifest.meanings, now, nodes, name) for name in _with_state(manifest, nodes)}
+    present = (_kept(manifest) | {sink.operator for sink in manifest.sinks}) & nodes.keys()
+    differences = {name: _difference(manifest.meanings, now, nodes, name) for name in sorted(present)}
     changed = {name: found for name, found in differences.items() if found.changes}
     refused = changed.keys() - allowed.dropped - allowed.accepted
     if refused:
@@ -81,16 +82,10 @@ def fit(
     return StateFit(frozenset(gone) | dropped, adapted)
 
 
-def _gone(manifest: CheckpointManifest, nodes: Collection[str]) -> set[str]:
+def _kept(manifest: CheckpointManifest) -> set[str]:
+    """Return the operators of which the checkpoint has state, and its sources."""
     kept = {entry.operator for entry in manifest.instances if entry.files or entry.notes}
-    return (kept | {source.operator for source in manifest.sources}) - set(nodes)
-
-
-def _with_state(manifest: CheckpointManifest, nodes: Collection[str]) -> Iterator[str]:
-    """Yield the operators of the pipeline that the checkpoint has something of."""
-    kept = {entry.operator for entry in manifest.instances if entry.files or entry.notes}
-    kept |= {source.operator for source in manifest.sources} | {sink.operator for sink in manifest.sinks}
-    yield from sorted(kept & set(nodes))
+    return kept | {source.operator for source in manifest.sources}
 
 
 def _without_sinks(names: Collection[str], nodes: Mapping[str, OperatorNode]) -> frozenset[str]:
