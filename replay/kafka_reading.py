@@ -11,7 +11,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.engine.connectors.kafka.source import KafkaSource, SourceParts
+from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.archive_reading import TopicArchive, open_archive, scan_archive
 from penstock.replay.kafka_slices import MOST_OFFSETS, OffsetRange, cut, split
@@ -30,7 +30,7 @@ def archives_of(source: KafkaSource, url: str, topics: Sequence[str]) -> Archive
         OptionError: the source reads what is not committed, which no archive has.
         UserError: there is no archive of one of them.
     """
-    if not source.parts.settings.committed_only:
+    if not source.settings.committed_only:
         raise OptionError(f"{source.describe()} is read with isolation.level=read_uncommitted, which no archive has")
     return {topic: open_archive(url, topic) for topic in topics}
 
@@ -58,18 +58,18 @@ def read_rows(
     Raises:
         UserError: an archive is of another topic.
     """
-    parts, known = source.parts, archives or {}
-    archived, rest = _dealt(parts, chosen, known)
-    maker = selective_maker(parts.maker.fresh(), chosen.only)
+    known = archives or {}
+    archived, rest = _dealt(source, chosen, known)
+    maker = selective_maker(source.maker.fresh(), chosen.only)
     frames = [scan_archive(session, known[topic], maker, ranges, errors=errors) for topic, ranges in archived.items()]
     if rest or not frames:
         slices = tuple(cut(rest, most_offsets))
-        frames.append(scan_topics(session, TopicScan(parts.settings, maker, slices, chosen.topic_ids, errors)))
+        frames.append(scan_topics(session, TopicScan(source.settings, maker, slices, chosen.topic_ids, errors)))
     return reduce(lambda one, other: one.union(other), frames)
 
 
 def _dealt(
-    parts: SourceParts, chosen: OffsetSelection, archives: Archives
+    source: KafkaSource, chosen: OffsetSelection, archives: Archives
 ) -> tuple[dict[str, list[OffsetRange]], list[OffsetRange]]:
     """Return what is read from archives, by topic, and what from the topics themselves."""
     archived: dict[str, list[OffsetRange]] = {}
@@ -85,6 +85,6 @@ def _dealt(
         if archived_id is not None and replayed_id is not None and archived_id != replayed_id:
             raise UserError(
                 f"{archives[topic].files.where} is the archive of an earlier topic {topic!r} "
-                f"(its id was {archived_id}, at {parts.settings.bootstrap} it is {replayed_id}): replay without it"
+                f"(its id was {archived_id}, at {source.settings.bootstrap} it is {replayed_id}): replay without it"
             )
     return archived, rest

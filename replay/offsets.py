@@ -19,7 +19,14 @@ from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source import KafkaSource
 from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, look_up, parse_place
-from penstock.engine.connectors.kafka.topics import Listing, Topics, changed, partition_name, split_name
+from penstock.engine.connectors.kafka.topics import (
+    Listing,
+    Topics,
+    changed,
+    partition_name,
+    partition_names,
+    split_name,
+)
 from penstock.engine.connectors.positions import read_position
 from penstock.engine.restore.source_positions import read_positions
 from penstock.model.errors import OptionError, RetryableError, UserError
@@ -92,7 +99,7 @@ def topic_state(settings: KafkaSettings, topics: Topics) -> TopicState:
 def _topic_state(admin: Admin, settings: KafkaSettings, topics: Topics) -> TopicState:
     listing = topics.look(admin, settings)
     topics.check_there(listing, settings)
-    names = [name for topic in listing.values() for name in topic.names()]
+    names = partition_names(listing)
     ends = [
         look_up(admin, settings, {name: kafka_places.TopicPlace(name=end) for name in names})
         for end in (EARLIEST, LATEST)
@@ -115,13 +122,12 @@ def choose(
         UserError: a topic is gone or another one, or messages are neither in it nor kept.
         RetryableError: the cluster does not answer.
     """
-    parts = source.parts
-    state = topic_state(parts.settings, parts.topics)
+    state = topic_state(source.settings, source.topics)
     stops, topic_ids = _places(_STOP, source, operator, stop, state)
     starts, more_ids = _starts(source, operator, start, state, kept or {})
     ids = {**state.ids, **more_ids, **topic_ids}
     for topic, known in ids.items():
-        wrong = changed(topic, known, state.listing, parts.settings)
+        wrong = changed(topic, known, state.listing, source.settings)
         if wrong is not None:
             raise wrong
     for key in stops:
@@ -182,7 +188,7 @@ def _starts(
         return {key: RowPosition(min(known)) for key, known in firsts.items()}, {}
     if start is not None:
         return _places(_START, source, operator, start, state)
-    begin = source.parts.start
+    begin = source.start
     if begin.name == LATEST:
         raise OptionError(
             f"source {operator!r} began at the ends its topics had when the job began, which nobody knows any more: "
@@ -205,7 +211,7 @@ def _places(
         raise OptionError(
             f"{option} cannot be 'latest', which is another place every time: give a checkpoint, a time or offsets"
         )
-    place = parse_place(option, where, source.parts.topics, ())
+    place = parse_place(option, where, source.topics, ())
     if place.offsets is not None:
         return {split_name(name): RowPosition(offset) for name, offset in place.offsets.items()}, {}
     if state is None:
@@ -222,6 +228,6 @@ def _resolved(source: KafkaSource, place: kafka_places.TopicPlace, state: TopicS
         return {key: RowPosition(known.get(key, 0)) for key in state.low}
     from penstock.engine.connectors.kafka.clients import make_admin
 
-    settings = source.parts.settings
+    settings = source.settings
     offsets = look_up(make_admin(settings, CLIENT), settings, {partition_name(*key): place for key in state.low})
     return {split_name(name): RowPosition(offset) for name, offset in offsets.items()}

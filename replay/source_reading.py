@@ -121,7 +121,7 @@ class SourceReading:
 
 
 def _names(source: KafkaSource) -> tuple[str, ...]:
-    topics = source.parts.topics
+    topics = source.topics
     if topics.patterns:
         raise UserError(
             f"{source.describe()} reads a pattern of topics, whose archives nobody can name: name the topics"

@@ -102,8 +102,7 @@ def everything_in(source: KafkaSource) -> OffsetSelection:
         UserError: a topic is gone, or the cluster refuses.
         RetryableError: it does not answer.
     """
-    parts = source.parts
-    state = topic_state(parts.settings, parts.topics)
+    state = topic_state(source.settings, source.topics)
     ranges = [
         OffsetRange(topic, partition, RowPosition(low), RowPosition(state.high[topic, partition]))
         for (topic, partition), low in sorted(state.low.items())

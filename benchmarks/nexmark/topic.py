@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from penstock.benchmarks.nexmark.messages import TIMES, event_messages
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, look_up
-from penstock.engine.connectors.kafka.topics import parse_topics
+from penstock.engine.connectors.kafka.topics import parse_topics, partition_names
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.model.errors import FatalError, OptionError, UserError
 
@@ -65,7 +65,7 @@ class EventTopic:
         admin = make_admin(settings, CLIENT_ID)
         listing = topics.look(admin, settings)
         topics.check_there(listing, settings)
-        return look_up(admin, settings, dict.fromkeys(listing[self.topic].names(), TopicPlace(name=name)))
+        return look_up(admin, settings, dict.fromkeys(partition_names(listing), TopicPlace(name=name)))
 
 
 def parse_address(text: str, settings: Iterable[str] = ()) -> EventTopic:

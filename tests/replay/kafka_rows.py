@@ -73,10 +73,9 @@ def await_ends(kafka: str, topic: str, ends: Sequence[int]) -> None:
 
 def committed(source: KafkaSource) -> dict[str, int]:
     """Return up to where everything is committed, as `choose` takes it."""
-    parts = source.parts
     return {
         f"{topic}/{partition}": high
-        for (topic, partition), high in topic_state(parts.settings, parts.topics).high.items()
+        for (topic, partition), high in topic_state(source.settings, source.topics).high.items()
     }
 
 

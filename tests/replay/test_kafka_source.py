@@ -43,8 +43,7 @@ def in_this_process(
     source: Any, chosen: OffsetSelection, pieces: list[Slice], *, errors: bool = False
 ) -> list[pa.RecordBatch]:
     """Return what a task makes of slices, sent as Spark sends it."""
-    parts = source.parts
-    reading = TopicScan(parts.settings, parts.maker, tuple(pieces), chosen.topic_ids, errors)
+    reading = TopicScan(source.settings, source.maker, tuple(pieces), chosen.topic_ids, errors)
     sent = cloudpickle.loads(cloudpickle.dumps(reading))
     return [batch for piece in pieces for batch in sent.read(piece)]
 
@@ -228,8 +227,7 @@ def test_secrets_travel_as_references(kafka: str, topic: MakeTopic, monkeypatch:
     settings = {"bootstrap.servers": kafka, "ssl.key.password": "env:PENSTOCK_TEST_SECRET"}
     source = source_of(name, settings, schema=Fields)  # type: ignore[arg-type]
     chosen = everything(source)
-    parts = source.parts
-    reading = TopicScan(parts.settings, parts.maker, (Slice(name, 0, 0, 1),), chosen.topic_ids)
+    reading = TopicScan(source.settings, source.maker, (Slice(name, 0, 0, 1),), chosen.topic_ids)
     sent = cloudpickle.dumps(reading)
     assert b"canary-of-a-secret" not in sent and b"env:PENSTOCK_TEST_SECRET" in sent
     monkeypatch.delenv("PENSTOCK_TEST_SECRET")

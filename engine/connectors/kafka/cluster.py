@@ -6,14 +6,16 @@ source in one process are fetched by one consumer.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from penstock.engine.connectors.kafka.clients import LOGGER, Admin, make_admin
 from penstock.engine.connectors.kafka.fetcher import Fetcher
-from penstock.engine.connectors.kafka.group_offsets import commit_offsets
 from penstock.engine.connectors.kafka.queues import PartitionQueue
-from penstock.engine.connectors.kafka.read_end import is_over
-from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed
+from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed, is_over
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, look_up, resolve
@@ -24,6 +26,7 @@ from penstock.engine.connectors.kafka.topics import (
     Topics,
     TopicWatch,
     changed,
+    partition_names,
     split_name,
 )
 from penstock.model.errors import PenstockError, UserError
@@ -48,9 +51,7 @@ class Cluster:
     ) -> None:
         """Connect to nothing yet."""
         self._settings, self._topics = settings, topics
-        self.start = start
-        """The place at which a job without a checkpoint begins to read."""
-        self._end = end
+        self._start, self._end = start, end
         self._watch_s = watch_s
         self._lock = threading.RLock()
         self._admin: Admin | None = None
@@ -82,7 +83,7 @@ class Cluster:
         with self._lock:
             listing = self._look() if self._watch is None else self._listing
             self._topics.check_there(listing, self._settings)
-            return [name for topic in listing.values() for name in topic.names()]
+            return partition_names(listing)
 
     def partitions_since(self, known: Sequence[str]) -> list[str]:
         """Name partitions that are not ``known``; these begin at their first message.
@@ -92,7 +93,7 @@ class Cluster:
         with self._lock:
             listing = self._look() if self._watch is None else self._listing
             names = set(known)
-            new = [name for topic in listing.values() for name in topic.names() if name not in names]
+            new = [name for name in partition_names(listing) if name not in names]
             if self._ends:
                 new = [name for name in new if name in self._ends]
             self._late.update(new)
@@ -157,26 +158,33 @@ class Cluster:
             LOGGER.warning("%s: %s", self._topics.describe(), text)
 
     def commit(self, job: str, offsets: Mapping[str, int]) -> None:
-        """Let monitoring see offsets, by partition, as those of the group; without waiting for whether it works."""
+        """Let monitoring see offsets, by partition, as those of the group; without waiting for whether it works.
+
+        Nothing reads them back: where a job goes on is in its checkpoint (docs/design/kafka.md 1).
+        """
         with self._lock:
-            if self._admin is not None:
-                commit_offsets(self._admin, self._settings.group or job, offsets)
+            if self._admin is None or not offsets:
+                return
+            partitions = [TopicPartition(*split_name(name), offset) for name, offset in offsets.items()]
+            group = ConsumerGroupTopicPartitions(self._settings.group or job, partitions)
+            for answer in self._admin.alter_consumer_group_offsets([group]).values():
+                answer.add_done_callback(_log_uncommitted)
 
     def _first(self, partition: str, topic: Topic) -> KafkaPosition:
         """Return where a partition begins; all of them are asked for at once."""
         if partition not in self._starts:
-            asked = [name for name in self._names() if name not in self._starts]
-            late = [name for name in asked if name in self._late]
-            early = [name for name in asked if name not in self._late]
-            self._starts |= resolve(self.start, early, self._offsets, EARLIEST)
+            unknown = [name for name in partition_names(self._listing) if name not in self._starts]
+            late = [name for name in unknown if name in self._late]
+            early = [name for name in unknown if name not in self._late]
+            self._starts |= resolve(self._start, early, self._offsets, EARLIEST)
             self._starts |= resolve(TopicPlace(name=EARLIEST), late, self._offsets, EARLIEST)
         return KafkaPosition(self._starts[partition], 0, topic.id)
 
     def _end_of(self, partition: str) -> int | None:
         """Return where this run ends in a partition; all of them are asked for at once."""
         if self._end is not None and partition not in self._ends:
-            asked = [name for name in self._names() if name not in self._ends]
-            self._ends |= resolve(self._end, asked, self._offsets, LATEST)
+            unknown = [name for name in partition_names(self._listing) if name not in self._ends]
+            self._ends |= resolve(self._end, unknown, self._offsets, LATEST)
         return self._ends.get(partition)
 
     def _check_reached(self, partition: str, position: KafkaPosition) -> None:
@@ -195,9 +203,6 @@ class Cluster:
                 "topic was cut off or created again since, so offsets of the old one mean nothing in it; start the job "
                 "anew, without its checkpoint (restore='none', --restore none)"
             )
-
-    def _names(self) -> list[str]:
-        return [name for topic in self._listing.values() for name in topic.names()]
 
     def _offsets(self, places: Mapping[str, TopicPlace]) -> Mapping[str, int]:
         return look_up(self._client(), self._settings, places) if places else {}
@@ -246,6 +251,17 @@ class Cluster:
             self._listing = {}
         if watch is not None:
             watch.close()
+
+
+def _log_uncommitted(answer: "Future[Any]") -> None:
+    try:
+        partitions = answer.result().topic_partitions
+    except KafkaException as error:
+        LOGGER.info("offsets were not committed for monitoring: %s", error)
+        return
+    for item in partitions:
+        if item.error is not None:
+            LOGGER.info("offsets of %s were not committed for monitoring: %s", item.topic, item.error)
 
 
 def _is_of(topic: str, queue: PartitionQueue) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Headers, ValueEncoder
 from penstock.engine.connectors.kafka.messages import HEADERS
+from penstock.engine.connectors.text.layouts import entry_lists, plain_layout
 from penstock.engine.connectors.text.row_text import json_texts
 from penstock.model.errors import BadRecordError, SchemaError
 
@@ -165,12 +166,8 @@ class MessageEncoder:
 
 def key_bytes(column: pa.Array) -> pa.Array:
     """Return one column as the bytes of keys; null stays null."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return key_bytes(column.cast(kind.value_type))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(pa.string()).cast(pa.binary())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    column = plain_layout(column)
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return column.cast(pa.binary())
     return pc.if_else(column.is_valid(), json_texts(column), None).cast(pa.binary())
 
@@ -199,9 +196,7 @@ def header_lists(column: pa.Array) -> Sequence[list[tuple[str, str | bytes | Non
 
 
 def _headers(column: pa.Array) -> pa.Array:
-    if pa.types.is_map(column.type):
-        entries = pa.struct([column.type.key_field, column.type.item_field])
-        column = column.cast(pa.list_(pa.field("entries", entries, nullable=False)))
+    column = entry_lists(column)
     values = column.flatten()
     names, contents = values.flatten()
     made = pa.StructArray.from_arrays(

@@ -5,6 +5,7 @@ The headers are listed in docs/design/kafka.md 5. Written by `letter_topic`, rea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +16,8 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 PREFIX = "penstock.error."
 _FIRST = PREFIX + "class"
+_TEXTS = ("message", "stage", "operator", "topic", "job", "traceback")
+_NUMBERS = ("partition", "offset", "epoch", "attempt")
 _LONGEST = 8_192
 """The most characters of a message or a traceback."""
 
@@ -65,7 +68,7 @@ def messages_of(
 def our_headers(letter: DeadLetter) -> list[tuple[str, bytes]]:
     """Return the headers that are added, those that are not known left out; the class comes first."""
     record = letter.record
-    told = {
+    values = {
         "class": letter.error_class,
         "message": letter.message[:_LONGEST],
         "stage": letter.stage,
@@ -79,7 +82,7 @@ def our_headers(letter: DeadLetter) -> list[tuple[str, bytes]]:
         "attempt": letter.attempt,
         "traceback": None if letter.traceback is None else letter.traceback[-_LONGEST:],
     }
-    return [(PREFIX + name, _bytes(value)) for name, value in told.items() if value is not None]
+    return [(PREFIX + name, _bytes(value)) for name, value in values.items() if value is not None]
 
 
 def split_headers(headers: Headers) -> tuple[Headers, Provenance]:
@@ -89,19 +92,10 @@ def split_headers(headers: Headers) -> tuple[Headers, Provenance]:
     """
     begins = max((index for index, (name, _) in enumerate(headers) if name == _FIRST), default=len(headers))
     ours = {name.removeprefix(PREFIX): (value or b"").decode("utf-8", "replace") for name, value in headers[begins:]}
+    origin: dict[str, Any] = {name: ours.get(name, "") for name in _TEXTS}
+    origin |= {name: _number(ours.get(name)) for name in _NUMBERS}
     return headers[:begins], Provenance(
-        ours.get("class", ""),
-        ours.get("message", ""),
-        ours.get("stage", ""),
-        ours.get("operator", ""),
-        ours.get("topic", ""),
-        _number(ours.get("partition")),
-        _number(ours.get("offset")),
-        _number(ours.get("timestamp")),
-        ours.get("job", ""),
-        _number(ours.get("epoch")),
-        _number(ours.get("attempt")),
-        ours.get("traceback", ""),
+        error_class=ours.get("class", ""), timestamp_ms=_number(ours.get("timestamp")), **origin
     )
 
 

@@ -83,6 +83,12 @@ class Messages:
             None if self.headers is None else self.headers[start:end],
         )
 
+    def before(self, end: int | None) -> "Messages":
+        """Return those whose offset is below ``end``; None: all."""
+        if end is None or self.offsets[-1] < end:
+            return self
+        return self.slice(0, int(np.searchsorted(self.offsets, end)))
+
     def headers_of(self, index: int) -> Headers:
         """Return the headers of a message."""
         return () if self.headers is None else self.headers[index] or ()

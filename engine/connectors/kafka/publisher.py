@@ -189,9 +189,9 @@ class KafkaPublisher:
                 error = messenger.cause() or error
             if error.code() == KafkaError._TIMED_OUT and messenger.complaint is not None:
                 error = messenger.complaint
-        code = error.code()
-        if self._is_late():
-            return Broke(self._late())
+        code, late = error.code(), self._late()
+        if late is not None:
+            return Broke(late)
         if code in _FENCED:
             return Fenced()
         named = self._named(error)
@@ -216,16 +216,15 @@ class KafkaPublisher:
     def _timeout_ms(self) -> int:
         return int(self._settings.producer(self._client_id).get("transaction.timeout.ms", _DEFAULT_TIMEOUT_MS))
 
-    def _is_late(self) -> bool:
-        if self._begun_ns is None:
-            return False
-        return self._clock.monotonic_ns() - self._begun_ns > self._timeout_ms * 1_000_000
-
     def _check_time(self) -> None:
-        if self._is_late():
-            raise TroubleError(Broke(self._late()))
+        late = self._late()
+        if late is not None:
+            raise TroubleError(Broke(late))
 
-    def _late(self) -> str:
+    def _late(self) -> str | None:
+        """Return what to say of a transaction that takes longer than the broker allows, None if there is none."""
+        if self._begun_ns is None or self._clock.monotonic_ns() - self._begun_ns <= self._timeout_ms * 1_000_000:
+            return None
         return (
             f"the transaction of {self._id!r} takes longer than transaction.timeout.ms={self._timeout_ms:,}, after "
             "which the broker ends it: raise it in kafka={...}, or take checkpoints more often"

@@ -30,10 +30,6 @@ class _Held:
     end: int | None = None
 
 
-def _nobody() -> None:
-    """Tell nobody."""
-
-
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The fetched messages of one partition; changed by `Queues` only."""
@@ -51,7 +47,7 @@ class PartitionQueue:
     """The offset that the next message will get, as the last answer to a fetch had it."""
     awaited: bool = False
     """A reader found nothing, and is to be told when that changes."""
-    on_change: Callable[[], None] = _nobody
+    on_change: Callable[[], None] = lambda: None
     """Tells the reader; called by whichever thread brings something, once after each time that there was nothing."""
 
     @property

@@ -1,4 +1,8 @@
-"""Reads one partition from its queue: takes messages, makes rows, knows where it is. Made by `Cluster`."""
+"""Reads one partition from its queue: takes messages, makes rows, knows where it is. Made by `Cluster`.
+
+The end is that of a position, never of a message (docs/design/kafka.md 2): it may lie behind the last one, as
+transactions leave markers and aborted rows, and compaction takes rows away. Positions pass those.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +13,6 @@ import numpy as np
 
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.queues import Taken
-from penstock.engine.connectors.kafka.read_end import before, is_over
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader
 
@@ -134,7 +137,7 @@ class KafkaReader(Reader):
             taken = self._feed.take(min(max_rows, MOST_MESSAGES), MOST_BYTES)
             self._reached = taken.reached
             if taken.messages is not None:
-                messages = before(taken.messages, self._end)
+                messages = taken.messages.before(self._end)
                 if len(messages) < len(taken.messages):
                     self._reached = self._end
                 self._messages = messages if len(messages) else None
@@ -181,3 +184,8 @@ class KafkaReader(Reader):
 
     def _move(self, offset: int, rows: int = 0) -> None:
         self._position = KafkaPosition(offset, rows, self._position.topic_id)
+
+
+def is_over(position: int, end: int | None) -> bool:
+    """Return whether a partition that is read up to ``position`` has ended."""
+    return end is not None and position >= end

@@ -3,7 +3,7 @@
 Values only; `kept_epochs` writes what a receipt stands for, `markers` brings markers to the broker and back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -60,8 +60,3 @@ def from_receipts(receipts: Iterable[Any], epoch: int) -> tuple[Receipt, ...]:
     if strange:
         raise FatalError(f"the receipts of checkpoint {epoch} name epoch {strange[0]}, which is none of its own")
     return tuple(sorted(found, key=lambda receipt: receipt.epoch))
-
-
-def rows_of(receipts: Sequence[Receipt]) -> int:
-    """Return how many messages the receipts stand for."""
-    return sum(receipt.rows for receipt in receipts)

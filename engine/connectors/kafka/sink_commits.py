@@ -200,8 +200,6 @@ def _done(transport: Transport, command: Command) -> Event:
                 return Committed()
     except TroubleError as trouble:
         return trouble.event
-    except FatalError as error:
-        return Refused(error)
-    except RetryableError as error:
+    except (FatalError, RetryableError) as error:
         return Refused(error)
     raise BugError(f"{command} is nothing to be carried out")

@@ -2,34 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.cluster import Cluster
-from penstock.engine.connectors.kafka.read_end import parse_end
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.source_options import EVERYTHING, MessageColumns, ReadBounds
 from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, parse_place
-from penstock.engine.connectors.kafka.topics import WATCH_S, Topics, parse_topics
+from penstock.engine.connectors.kafka.topics import WATCH_S, parse_topics
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
-
-
-@dataclass(frozen=True, slots=True)
-class SourceParts:
-    """The parts of a source: ``start`` is where a job without a checkpoint begins to read."""
-
-    settings: KafkaSettings
-    topics: Topics
-    maker: RowMaker
-    start: TopicPlace
 
 
 class KafkaSource(Source):
@@ -55,28 +44,23 @@ class KafkaSource(Source):
             OptionError: an option has an impossible value.
             SchemaError: two columns have the same name.
         """
-        wanted = parse_topics(topics)
-        self._topics, self._settings = wanted, settings
-        self._maker = columns.maker()
-        start, discovery_us = bounds.start, bounds.discovery_us
-        self._start = start
-        place = parse_place("start", start, wanted, (EARLIEST, LATEST))
-        end = parse_end(bounds.until, wanted)
+        self.topics, self.settings = parse_topics(topics), settings
+        self.maker = columns.maker()
+        """What makes rows of messages, of all fields or of those left after `restrict`."""
+        self._bounds = bounds
+        self.start = parse_place("start", bounds.start, self.topics, (EARLIEST, LATEST))
+        """The place at which a job without a checkpoint begins to read."""
+        end = None if bounds.until is None else parse_place("until", bounds.until, self.topics, (LATEST,))
         self.bounded = end is not None
-        self.discovery_us = None if self.bounded else discovery_us
+        self.discovery_us = None if self.bounded else bounds.discovery_us
         watch_s = WATCH_S if self.discovery_us is None else min(WATCH_S, self.discovery_us / 1e6)
         # Restricted copies read through the same clients.
-        self._cluster = Cluster(settings, wanted, place, end, watch_s)
-
-    @property
-    def parts(self) -> SourceParts:
-        """The parts of the source, for those who read the same topics in another way."""
-        return SourceParts(self._settings, self._topics, self._maker, self._cluster.start)
+        self._cluster = Cluster(settings, self.topics, self.start, end, watch_s)
 
     @property
     def schema(self) -> pa.Schema:
         """The fields of the rows, or those left after `restrict`."""
-        return self._maker.schema
+        return self.maker.schema
 
     def partitions(self, parallelism: int) -> Sequence[str]:
         """Name the topics' partitions.
@@ -97,7 +81,7 @@ class KafkaSource(Source):
 
     def first_run_only(self) -> str | None:
         """Name ``start``, unless that is where a job begins anyway."""
-        return None if self._cluster.start == TopicPlace(name=EARLIEST) else f"start={self._start!r}"
+        return None if self.start == TopicPlace(name=EARLIEST) else f"start={self._bounds.start!r}"
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Start to fetch a partition, from its start or from where it was.
@@ -107,7 +91,7 @@ class KafkaSource(Source):
             RetryableError: the cluster does not answer.
         """
         known = None if position is None else read_position(self, position, KafkaPosition)
-        return self._cluster.open(partition, known, self._maker)
+        return self._cluster.open(partition, known, self.maker)
 
     def committed(self, job: str, positions: Mapping[str, Any]) -> None:
         """Commit the offsets to the consumer group, which is named like the job unless the user named one."""
@@ -116,21 +100,21 @@ class KafkaSource(Source):
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "KafkaSource":
         """Decode only these columns; predicates are of no help here."""
-        return self._changed(self._maker.restrict(columns))
+        return self._changed(self.maker.restrict(columns))
 
     def with_time(self, column: str) -> "KafkaSource":
         """Make messages without a usable event time dead letters."""
-        return self._changed(replace(self._maker, time=column if column in self._maker.columns else None))
+        return self._changed(replace(self.maker, time=column if column in self.maker.columns else None))
 
     def reads(self, topic: str) -> bool:
         """Return whether a topic is among those that are read."""
-        return self._topics.has(topic)
+        return self.topics.has(topic)
 
     def describe(self) -> str:
         """Name topics and cluster."""
-        return f"Kafka {self._topics.describe()} at {self._settings.bootstrap}"
+        return f"Kafka {self.topics.describe()} at {self.settings.bootstrap}"
 
     def _changed(self, maker: RowMaker) -> "KafkaSource":
         changed = copy(self)
-        changed._maker = maker
+        changed.maker = maker
         return changed

@@ -1,4 +1,4 @@
-"""Places in a topic as users say them, for where reading starts and (`read_end`) where it is over, and as offsets.
+"""Places in a topic as users say them, for where reading starts and where it is over, and as offsets.
 
 Called by the source, once for all partitions.
 """

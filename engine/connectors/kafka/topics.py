@@ -37,10 +37,6 @@ class Topic:
     partitions: int
     id: str | None
 
-    def names(self) -> list[str]:
-        """Name the partitions."""
-        return [partition_name(self.name, number) for number in range(self.partitions)]
-
 
 Listing = Mapping[str, Topic]
 """The topics that are there, by name."""
@@ -127,6 +123,11 @@ def check_name(topic: str, hint: str = "") -> str:
 def partition_name(topic: str, partition: int) -> str:
     """Return the name under which a partition is known to the job."""
     return f"{topic}/{partition}"
+
+
+def partition_names(listing: Listing) -> list[str]:
+    """Return the names of all partitions of some topics."""
+    return [partition_name(topic.name, number) for topic in listing.values() for number in range(topic.partitions)]
 
 
 def split_name(name: str) -> tuple[str, int]:

@@ -52,7 +52,7 @@ class Puller:
         self._stopped = False
         self._awaited = False
         self._thread: threading.Thread | None = None
-        self.on_ready: Callable[[], None] = _nobody
+        self.on_ready: Callable[[], None] = lambda: None
         """Called, on the thread, once there is something to take after `ready` said that there was nothing."""
 
     def ready(self) -> bool:
@@ -173,7 +173,3 @@ def _weight(item: Any) -> int:
     if rows is None and hasattr(item, "__len__"):
         rows = len(item)
     return max(rows, 1) if isinstance(rows, int) else BOUND_ROWS
-
-
-def _nobody() -> None:
-    """Call nobody."""

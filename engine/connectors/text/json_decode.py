@@ -215,7 +215,7 @@ def _record_type(name: str, fields: Sequence[pa.Field], top: bool, strict: bool)
 
 def _value_type(kind: pa.DataType, strict: bool, top: bool = False) -> Any:
     if pa.types.is_struct(kind):
-        return _record_type("Struct", [kind.field(index) for index in range(kind.num_fields)], False, strict)
+        return _record_type("Struct", list(kind), False, strict)
     if pa.types.is_list(kind):
         return list[_value_type(kind.value_type, strict) | None]  # type: ignore[misc]
     if pa.types.is_timestamp(kind) and top:

@@ -14,7 +14,8 @@ from penstock.model.schema import FieldPath
 _SHOWN = 12
 
 _Tree: TypeAlias = dict[str, "_Tree"]
-_Names = msgspec.json.Decoder(dict[str, msgspec.Raw])
+FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+"""Decodes an object down to its fields."""
 
 
 class RequiredFields:
@@ -80,12 +81,17 @@ def _text(path: FieldPath) -> str:
     return "".join(f".{name}" if name else "[]" for name in path).removeprefix(".")
 
 
+def listed(names: Sequence[str], between: str) -> str:
+    """Return the first dozen of some names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return between.join(names[:_SHOWN]) + more
+
+
 def missing_sentence(field: str, message: bytes) -> str:
     """Say that a message lacks a field, and what it has instead."""
     try:
-        names = list(_Names.decode(message))
+        names = list(FIELDS.decode(message))
     except (ValueError, RecursionError):
         names = []
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    has = f"there are {', '.join(names[:_SHOWN])}{more}" if names else "there are none"
+    has = f"there are {listed(names, ', ')}" if names else "there are none"
     return f"field {field!r} is missing or null, and the schema requires it; of the fields {has}"

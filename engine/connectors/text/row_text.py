@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.connectors.text.layouts import plain_layout
+from penstock.engine.connectors.text.layouts import entry_lists, plain_layout
 from penstock.engine.connectors.time_range import time_limits, unusable_times
 
 _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
@@ -85,7 +85,7 @@ def _text(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return join_texts('"', base64_texts(column), '"')
     if pa.types.is_struct(kind):
-        names = [kind.field(index).name for index in range(kind.num_fields)]
+        names = [field.name for field in kind]
         return pc.if_else(column.is_valid(), _objects(names, column.flatten(), len(column), ""), None)
     if pa.types.is_list(kind) or pa.types.is_map(kind) or pa.types.is_fixed_size_list(kind):
         return _lists(column)
@@ -107,9 +107,7 @@ def _iso_times(column: pa.Array) -> pa.Array:
 
 
 def _lists(column: pa.Array) -> pa.Array:
-    if pa.types.is_map(column.type):
-        entries = pa.struct([column.type.key_field, column.type.item_field])
-        column = column.cast(pa.list_(pa.field("entries", entries, nullable=False)))
+    column = entry_lists(column)
     values = column.flatten()
     lengths = pc.list_value_length(column).fill_null(0)
     offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int32)

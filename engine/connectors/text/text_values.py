@@ -38,9 +38,8 @@ def from_wire(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return parse_times(column, kind) if pa.types.is_string(column.type) else epoch_times(column, kind)
     if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        parts = [from_wire(part, field.type) for part, field in zip(column.flatten(), fields, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
+        parts = [from_wire(part, field.type) for part, field in zip(column.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
     if pa.types.is_list(kind):
         values = from_wire(column.values, kind.value_type)
         mask = column.is_null() if column.null_count else None
@@ -131,12 +130,9 @@ def infer_type(column: pa.ChunkedArray, name: str) -> pa.DataType:
     Raises:
         SchemaError: there is no such type.
     """
-    kind = column.type
-    if pa.types.is_string(kind):
+    if pa.types.is_string(column.type):
         return _text_type(column.drop_null())
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    return _settled(kind, name)
+    return _settled(column.type, name)
 
 
 def _refuse_fractions(values: Sequence[Any]) -> None:
@@ -173,8 +169,7 @@ def _settled(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_struct(kind):
         if kind.num_fields == 0:
             raise SchemaError(f"column {name!r} holds only empty objects, so its type is unknown; give schema=...")
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(field.name, _settled(field.type, name)) for field in fields])
+        return pa.struct([pa.field(field.name, _settled(field.type, name)) for field in kind])
     return kind
 
 
@@ -188,8 +183,7 @@ def _wire_type(kind: pa.DataType, name: str, epoch: bool) -> pa.DataType:
     if pa.types.is_floating(kind):
         return pa.float64()
     if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(item.name, _wire_type(item.type, name, False)) for item in fields])
+        return pa.struct([pa.field(item.name, _wire_type(item.type, name, False)) for item in kind])
     if pa.types.is_list(kind):
         return pa.list_(_wire_type(kind.value_type, name, False))
     plain = pa.types.is_boolean, pa.types.is_integer, pa.types.is_string, pa.types.is_decimal128, pa.types.is_decimal256

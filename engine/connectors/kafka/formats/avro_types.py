@@ -181,9 +181,8 @@ def _avro_type(kind: pa.DataType, where: str) -> Node:
     if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
         return Map(_nullable(_avro_type(kind.item_type, where)))
     if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
         name = where.replace(".", "_") + "_record"
-        return Record(name, tuple(_avro_field(item, _inside(where, item.name)) for item in fields))
+        return Record(name, tuple(_avro_field(item, _inside(where, item.name)) for item in kind))
     raise SchemaError(f"column {where!r} is {kind}, which Avro cannot hold; cast it, or leave it out")
 
 

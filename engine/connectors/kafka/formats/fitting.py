@@ -65,6 +65,5 @@ def _with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) 
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, _with_leaves(kind.item_type, leaf))
     if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(item.name, _with_leaves(item.type, leaf)) for item in fields])
+        return pa.struct([pa.field(item.name, _with_leaves(item.type, leaf)) for item in kind])
     return leaf(kind)

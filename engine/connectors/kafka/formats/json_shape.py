@@ -189,8 +189,7 @@ def _fields(fields: list[pa.Field], counts: list[int], top: bool) -> Wanted:
         if pa.types.is_struct(field.type):
             number = counts[1]
             counts[1] += 1
-            children = [field.type.field(index) for index in range(field.type.num_fields)]
-            wanted[field.name] = Group(number, field.type, _fields(children, counts, top=False))
+            wanted[field.name] = Group(number, field.type, _fields(list(field.type), counts, top=False))
         else:
             slot, limits = _slot_of(field.type, top)
             wanted[field.name] = Leaf(counts[0], field.type, slot, limits)

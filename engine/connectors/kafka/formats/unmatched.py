@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
 import pyarrow as pa
+
+from penstock.engine.connectors.text.required_fields import FIELDS, listed
 
 FIRST_MESSAGES = 1_000
 """So many messages without a declared field, or all of fewer at a topic's end, give reason to say so."""
-
-_SHOWN = 12
-_Names = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Unmatched:
@@ -31,7 +29,7 @@ class Unmatched:
             return
         for value in values:
             try:
-                names = _Names.decode(value)
+                names = FIELDS.decode(value)
             except (ValueError, RecursionError):
                 continue
             if any(name in names for name in self._declared):
@@ -47,12 +45,8 @@ class Unmatched:
         if self._over or not self._count or not (last or self._count >= FIRST_MESSAGES):
             return None
         self._over = True
+        declared, others = list(map(repr, self._declared)), list(map(repr, self._others))
         return (
-            f"none of the first {self._count:,} messages has a field {_listed(self._declared, ' or ')}, so the columns "
-            f"are null; messages have fields {_listed(list(self._others), ', ') or 'of no name'}"
+            f"none of the first {self._count:,} messages has a field {listed(declared, ' or ')}, so the columns are "
+            f"null; messages have fields {listed(others, ', ') or 'of no name'}"
         )
-
-
-def _listed(names: Sequence[str], between: str) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return between.join(map(repr, names[:_SHOWN])) + more
