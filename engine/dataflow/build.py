@@ -38,9 +38,9 @@ from penstock.state.store import Locate, StateStore
 
 @dataclass
 class Build:
-    """Everything that runs: instances by task, in their order, halves of channels by edge, counters by operator.
+    """Everything that runs here: instances by task, in their order, halves of channels by edge, counters by operator.
 
-    What was built of some tasks only has those of them.
+    What was built of some tasks only has those of them; what is hosted elsewhere is not in it.
     """
 
     graph: ExecutionGraph
@@ -110,7 +110,7 @@ class _Builder:
         self._participation: Participation | None = None
         if services.report is not None:
             self._participation = Participation(partial(services.report, start.attempt), start.last_epoch)
-        self._wiring = Wiring(graph, services.channel, options.channel_bytes, self._owners)
+        self._wiring = Wiring(graph, services, options.channel_bytes, self._owners)
         self._build = Build(graph, senders=self._wiring.senders, receivers=self._wiring.receivers)
         self.opened: list[Operator] = []
         self.heads: list[SourceHead] = []
@@ -126,7 +126,11 @@ class _Builder:
             alignments |= dict.fromkeys(region, SourceAlignment())
         for task in tasks:
             alignment = alignments[task.id]
-            self._build.tasks[task.id] = [self._instance(task, index, alignment) for index in range(task.parallelism)]
+            self._build.tasks[task.id] = [
+                self._instance(task, index, alignment)
+                for index in range(task.parallelism)
+                if self._services.hosts(task.id, index)
+            ]
         return self._build
 
     def _instance(self, task: Task, index: int, alignment: SourceAlignment) -> Instance:

@@ -9,8 +9,10 @@ from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.checkpoint_port import Report
 from penstock.engine.paging.paging import Paging
-from penstock.engine.transport.in_memory import Channel, join
+from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
+from penstock.engine.transport.in_memory import join
 from penstock.model.execution_graph import Edge
+from penstock.model.ids import TaskId
 from penstock.state.store import StateStore
 from penstock.state.tables.image import StoreImage
 
@@ -21,25 +23,39 @@ StateFactory = Callable[[str, int, StoreImage], StateStore]
 """Makes the state store of one operator instance from the operator's name, the instance's index and what it holds."""
 
 
-class MakeChannel(Protocol):
-    """Makes the channel from one instance to another; the simulator hands in its own."""
+Halves = tuple[SendingHalf | None, ReceivingHalf | None]
+"""The two halves of a channel; None for one whose instance is elsewhere."""
 
-    def __call__(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
-        """Make one of an edge, by the indices of its instances; `join` says what the others are."""
+
+class MakeChannel(Protocol):
+    """Makes the halves of a channel whose instances are here, one of them at least; the simulator hands in its own."""
+
+    def __call__(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Halves:
+        """Make those of an edge's channel, by the indices of its instances; `join` says what the others are."""
+
+
+Hosts = Callable[[TaskId, int], bool]
+"""Returns whether the instance of a task with this index is to be built here."""
 
 
 def nobody_wakes(instance: str) -> None:
     """Wake nobody: for loops that nothing comes to from other threads."""
 
 
-def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
+def local_channel(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Halves:
     """Make a channel inside one worker."""
-    return join(name, capacity_bytes)
+    channel = join(name, capacity_bytes)
+    return channel.sender, channel.receiver
+
+
+def everything_here(task: TaskId, index: int) -> bool:
+    """Build every instance."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceServices:
-    """All of them. Without ``paging``, state that lies by keys must fit in memory.
+    """All of them. Without ``paging``, state that lies by keys must fit in memory. Only what it ``hosts`` is built.
 
     ``report`` takes the number of an attempt and what its instances contribute to checkpoints, from the thread of the
     loop; None: they take part in none. With ``keeps`` sources leave their streams open at their ends.
@@ -51,6 +67,7 @@ class InstanceServices:
     wake: Wake = nobody_wakes
     async_calls: MakeCalls = IoThread
     channel: MakeChannel = local_channel
+    hosts: Hosts = everything_here
     paging: Paging | None = None
     report: Callable[[int, Report], None] | None = None
     keeps: bool = False

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.dataflow.exchange import Broadcast, Forward, Hash, Output, Rebalance
 from penstock.engine.dataflow.input_gate import GateInput
-from penstock.engine.dataflow.instance_services import MakeChannel
+from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.expressions.compiler import CompiledProjection, compile_projection
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.model.errors import BugError
@@ -21,28 +21,37 @@ Owners = Callable[[int], NDArray[np.int32]]
 
 
 class Wiring:
-    """Joins the instances of a plan."""
+    """Joins the instances of a plan that are hosted here with each other and with those that are elsewhere."""
 
-    def __init__(self, graph: ExecutionGraph, make: MakeChannel, capacity_bytes: int, owners: Owners) -> None:
+    def __init__(self, graph: ExecutionGraph, services: InstanceServices, capacity_bytes: int, owners: Owners) -> None:
         """Begin without channels."""
         self.senders: dict[Edge, dict[Pair, SendingHalf]] = {}
         self.receivers: dict[Edge, dict[Pair, ReceivingHalf]] = {}
         self._graph = graph
-        self._make = make
+        self._make = services.channel
+        self._hosts = services.hosts
         self._capacity_bytes = capacity_bytes
         self._owners = owners
         self._keys: dict[Edge, CompiledProjection] = {}
 
     def join(self, edge: Edge) -> None:
-        """Make the channels of an edge."""
+        """Make the channels of an edge, or the halves of them that are here."""
         senders = self.senders[edge] = {}
         receivers = self.receivers[edge] = {}
-        for producer in range(self._graph.task_of(edge.producer).parallelism):
+        producer_task, consumer_task = self._graph.task_of(edge.producer), self._graph.task_of(edge.consumer)
+        hosted = [self._hosts(consumer_task.id, index) for index in range(consumer_task.parallelism)]
+        for producer in range(producer_task.parallelism):
+            sends = self._hosts(producer_task.id, producer)
             for pair in self._pairs_from(edge, producer):
+                if not (sends or hosted[pair[1]]):
+                    continue
                 numbers = f"[{producer}]" if edge.exchange == "forward" else f"[{pair[0]}, {pair[1]}]"
                 name = f"{edge.producer}.{edge.output} -> {edge.consumer}.{edge.port} {numbers}"
-                channel = self._make(edge, *pair, name, self._capacity_bytes)
-                senders[pair], receivers[pair] = channel.sender, channel.receiver
+                sender, receiver = self._make(edge, *pair, name, self._capacity_bytes)
+                if sender is not None:
+                    senders[pair] = sender
+                if receiver is not None:
+                    receivers[pair] = receiver
 
     def inputs(self, edge: Edge, receiver: int) -> Sequence[GateInput]:
         """Return what one receiver of an edge takes from."""

@@ -1,6 +1,8 @@
 """The ledger: every row is accounted for, operator by operator and edge by edge."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.dataflow.build import Build
@@ -63,6 +65,25 @@ def read_ledger(build: Build) -> Ledger:
         for edge, senders in build.senders.items()
     )
     return Ledger(operators, edges)
+
+
+def add_ledgers(ledgers: Iterable[Ledger]) -> Ledger:
+    """Return the account of a job whose instances are in several places: sums by operator and edge, in their order."""
+    operators: dict[str, Counter[str]] = {}
+    edges: dict[str, Counter[str]] = {}
+    for ledger in ledgers:
+        for line in ledger.operators:
+            operators.setdefault(line.operator, Counter()).update(_figures(line))
+        for edge in ledger.edges:
+            edges.setdefault(edge.edge, Counter()).update(_figures(edge))
+    return Ledger(
+        tuple(OperatorLine(name, **counts) for name, counts in operators.items()),
+        tuple(EdgeLine(name, **counts) for name, counts in edges.items()),
+    )
+
+
+def _figures(line: OperatorLine | EdgeLine) -> dict[str, int]:
+    return {name: value for name, value in asdict(line).items() if isinstance(value, int)}
 
 
 def check_ledger(ledger: Ledger, *, ended: bool) -> None:

@@ -15,7 +15,7 @@ from penstock.engine.dataflow.build import Build, build
 from penstock.engine.dataflow.checkpoint_port import Report, participants
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.dataflow.instance_services import InstanceServices
+from penstock.engine.dataflow.instance_services import Halves, InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Ran, Waiting, Worker
 from penstock.engine.executors.simulation.calls import CallsAtOnce
@@ -26,7 +26,7 @@ from penstock.engine.jobs.attempt import AttemptContext, JobPlan, Progress, Stru
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
 from penstock.engine.plan.regions import struck_by
-from penstock.engine.transport.in_memory import Channel, join
+from penstock.engine.transport.in_memory import join
 from penstock.model.errors import WorkerLostError
 from penstock.model.execution_graph import Edge
 from penstock.model.ids import TaskId
@@ -287,12 +287,11 @@ class SimulatedAttempt:
     def _number(self, instance: str) -> int:
         return self._place[self._tasks[instance], self._instances[instance].index]
 
-    def _channel(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
+    def _channel(self, edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Halves:
         source = self._place[self._graph.task_of(edge.producer).id, producer]
         target = self._place[self._graph.task_of(edge.consumer).id, receiver]
-        if source == target:
-            return join(name, capacity_bytes)
-        return self._network.link(name, capacity_bytes)
+        channel = join(name, capacity_bytes) if source == target else self._network.link(name, capacity_bytes)
+        return channel.sender, channel.receiver
 
     def _report(self, attempt: int, report: Report) -> None:
         """Let the coordinator hear of it some turns later, in the order of each worker."""
