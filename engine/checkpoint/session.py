@@ -13,12 +13,11 @@ from penstock.engine.checkpoint.savepoint_requests import SavepointRequests
 from penstock.engine.checkpoint.sink_failure import SinkFailure
 from penstock.engine.checkpoint.sink_receipts import SinkReceipts
 from penstock.engine.checkpoint.step_retries import retry_until_known
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import ManifestMaker
 from penstock.engine.core.background import Background
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CheckpointPort, Participants, Report
-from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CheckpointPort, CutTaken, Participants, Report
 from penstock.model.connectors import Sink, Source
 from penstock.model.errors import BugError, FencedError, PenstockError
 from penstock.model.failpoints import failpoint
@@ -34,7 +33,7 @@ class CheckpointSession:
         self,
         coordinator: CheckpointCoordinator,
         repository: CheckpointRepository,
-        snapshots: CheckpointWriter,
+        manifests: ManifestMaker,
         background: Background,
         clock: Clock,
         warn: Callable[[str], None] = print,
@@ -60,7 +59,7 @@ class CheckpointSession:
         self.last_barrier: int | None = None  # Sent; behind it sources read nothing more.
         self.hangs = False
         """Whether the job ends although its sinks are still committing: their end is not to be waited for."""
-        self._snapshots = snapshots
+        self._maker = manifests
         self._background = background
         self._clock = clock
         self._check_lease = check_lease
@@ -76,7 +75,6 @@ class CheckpointSession:
         self._sources: dict[str, Source] = {}
         self._receipts = SinkReceipts()
         self._manifests: dict[int, CheckpointManifest] = {}
-        self._cuts: list[InstanceCut] = []
         self._given_up = 0
         self._began_ns: dict[int, int] = {}
 
@@ -112,11 +110,9 @@ class CheckpointSession:
         """Take in what an instance of an attempt contributes; from the thread that calls `turn`."""
         if self._attempts.get(report.instance) != attempt:
             # Said by one that is gone; what it has prepared was, or will be, taken back.
-            if isinstance(report, InstanceCut):
-                report.release()
             return
         match report:
-            case InstanceCut():
+            case CutTaken():
                 self._take_cut(attempt, report)
             case BarrierGivenUp():
                 self._on(ev.AlignmentFailed(report.instance, attempt, report.epoch))
@@ -180,15 +176,12 @@ class CheckpointSession:
         """Return the coordinator's counts."""
         return self.coordinator.statistics()
 
-    def _take_cut(self, attempt: int, cut: InstanceCut) -> None:
+    def _take_cut(self, attempt: int, cut: CutTaken) -> None:
         self._receipts.add(cut)
         if cut.ended:
-            self._on(ev.InstanceEnded(cut.instance, attempt, delivered=cut.epoch - 1, what=cut))
-        elif cut.epoch <= self._given_up:
-            cut.release()
-        else:
-            self._cuts.append(cut)
-            self._on(ev.InstanceSnapshotted(cut.instance, attempt, cut.epoch, cut))
+            self._on(ev.InstanceEnded(cut.instance, attempt, delivered=cut.epoch - 1))
+        elif cut.epoch > self._given_up:
+            self._on(ev.InstanceSnapshotted(cut.instance, attempt, cut.epoch))
 
     def _on(self, event: ev.Event) -> None:
         for command in self.coordinator.on(event):
@@ -205,9 +198,7 @@ class CheckpointSession:
             case ev.CommitSinks():
                 self._commit(command)
             case ev.AbortEpoch():
-                for cut in self._cuts:
-                    cut.release()
-                self._cuts.clear()
+                self._ask().give_up(command.epoch)
                 self._given_up = command.epoch
                 self._manifests.pop(command.epoch, None)
                 self.repository.abandon(command.epoch)
@@ -235,21 +226,16 @@ class CheckpointSession:
         return self._port
 
     def _upload(self, command: ev.StartUpload) -> None:
-        cuts = [what for what in command.snapshots.values() if isinstance(what, InstanceCut)]
         epoch = command.epoch
         # Without barriers, as all inputs had ended, it begins here.
         self._began_ns.setdefault(epoch, self._clock.monotonic_ns())
         receipts = {name: due for name, due in self._receipts.due(epoch).items() if due}
         failpoint("checkpoint.before_upload")
-        # From here on the upload lets go of them.
-        self._cuts.clear()
-        port = self._ask()
+        self.repository.begin(epoch)
+        upload = self._ask().begin_upload(epoch)
 
         def work() -> CheckpointManifest:
-            port.flush_letters()
-            manifest = self._snapshots.upload(epoch, cuts, receipts)
-            failpoint("checkpoint.uploaded")
-            return manifest
+            return self._maker.make(epoch, upload(), receipts)
 
         def answer(manifest: CheckpointManifest | None, error: BaseException | None) -> None:
             if manifest is None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.checkpoint_port import CutTaken
 
 
 class SinkReceipts:
@@ -23,11 +23,10 @@ class SinkReceipts:
         for name in sinks:
             self._prepared[name] = [] if left is None else [(left.epoch, receipt) for receipt in left.receipts(name)]
 
-    def add(self, cut: InstanceCut) -> None:
+    def add(self, cut: CutTaken) -> None:
         """Keep what an instance has prepared."""
-        for operator in cut.operators:
-            if operator.receipt is not None:
-                self._prepared[operator.operator].append((cut.epoch, operator.receipt))
+        for name, receipt in cut.receipts.items():
+            self._prepared[name].append((cut.epoch, receipt))
 
     def due(self, epoch: int) -> Mapping[str, Sequence[Any]]:
         """Return what every sink has prepared up to an epoch.

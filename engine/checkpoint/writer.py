@@ -1,4 +1,4 @@
-"""From the cuts of all instances to a checkpoint in the repository. Runs beside the worker loop."""
+"""From cuts to a checkpoint: their files are uploaded where instances run, the manifest is made in one place."""
 
 import shutil
 from collections import Counter
@@ -7,6 +7,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from penstock.engine.dataflow.checkpoint_port import Contribution
 from penstock.engine.dataflow.cut import InstanceCut, OperatorCut
 from penstock.engine.paging.pages_cut import PagesCut
 from penstock.engine.paging.part_files import encode_part
@@ -28,63 +29,30 @@ Receipts = Mapping[str, Sequence[Any]]
 """What the writers of each sink prepared and no checkpoint has committed yet, by the sink's name."""
 
 
-class CheckpointWriter:
-    """Writes one job's checkpoints."""
+class CutWriter:
+    """Brings cuts to a repository. Runs beside the worker loop."""
 
-    def __init__(
-        self,
-        repository: CheckpointRepository,
-        job: str,
-        key_groups: int,
-        version: str,
-        wall_us: Callable[[], int],
-        directory: Path,
-        meanings: Mapping[str, OperatorMeaning] | None = None,
-    ) -> None:
-        """Write checkpoints of ``job`` to the repository; ``version`` is this program's.
-
-        Copies of page stores lie below ``directory`` while they are uploaded. ``meanings`` are those of the job's
-        operators; without them what goes on from the checkpoints is not checked.
-        """
-        self._meanings = None if meanings is None else dict(meanings)
-        self._directory = directory
+    def __init__(self, repository: CheckpointRepository, directory: Path) -> None:
+        """Copies of page stores lie below ``directory`` while they are uploaded."""
         self._repository = repository
-        self._job = job
-        self._key_groups = key_groups
-        self._version = version
-        self._wall_us = wall_us
+        self._directory = directory
 
-    def upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> CheckpointManifest:
-        """Bring the state of all instances to the repository; return the manifest to publish.
+    def upload(self, epoch: int, cuts: Sequence[InstanceCut]) -> Contribution:
+        """Upload the state of instances and release their cuts.
 
         Raises:
             RetryableError: the storage failed.
         """
         try:
             failpoint("checkpoint.uploading")
-            return self._upload(epoch, cuts, receipts)
+            operators = sorted(
+                (operator for cut in cuts for operator in cut.operators), key=lambda cut: (cut.operator, cut.instance)
+            )
+            entries = tuple(self._entry(epoch, cut) for cut in operators)
+            return Contribution(entries, _positions(operators), _counters(operators))
         finally:
             for cut in cuts:
                 cut.release()
-
-    def _upload(self, epoch: int, cuts: Sequence[InstanceCut], receipts: Receipts) -> CheckpointManifest:
-        self._repository.begin(epoch)
-        operators = sorted(
-            (operator for cut in cuts for operator in cut.operators), key=lambda cut: (cut.operator, cut.instance)
-        )
-        return CheckpointManifest(
-            job=self._job,
-            epoch=epoch,
-            created_us=self._wall_us(),
-            engine_version=self._version,
-            parallelism=dict(Counter(cut.operator for cut in operators)),
-            key_groups=self._key_groups,
-            instances=tuple(self._entry(epoch, cut) for cut in operators),
-            sources=tuple(_sources(operators)),
-            sinks=tuple(SinkEntry(operator=name, receipts=tuple(items)) for name, items in sorted(receipts.items())),
-            ledger=_ledger(operators),
-            meanings=self._meanings,
-        )
 
     def _entry(self, epoch: int, cut: OperatorCut) -> InstanceEntry:
         files: tuple[FileEntry, ...] = ()
@@ -110,15 +78,64 @@ class CheckpointWriter:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _sources(operators: Iterable[OperatorCut]) -> Iterable[SourceEntry]:
+class ManifestMaker:
+    """Makes the manifests of one job's checkpoints."""
+
+    def __init__(
+        self,
+        job: str,
+        key_groups: int,
+        version: str,
+        wall_us: Callable[[], int],
+        meanings: Mapping[str, OperatorMeaning] | None = None,
+    ) -> None:
+        """``version`` is this program's, ``meanings`` those of the job's operators.
+
+        Without these what goes on from the checkpoints is not checked.
+        """
+        self._job = job
+        self._key_groups = key_groups
+        self._version = version
+        self._wall_us = wall_us
+        self._meanings = None if meanings is None else dict(meanings)
+
+    def make(self, epoch: int, contributions: Sequence[Contribution], receipts: Receipts) -> CheckpointManifest:
+        """Return the manifest of what all places contribute."""
+        entries = sorted(
+            (entry for part in contributions for entry in part.entries),
+            key=lambda entry: (entry.operator, entry.instance),
+        )
+        positions: dict[str, dict[str, Any]] = {}
+        counters: dict[str, Counter[str]] = {}
+        for part in contributions:
+            for name, known in part.positions.items():
+                positions.setdefault(name, {}).update(known)
+            for name, counts in part.counters.items():
+                counters.setdefault(name, Counter()).update(counts)
+        return CheckpointManifest(
+            job=self._job,
+            epoch=epoch,
+            created_us=self._wall_us(),
+            engine_version=self._version,
+            parallelism=dict(Counter(entry.operator for entry in entries)),
+            key_groups=self._key_groups,
+            instances=tuple(entries),
+            sources=tuple(SourceEntry(operator=name, positions=known) for name, known in sorted(positions.items())),
+            sinks=tuple(SinkEntry(operator=name, receipts=tuple(items)) for name, items in sorted(receipts.items())),
+            ledger={name: dict(counts) for name, counts in sorted(counters.items())},
+            meanings=self._meanings,
+        )
+
+
+def _positions(operators: Iterable[OperatorCut]) -> dict[str, dict[str, Any]]:
     positions: dict[str, dict[str, Any]] = {}
     for cut in operators:
         if cut.positions is not None:
             positions.setdefault(cut.operator, {}).update(cut.positions)
-    return [SourceEntry(operator=name, positions=known) for name, known in positions.items()]
+    return positions
 
 
-def _ledger(operators: Iterable[OperatorCut]) -> dict[str, dict[str, int]]:
+def _counters(operators: Iterable[OperatorCut]) -> dict[str, dict[str, int]]:
     totals: dict[str, Counter[str]] = {}
     for cut in operators:
         totals.setdefault(cut.operator, Counter()).update(cut.counters)

@@ -4,15 +4,16 @@ The session asks by a `CheckpointPort`; what instances contribute comes to it as
 the executor brings them.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.model.connectors import Sink, Source
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.state.checkpoints.manifest import InstanceEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,39 @@ class BarrierGivenUp:
     epoch: int
 
 
-Report = InstanceCut | BarrierGivenUp
-"""What an instance says of a barrier, or at its end."""
+InstanceReport = InstanceCut | BarrierGivenUp
+"""What an instance says of a barrier, or at its end, to whoever runs it."""
 
-TakeReport = Callable[[Report], None]
+TakeReport = Callable[[InstanceReport], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CutTaken:
+    """An instance was cut at the barrier of ``epoch``, or when it had ``ended`` before.
+
+    The cut stays where the instance runs. ``receipts`` are what its sinks have prepared, by name.
+    """
+
+    instance: str
+    epoch: int
+    ended: bool = False
+    receipts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Report = CutTaken | BarrierGivenUp
+"""What a session hears of an instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """The part of a checkpoint that is made of the instances of one place; its files are in the repository.
+
+    ``positions`` are those of sources' partitions, ``counters`` the `RowCounters` of operators, added up; by name.
+    """
+
+    entries: tuple[InstanceEntry, ...] = ()
+    positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class CheckpointPort(Protocol):
@@ -38,12 +68,18 @@ class CheckpointPort(Protocol):
     def end_sources(self, names: Collection[str]) -> None:
         """Let these sources read nothing more, as if their inputs had ended."""
 
-    def flush_letters(self) -> None:
-        """Bring dead letters to safety, before a checkpoint counts on them. Called from another thread.
+    def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
+        """Return what brings the cuts of an epoch to the repository, dead letters of before it being safe.
 
-        Raises:
-            PenstockError: one is not safe.
+        Every instance has been cut at its barrier or has ended before. What is returned is called once, from another
+        thread.
+
+        Raises (what is returned):
+            PenstockError: a dead letter is not safe, or the storage failed.
         """
+
+    def give_up(self, epoch: int) -> None:
+        """Let go of the cuts of this epoch and of earlier ones: they will not be published."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
-from penstock.engine.dataflow.checkpoint_port import Report
+from penstock.engine.dataflow.checkpoint_port import InstanceReport
 from penstock.engine.paging.paging import Paging
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
 from penstock.engine.transport.in_memory import join
@@ -69,5 +69,5 @@ class InstanceServices:
     channel: MakeChannel = local_channel
     hosts: Hosts = everything_here
     paging: Paging | None = None
-    report: Callable[[int, Report], None] | None = None
+    report: Callable[[int, InstanceReport], None] | None = None
     keeps: bool = False

@@ -22,7 +22,7 @@ def embedded_attempts(options: EmbeddedOptions) -> MakeAttempt:
 
     def make(plan: JobPlan, context: AttemptContext, start: AttemptStart, /) -> EmbeddedAttempt:
         tune_process()
-        return EmbeddedAttempt(plan, options, context.clock, context.checkpoints, context.scratch, start)
+        return EmbeddedAttempt(plan, options, context.clock, context, start)
 
     return make
 

@@ -3,11 +3,12 @@
 A thin shell: it owns the waiting, the stop and the end; all work happens in the `Worker` it turns.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
+from penstock.engine.checkpoint.local_cuts import LocalCuts
 from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
@@ -16,12 +17,13 @@ from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import FIRST, AttemptStart
 from penstock.engine.dataflow.build import Build, build
-from penstock.engine.dataflow.checkpoint_port import participants
+from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, participants
+from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
-from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan, Progress, Struck
+from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
 from penstock.engine.jobs.metrics import JobMetrics, read_metrics
@@ -66,23 +68,24 @@ class EmbeddedAttempt:
         plan: JobPlan,
         options: EmbeddedOptions,
         clock: Clock,
-        checkpoints: CheckpointSession | None = None,
-        scratch: RunScratch | None = None,
+        context: AttemptContext | None = None,
         start: AttemptStart = FIRST,
     ) -> None:
-        """Build and open everything; nothing runs yet. Without ``scratch`` it makes a folder of its own.
+        """Build and open everything; nothing runs yet. Without ``context`` there are no checkpoints.
 
         Raises:
             PlanError: an operator does not fit its inputs.
         """
         self._plan, self._options, self._clock = plan, options, clock
-        self._checkpoints = checkpoints
+        self._checkpoints = checkpoints = None if context is None else context.checkpoints
+        scratch = None if context is None else context.scratch
         self._bad_records = options.bad_records or BadRecords()
         self._routes = LetterRoutes(
             plan.name, plan.graph.graph, options.letters, lambda: 0 if checkpoints is None else checkpoints.begun
         )
         routes = self._routes if options.routed else None
         self._dead_letters = DeadLetterWriter.for_graph(plan.graph.graph, plan.directory, routes, self._bad_records.met)
+        self._cuts = None if context is None else LocalCuts(context.cut_writer, self._dead_letters.flush)
         self._own_scratch = RunScratch(plan.directory) if scratch is None else None
         self.at_end = False
         self.drained = True
@@ -103,7 +106,7 @@ class EmbeddedAttempt:
                 wake=self.wake,
                 async_calls=options.async_calls,
                 paging=_paging(plan.loop, scratch or self._own_scratch, paged=checkpoints is not None),
-                report=None if checkpoints is None else checkpoints.report,
+                report=None if checkpoints is None else self._report,
                 keeps=options.keeps,
             )
             if options.routed:
@@ -147,8 +150,10 @@ class EmbeddedAttempt:
                 error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
         if tasks is None:
             self._close_scratch()
-        if self._checkpoints is not None:
-            self._checkpoints.failed(f"{type(error).__name__}: {error}", [item.name for item in gone])
+        if self._checkpoints is not None and self._cuts is not None:
+            names = [item.name for item in gone]
+            self._cuts.forget(names)
+            self._checkpoints.failed(f"{type(error).__name__}: {error}", names)
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew."""
@@ -192,9 +197,19 @@ class EmbeddedAttempt:
         """Let sources end."""
         self._instances.end_sources(names)
 
-    def flush_letters(self) -> None:
-        """Bring dead letters to safety."""
-        self._dead_letters.flush()
+    def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
+        """Return what uploads the cuts of an epoch."""
+        assert self._cuts is not None
+        return self._cuts.begin_upload(epoch)
+
+    def give_up(self, epoch: int) -> None:
+        """Let go of the cuts of an epoch."""
+        assert self._cuts is not None
+        self._cuts.give_up(epoch)
+
+    def _report(self, attempt: int, report: InstanceReport) -> None:
+        assert self._checkpoints is not None and self._cuts is not None
+        self._checkpoints.report(attempt, self._cuts.take(report) if isinstance(report, InstanceCut) else report)
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
@@ -37,10 +38,14 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """The environment that all attempts of a job share; without ``scratch`` each has a scratch folder of its own."""
+    """The environment that all attempts of a job share; without ``scratch`` each has a scratch folder of its own.
+
+    ``cut_writer`` uploads what instances in this process contribute to checkpoints.
+    """
 
     clock: Clock
     checkpoints: CheckpointSession
+    cut_writer: CutWriter
     scratch: RunScratch | None = None
 
 

@@ -14,7 +14,7 @@ from threading import get_ident
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.metrics import RegionRestarts, read_checkpoints
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.jobs import end_of_input
@@ -73,7 +73,8 @@ class RecoveringJob:
         if options.savepoint_on_stop is not None:
             self._check_savepoint(options.savepoint_on_stop)
         self.session = self._make_session()
-        self._context = AttemptContext(self._clock, self.session, self._storage.scratch)
+        writer = CutWriter(self._storage.repository, self._storage.directory / "uploads")
+        self._context = AttemptContext(self._clock, self.session, writer, self._storage.scratch)
         self._life = js.JobLifeCycle(RestartPolicy(options.restarts))
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
@@ -95,19 +96,13 @@ class RecoveringJob:
 
     def _make_session(self) -> CheckpointSession:
         repository, options = self._storage.repository, self._options
-        snapshots = CheckpointWriter(
-            repository,
-            self.name,
-            self._plan.loop.key_groups,
-            options.version,
-            self._clock.wall_us,
-            self._storage.directory / "uploads",
-            meanings_of(self._graph),
+        manifests = ManifestMaker(
+            self.name, self._plan.loop.key_groups, options.version, self._clock.wall_us, meanings_of(self._graph)
         )
         return CheckpointSession(
             CheckpointCoordinator(options.checkpoints),
             repository,
-            snapshots,
+            manifests,
             self._background,
             self._clock,
             self._warn,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import penstock as ps
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.dataflow.attempt_start import AttemptStart
@@ -141,11 +141,9 @@ class Listening(CheckpointSession):
     def __init__(self, around: JobEnvironment) -> None:
         assert around.repository is not None
         options = CheckpointOptions(interval_ms=86_400_000, directory="kept")
-        snapshots = CheckpointWriter(
-            around.repository, "job", LOOP.key_groups, "1", around.clock.wall_us, Path("unused")
-        )
+        manifests = ManifestMaker("job", LOOP.key_groups, "1", around.clock.wall_us)
         background = around.background or BackgroundThread("contract", lambda: None)
-        super().__init__(CheckpointCoordinator(options), around.repository, snapshots, background, around.clock)
+        super().__init__(CheckpointCoordinator(options), around.repository, manifests, background, around.clock)
         self.begun_with: list[tuple[CheckpointPort, Participants, AttemptStart]] = []
         self.reports: list[tuple[int, Report]] = []
         self.gone: list[str] = []
@@ -175,7 +173,9 @@ class Bench:
         self.graph = self.job.plan()
         self.session = Listening(chosen.environment)
         self._clock = chosen.environment.clock
-        context = AttemptContext(chosen.environment.clock, self.session)
+        context = AttemptContext(
+            chosen.environment.clock, self.session, CutWriter(chosen.environment.repository, folder / "uploads")
+        )
         plan = JobPlan("job", self.graph, LOOP, folder / "job")
         self.attempt: Attempt = chosen.make(plan, context, start or AttemptStart())
 

@@ -4,12 +4,14 @@ It is made of what the engine offers to executors, and of nothing that knows the
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
+from penstock.engine.checkpoint.local_cuts import LocalCuts
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build, build
-from penstock.engine.dataflow.checkpoint_port import Report, participants
+from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, Report, participants
+from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Worker
@@ -28,15 +30,19 @@ class SteppedAttempt:
         self.drained, self.at_end = True, False
         self._plan, self._clock, self._session = plan, context.clock, context.checkpoints
         self._letters = DeadLetterWriter(plan.directory, default="skip")
+        self._cuts = LocalCuts(context.cut_writer, self._letters.flush)
         self._late: deque[tuple[int, Report]] = deque()
         self._services = InstanceServices(
-            context.clock, memory_state, self._letters, wake=self.wake, report=lambda *report: self._late.append(report)
+            context.clock, memory_state, self._letters, wake=self.wake, report=self._report
         )
         self._worker = Worker((), context.clock)
         self._instances = LocalInstances()
         self._started_ns = context.clock.monotonic_ns()
         self.build: Build = build(plan.graph, plan.loop, self._services, start)
         self._begin(self.build, None, start)
+
+    def _report(self, attempt: int, report: InstanceReport) -> None:
+        self._late.append((attempt, self._cuts.take(report) if isinstance(report, InstanceCut) else report))
 
     def _begin(self, part: Build, tasks: frozenset[TaskId] | None, start: AttemptStart) -> None:
         self._instances.add(part.instances)
@@ -73,7 +79,9 @@ class SteppedAttempt:
                 instance.head.close()
             for node in instance.nodes:
                 node.operator.abort()
-        self._session.failed(str(error), [item.name for item in gone])
+        names = [item.name for item in gone]
+        self._cuts.forget(names)
+        self._session.failed(str(error), names)
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         region = build(self._plan.graph, self._plan.loop, self._services, start, tasks)
@@ -100,8 +108,11 @@ class SteppedAttempt:
     def end_sources(self, names: Collection[str]) -> None:
         self._instances.end_sources(names)
 
-    def flush_letters(self) -> None:
-        self._letters.flush()
+    def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
+        return self._cuts.begin_upload(epoch)
+
+    def give_up(self, epoch: int) -> None:
+        self._cuts.give_up(epoch)
 
     def metrics(self) -> JobMetrics:
         now_ns = self._clock.monotonic_ns()

@@ -7,7 +7,7 @@ from threading import Thread, get_ident
 import pytest
 
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.checkpoint_port import Contribution, CutTaken
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan
 from penstock.engine.jobs.recovery import RecoveringJob
 from penstock.engine.jobs.recovery_options import RecoveryOptions
@@ -44,9 +44,8 @@ def test_a_barrier_goes_by_the_named_sources_and_each_instance_behind_them_repor
     bench.for_a_while()
     assert bench.session.heard(attempt=3) == bench.session.heard() == bench.names("left")
     cuts = [report for _, report in bench.session.reports]
-    assert all(isinstance(cut, InstanceCut) and (cut.epoch, cut.ended) == (9, False) for cut in cuts)
-    receipts = [part for cut in cuts if isinstance(cut, InstanceCut) for part in cut.operators if part.receipt]
-    assert {part.operator for part in receipts} <= {"left out"}
+    assert all(isinstance(cut, CutTaken) and (cut.epoch, cut.ended) == (9, False) for cut in cuts)
+    assert {name for cut in cuts if isinstance(cut, CutTaken) for name in cut.receipts} <= {"left out"}
 
 
 def test_behind_the_last_barrier_nothing_is_read(bench: Bench) -> None:
@@ -70,7 +69,7 @@ def test_sources_that_end_by_name_report_their_ends_behind_the_last_epoch(bench:
     bench.for_a_while()
     assert bench.session.heard() == bench.names("right")
     for _, report in bench.session.reports:
-        assert isinstance(report, InstanceCut) and report.ended and report.epoch == 8
+        assert isinstance(report, CutTaken) and report.ended and report.epoch == 8
 
 
 def test_a_region_that_is_taken_down_is_silent_and_comes_back_under_another_number(bench: Bench) -> None:
@@ -99,17 +98,30 @@ def test_nothing_is_up_once_all_was_taken_down(bench: Bench) -> None:
     assert bench.session.gone == bench.names("left") + bench.names("right")
 
 
-def test_letters_are_flushed_from_another_thread(bench: Bench) -> None:
-    flushed: list[bool] = []
-
-    def flush() -> None:
-        bench.attempt.flush_letters()
-        flushed.append(True)
-
-    thread = Thread(target=flush)
+def test_cuts_are_uploaded_from_another_thread(bench: Bench) -> None:
+    for side in ("left", "right"):
+        bench.job.taps[side].send(*range(20))
+    bench.attempt.inject(9, bench.names("left", readers=True) + bench.names("right", readers=True), last=False)
+    bench.until(lambda: len(bench.session.reports) == 8)
+    upload = bench.attempt.begin_upload(9)
+    uploaded: list[Contribution] = []
+    thread = Thread(target=lambda: uploaded.extend(upload()))
     thread.start()
     thread.join()
-    assert flushed == [True]
+    entries = [(entry.operator, entry.instance) for part in uploaded for entry in part.entries]
+    assert len(entries) == len(set(entries))
+    assert {name for name, _ in entries} >= {"left", "right", "left out", "right out"}
+    positions = {name: known for part in uploaded for name, known in part.positions.items()}
+    assert sorted(positions) == ["left", "right"]
+    assert all(sorted(known) == ["0", "1"] for known in positions.values())
+    assert {name for part in uploaded for name in part.counters} == {name for name, _ in entries}
+
+
+def test_cuts_that_were_given_up_are_not_uploaded(bench: Bench) -> None:
+    bench.attempt.inject(9, bench.names("left", readers=True), last=False)
+    bench.until(lambda: len(bench.session.reports) == 4)
+    bench.attempt.give_up(9)
+    assert all(not part.entries for part in bench.attempt.begin_upload(9)())
 
 
 class Job:

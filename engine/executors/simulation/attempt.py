@@ -5,14 +5,15 @@ acknowledgement arrives, background work proceeds, or the coordinator looks.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from penstock.engine.checkpoint.local_cuts import LocalCuts
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.elements import Barrier, Batch, EndOfStream, Watermark
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.build import Build, build
-from penstock.engine.dataflow.checkpoint_port import Report, participants
+from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, participants
 from penstock.engine.dataflow.cut import InstanceCut
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.instance_services import Halves, InstanceServices
@@ -56,6 +57,7 @@ class SimulatedAttempt:
         self._count = world.dice.between(1, MOST_WORKERS)
         self._place: dict[tuple[TaskId, int], int] = {}
         self._letters = DeadLetterWriter(plan.directory, default="skip")
+        self._cuts = LocalCuts(context.cut_writer, self._letters.flush)
         self._services = InstanceServices(
             clock,
             world.state,
@@ -115,7 +117,9 @@ class SimulatedAttempt:
                 instance.head.close()
             for node in instance.nodes:
                 node.operator.abort()
-        self._checkpoints.failed(str(error), [item.name for item in gone])
+        names = [item.name for item in gone]
+        self._cuts.forget(names)
+        self._checkpoints.failed(str(error), names)
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew, on other workers."""
@@ -166,8 +170,13 @@ class SimulatedAttempt:
         """Let sources end."""
         self._instances.end_sources(names)
 
-    def flush_letters(self) -> None:
-        """Do nothing: bad records of a simulated job are counted, and skipped."""
+    def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
+        """Return what uploads the cuts of an epoch."""
+        return self._cuts.begin_upload(epoch)
+
+    def give_up(self, epoch: int) -> None:
+        """Let go of the cuts of an epoch."""
+        self._cuts.give_up(epoch)
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot."""
@@ -293,7 +302,7 @@ class SimulatedAttempt:
         channel = join(name, capacity_bytes) if source == target else self._network.link(name, capacity_bytes)
         return channel.sender, channel.receiver
 
-    def _report(self, attempt: int, report: Report) -> None:
+    def _report(self, attempt: int, report: InstanceReport) -> None:
         """Let the coordinator hear of it some turns later, in the order of each worker."""
         if isinstance(report, InstanceCut):
             what = "end" if report.ended else f"barrier {report.epoch}"
@@ -302,7 +311,8 @@ class SimulatedAttempt:
         else:
             self._world.history.detail(f"{report.instance} gives barrier {report.epoch} up")
         number = self._number(report.instance)
-        self._acknowledged[number].append(partial(self._checkpoints.report, attempt, report))
+        heard = self._cuts.take(report) if isinstance(report, InstanceCut) else report
+        self._acknowledged[number].append(partial(self._checkpoints.report, attempt, heard))
 
 
 def _words(element: object) -> str:

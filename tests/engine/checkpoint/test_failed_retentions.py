@@ -8,7 +8,7 @@ from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.events import RetainCheckpoints
 from penstock.engine.checkpoint.metrics import read_checkpoints
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import ManifestMaker
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.core.clock import ManualClock
 from penstock.model.config import CheckpointOptions
@@ -25,7 +25,7 @@ def test_failed_retentions_are_counted_and_told_once(tmp_path: Path, monkeypatch
     session = CheckpointSession(
         CheckpointCoordinator(CheckpointOptions(directory=str(tmp_path))),
         repository,
-        CheckpointWriter(repository, "job", 16, "1", lambda: 0, tmp_path / "uploads"),
+        ManifestMaker("job", 16, "1", lambda: 0),
         background,
         ManualClock(),
         told.append,

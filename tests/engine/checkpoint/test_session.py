@@ -1,6 +1,6 @@
 """What instances say too late: of a checkpoint that was given up, or after they are gone."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
+from penstock.engine.checkpoint.local_cuts import LocalCuts
 from penstock.engine.checkpoint.notices import STOP_COMMIT_NS
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Participants, Report
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contribution, InstanceReport, Participants
 from penstock.engine.dataflow.cut import InstanceCut, OperatorCut
 from penstock.engine.executors.simulation.background import SimulatedBackground
 from penstock.engine.executors.simulation.dice import Dice
@@ -33,7 +34,7 @@ class Member:
     def __init__(self, name: str) -> None:
         self.name = name
         self.barriers: list[int] = []
-        self.say: Callable[[Report], None]
+        self.say: Callable[[InstanceReport], None]
 
     def cut(self, pages: Any = None, *, epoch: int | None = None, ended: bool = False) -> InstanceCut:
         """Say that the barrier passed, or that it ended; return the cut."""
@@ -60,11 +61,12 @@ class Turning:
     def __init__(self, *members: Member) -> None:
         self.clock = ManualClock()
         repository = CheckpointRepository(SimulatedFiles(SimulatedDisk(Dice(1))))
-        snapshots = CheckpointWriter(repository, "job", 8, "0", self.clock.wall_us, Path("unused"))
+        manifests = ManifestMaker("job", 8, "0", self.clock.wall_us)
+        self.cuts = LocalCuts(CutWriter(repository, Path("unused")), self.flush)
         options = CheckpointOptions(interval_ms=10, timeout_ms=100, directory="disk")
         self.background = SimulatedBackground(self.clock, Dice(1))
         coordinator = CheckpointCoordinator(options)
-        self.session = CheckpointSession(coordinator, repository, snapshots, self.background, self.clock)
+        self.session = CheckpointSession(coordinator, repository, manifests, self.background, self.clock)
         self.members: dict[str, Member] = {}
         self.ended: list[str] = []
         self.flushed = 0
@@ -73,7 +75,7 @@ class Turning:
     def start(self, attempt: int, *members: Member) -> None:
         for member in members:
             self.members[member.name] = member
-            member.say = partial(self.session.report, attempt)
+            member.say = partial(self.hear, attempt)
         names = frozenset(member.name for member in members)
         sinks = {name: MemorySink() for name in names}
         self.session.started(self, Participants(names, names, sinks=sinks), AttemptStart(attempt))
@@ -85,8 +87,17 @@ class Turning:
     def end_sources(self, names: Collection[str]) -> None:
         self.ended += sorted(names)
 
-    def flush_letters(self) -> None:
+    def hear(self, attempt: int, report: InstanceReport) -> None:
+        self.session.report(attempt, self.cuts.take(report) if isinstance(report, InstanceCut) else report)
+
+    def flush(self) -> None:
         self.flushed += 1
+
+    def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
+        return self.cuts.begin_upload(epoch)
+
+    def give_up(self, epoch: int) -> None:
+        self.cuts.give_up(epoch)
 
     def later(self, step_ms: int) -> None:
         self.clock.advance_ns(step_ms * MS)
@@ -172,7 +183,7 @@ def test_a_bug_in_an_upload_ends_the_attempt_and_other_failures_only_the_checkpo
         member = Member("only")
         turning = Turning(member)
         turning.later(10)
-        monkeypatch.setattr(turning.session._snapshots, "upload", Raises(error))
+        monkeypatch.setattr(turning.cuts._writer, "upload", Raises(error))
         member.cut()
         if text is None:
             turns(turning)

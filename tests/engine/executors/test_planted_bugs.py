@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import CutWriter
 from penstock.engine.core.elements import START_OF_TIME_US, Barrier, Batch
 from penstock.engine.dataflow import source_head
 from penstock.engine.dataflow.input_gate import InputGate
@@ -73,23 +73,23 @@ def a_barrier_overtakes(patch):
 
 def drop_a_dirty_part(patch):
     """The state of the first instance of each operator is left out of every other checkpoint."""
-    entry = CheckpointWriter._entry
+    entry = CutWriter._entry
 
     def without(snapshots, epoch, cut):
         made = entry(snapshots, epoch, cut)
         return made if cut.instance or epoch % 2 else msgspec.structs.replace(made, files=())
 
-    patch.setattr(CheckpointWriter, "_entry", without)
+    patch.setattr(CutWriter, "_entry", without)
 
 
 def lose_the_notes(patch):
     """Checkpoints have no notes: what operators know beside their tables is gone at a restart."""
-    entry = CheckpointWriter._entry
+    entry = CutWriter._entry
 
     def without(snapshots, epoch, cut):
         return msgspec.structs.replace(entry(snapshots, epoch, cut), notes=pack_notes({}))
 
-    patch.setattr(CheckpointWriter, "_entry", without)
+    patch.setattr(CutWriter, "_entry", without)
 
 
 def forget_the_notes_at_restore(patch):

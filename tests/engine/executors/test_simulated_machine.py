@@ -15,7 +15,7 @@ import penstock as ps
 from penstock import count, sum_
 from penstock.engine.checkpoint.coordinator import CheckpointCoordinator
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
@@ -154,11 +154,9 @@ class Machine(RuleBasedStateMachine):
     def process(self):
         self.world.restart()
         options = CheckpointOptions(interval_ms=1_000_000, directory="disk")
-        snapshots = CheckpointWriter(
-            self.world.repository, "machine", LOOP.key_groups, "0", self.world.clock.wall_us, Path("unused")
-        )
+        manifests = ManifestMaker("machine", LOOP.key_groups, "0", self.world.clock.wall_us)
         self.session = CheckpointSession(
-            CheckpointCoordinator(options), self.world.repository, snapshots, self.world.background, self.world.clock
+            CheckpointCoordinator(options), self.world.repository, manifests, self.world.background, self.world.clock
         )
         self.number = 0
         self.begun = None
@@ -181,7 +179,7 @@ class Machine(RuleBasedStateMachine):
         self.begun = SimulatedAttempt(
             self.world,
             JobPlan("machine", graph, LOOP, Path("unused")),
-            AttemptContext(self.world.clock, self.session),
+            AttemptContext(self.world.clock, self.session, CutWriter(self.world.repository, Path("unused"))),
             AttemptStart(self.number, restored, self.session.last_epoch()),
         )
         self.schema = self.sink.schema

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.checkpoint.writer import CheckpointWriter
+from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import LATE, MAIN, Operator, OperatorContext, RowCounters
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
@@ -193,9 +193,9 @@ class Paged:
         """Finish the checkpoint that is under way."""
         if not self._cuts:
             return
-        snapshots = CheckpointWriter(self._repository, "job", KEY_GROUPS, "1", lambda: 0, self._directory / "snapshots")
-        manifest = snapshots.upload(self._epoch, self._cuts, {})
-        self._repository.publish(manifest)
+        contribution = CutWriter(self._repository, self._directory / "uploads").upload(self._epoch, self._cuts)
+        manifests = ManifestMaker("job", KEY_GROUPS, "1", lambda: 0)
+        self._repository.publish(manifests.make(self._epoch, [contribution], {}))
         self._cuts, self.uploaded = [], True
 
     def restart(self, parallelism: int) -> None:
