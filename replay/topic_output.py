@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.engine.checkpoint.reader import Checkpoint
+from penstock.engine.connectors.kafka.rows import row_maker
 from penstock.engine.connectors.kafka.sink import KafkaSink
 from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.engine.connectors.kafka.source_options import MessageColumns
 from penstock.model.job_graph import OperatorNode, SinkSpec
 from penstock.replay.committed_output import PublishedTopic
 from penstock.replay.kafka_batches import ERROR
@@ -91,7 +91,7 @@ def topic_source(
     return KafkaSource(
         topic,
         sink.settings,
-        MessageColumns(sink.format.read(values).restrict(values.names), metadata=metadata, tombstones="keep"),
+        row_maker(sink.format.read(values).restrict(values.names), metadata=metadata, tombstones="keep"),
     )
 
 

@@ -13,9 +13,9 @@ from penstock.engine.connectors.kafka.formats.contract import ValueDecoder
 from penstock.engine.connectors.kafka.formats.decoders import RegistryOption, decoder
 from penstock.engine.connectors.kafka.formats.raw import RawValues
 from penstock.engine.connectors.kafka.letter_topic import LetterTopic
+from penstock.engine.connectors.kafka.rows import row_maker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.source import KafkaSource
-from penstock.engine.connectors.kafka.source_options import MessageColumns, ReadBounds
+from penstock.engine.connectors.kafka.source import KafkaSource, ReadBounds
 from penstock.engine.connectors.kafka.topic_places import Where
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import Duration, to_microseconds
@@ -88,7 +88,7 @@ def read_kafka(
     source = KafkaSource(
         topics,
         settings,
-        MessageColumns(value, _key(key), metadata, tombstones),
+        row_maker(value, _key(key), metadata, tombstones),
         ReadBounds(start, until, None if discovery is None else to_microseconds(discovery, "discovery")),
     )
     letters = None if dead_letter_topic is None else _letters_of(source, dead_letter_topic, settings)

@@ -213,7 +213,7 @@ def _send(bench: _Bench) -> None:
     """At least once: rows leave at once."""
     bench.push()
     watch = ExpiryWatch(TOPIC, None, lambda: 0)
-    writer = SendingWriter(bench.encoder, bench.settings, TOPIC, ID, watch, topic_is_there=True)
+    writer = SendingWriter(bench.encoder, bench.settings, TOPIC, ID, watch)
     try:
         writer.write(bench.rows)
         writer.close()

@@ -29,9 +29,8 @@ class Encoder(ABC):
     def write(self, rows: pa.RecordBatch) -> None:
         """Encode rows."""
 
-    @abstractmethod
     def finish(self) -> None:
-        """Write what is left, so that the file can be read."""
+        """Write what is left, so that the file can be read. By default nothing is."""
 
     def abandon(self) -> None:
         """Forget what is left: the file is not wanted."""
@@ -79,9 +78,6 @@ class JsonLinesEncoder(Encoder):
     def write(self, rows: pa.RecordBatch) -> None:
         """Encode and write."""
         self.stream.write(encode_lines(rows))
-
-    def finish(self) -> None:
-        """Nothing is left."""
 
 
 class CsvEncoder(Encoder):

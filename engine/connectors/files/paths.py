@@ -38,9 +38,10 @@ def find_files(path: str | Path, suffixes: Sequence[str], what: str) -> tuple[Pa
             )
         return chosen
     if any(sign in text for sign in _MAGIC):
-        chosen = _glob(place)
+        root, pattern = _fixed_part(place)
+        chosen = _ready(root, root.glob(pattern))
         if not chosen:
-            raise UserError(f"no file matches the {what} pattern {text!r}{_suggestion(_fixed_part(place)[0])}")
+            raise UserError(f"no file matches the {what} pattern {text!r}{_suggestion(root)}")
         return chosen
     raise UserError(f"{what} path {text!r} does not exist{_suggestion(place)}")
 
@@ -63,11 +64,6 @@ def _fixed_part(place: Path) -> tuple[Path, str]:
     parts = place.parts
     first = next(index for index, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
     return Path(*parts[:first]), str(Path(*parts[first:]))
-
-
-def _glob(place: Path) -> tuple[Path, ...]:
-    root, pattern = _fixed_part(place)
-    return _ready(root, root.glob(pattern))
 
 
 def _ready(root: Path, found: Iterable[Path]) -> tuple[Path, ...]:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import msgspec
 import pyarrow as pa
 
 from penstock.engine.connectors.files.committed_files import CommittedFolder
 from penstock.engine.connectors.files.encoders import CsvEncoder, Encoder, JsonLinesEncoder, ParquetEncoder
 from penstock.engine.connectors.files.finished_files import FinishedFile, output_path, remove_other_parts
-from penstock.engine.connectors.files.staged_files import StagedFile, to_receipt
+from penstock.engine.connectors.files.staged_files import StagedFile
 from penstock.model.connectors import OutputRun, Sink, SinkContext, Writer
 from penstock.model.errors import BugError, UserError
 
@@ -193,7 +194,7 @@ class _CheckpointWriter(Writer):
             self._open[0].stream.flush()
 
     def prepare(self, epoch: int) -> Any:
-        """Complete the file and bring it to disk; return what `to_receipt` says about it."""
+        """Complete the file and bring it to disk; return it as `from_receipts` takes it."""
         if self._open is None:
             return []
         file, encoder = self._open
@@ -201,7 +202,7 @@ class _CheckpointWriter(Writer):
             encoder.finish()
             staged = file.stage(epoch, self._rows)
         self._open, self._rows = None, 0
-        return to_receipt([staged])
+        return msgspec.to_builtins([staged])
 
     def close(self) -> None:
         """End behind the last checkpoint.

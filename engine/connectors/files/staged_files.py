@@ -127,13 +127,8 @@ def check_staged(path: Path, file: OutputFile) -> None:
         )
 
 
-def to_receipt(files: Sequence[OutputFile]) -> list[Any]:
-    """Return what `from_receipts` understands, as JSON-able data."""
-    return [msgspec.to_builtins(file) for file in files]
-
-
 def from_receipts(receipts: Sequence[Any], suffix: str, epoch: int) -> tuple[OutputFile, ...]:
-    """Return the files of the receipts by name.
+    """Return the files of receipts by name; each is a list of `OutputFile` as JSON-able data.
 
     Raises:
         FatalError: it is no receipt of a sink that writes files with this suffix up to ``epoch``.

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.engine.connectors.kafka.clients import ANSWER_S, UNKNOWN_TOPIC, make_admin
+from penstock.engine.connectors.kafka.clients import ANSWER_S, UNKNOWN_TOPIC, error_of, make_admin
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 
 CLIENT_ID = "penstock-admin"
@@ -56,19 +56,13 @@ def look(settings: KafkaSettings, topics: Iterable[str] = (), timeout_s: float =
     Raises:
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
-    complaints: list[str] = []
-
-    def complain(error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            complaints.append(error.str())
-
-    client = make_admin(settings, CLIENT_ID, complain)
+    client = make_admin(settings, CLIENT_ID)
     try:
-        found = client.list_topics(timeout=timeout_s)
-    except KafkaException as error:
+        cluster = client.list_topics(timeout=timeout_s)
+    except KafkaException as raised:
         client.poll(0)
-        return ClusterView(problem=complaints[-1] if complaints else _said(error))
-    brokers = tuple(sorted(f"{broker.host}:{broker.port}" for broker in found.brokers.values()))
+        return ClusterView(problem=(client.refusal or client.complaint or error_of(raised)).str())
+    brokers = tuple(sorted(f"{broker.host}:{broker.port}" for broker in cluster.brokers.values()))
     return ClusterView(brokers, topics=tuple(_topics(client, list(dict.fromkeys(topics)), timeout_s)))
 
 
@@ -86,8 +80,8 @@ def create_topic(
     """
     client = make_admin(settings, CLIENT_ID)
     topic = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
-    for made in client.create_topics([topic], operation_timeout=timeout_s, request_timeout=timeout_s).values():
-        made.result()
+    for answer in client.create_topics([topic], operation_timeout=timeout_s, request_timeout=timeout_s).values():
+        answer.result()
 
 
 def delete_topics(settings: KafkaSettings, names: Iterable[str], timeout_s: float = 30.0) -> None:
@@ -100,36 +94,33 @@ def delete_topics(settings: KafkaSettings, names: Iterable[str], timeout_s: floa
     if not wanted:
         return
     client = make_admin(settings, CLIENT_ID)
-    for gone in client.delete_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s).values():
+    for answer in client.delete_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s).values():
         try:
-            gone.result()
+            answer.result()
         except KafkaException as error:
-            if error.args[0].code() not in UNKNOWN_TOPIC:
+            if error_of(error).code() not in UNKNOWN_TOPIC:
                 raise
 
 
 def _topics(client: AdminClient, names: list[str], timeout_s: float) -> Iterable[TopicView]:
     if not names:
         return
-    asked = client.describe_topics(
+    answers = client.describe_topics(
         TopicCollection(names), include_authorized_operations=True, request_timeout=timeout_s
     )
     for name in names:
-        yield _topic(name, asked[name])
+        yield _topic(name, answers[name])
 
 
 def _topic(name: str, answer: "Future[Any]") -> TopicView:
     try:
         described = answer.result()
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code in UNKNOWN_TOPIC:
+    except KafkaException as raised:
+        error = error_of(raised)
+        if error.code() in UNKNOWN_TOPIC:
             return TopicView(name, problem="missing")
-        return TopicView(name, problem="denied" if code == KafkaError.TOPIC_AUTHORIZATION_FAILED else _said(error))
-    told = described.authorized_operations
-    allowed = None if told is None else frozenset(operation.name for operation in told)
+        is_denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return TopicView(name, problem="denied" if is_denied else error.str())
+    operations = described.authorized_operations
+    allowed = None if operations is None else frozenset(operation.name for operation in operations)
     return TopicView(name, len(described.partitions), allowed=allowed)
-
-
-def _said(error: KafkaException) -> str:
-    return str(error.args[0].str())

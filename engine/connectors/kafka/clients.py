@@ -174,7 +174,7 @@ class Admin(AdminClient):
         self.outage.back()
 
 
-def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None = None) -> Admin:
+def make_admin(settings: KafkaSettings, client_id: str) -> Admin:
     """Make an admin client; it connects in the background.
 
     Raises:
@@ -187,7 +187,7 @@ def make_admin(settings: KafkaSettings, client_id: str, on_error: OnError | None
             admin = known()
             if admin is not None:
                 admin.hear(error)
-        (on_error or _note)(error)
+        _note(error)
 
     client = _made(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
     client.outage = outage(settings)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -53,7 +53,7 @@ class LetterReader:
         self._refusal: KafkaError | None = None
         self.consumer: Consumer = clients.make_consumer(settings, CLIENT_ID, group, self._hear)
         try:
-            self.bounds: Mapping[int, Span] = self.asked(self._look)
+            self.bounds: Mapping[int, Span] = self.ask(self._look)
         except BaseException:
             self.consumer.close()
             raise
@@ -72,7 +72,7 @@ class LetterReader:
         silences = 0
         while left:
             block: list[StoredLetter] = []
-            messages = self.asked(lambda: self.consumer.consume(_BLOCK, _WAIT_S))
+            messages = self.ask(lambda: self.consumer.consume(_BLOCK, _WAIT_S))
             silences = 0 if messages else silences + 1
             if silences > _SILENCES:
                 raise RetryableError(f"topic {self.topic!r} at {self._settings.bootstrap} gives nothing; try again")
@@ -107,10 +107,10 @@ class LetterReader:
             found[number] = bounds
         return found
 
-    def asked(self, ask: Callable[[], _Answer]) -> _Answer:
+    def ask(self, request: Callable[[], _Answer]) -> _Answer:
         """Ask the cluster, and say in a sentence what goes wrong."""
         try:
-            answer = ask()
+            answer = request()
         except KafkaException as raised:
             error = self._refusal or clients.error_of(raised)
             raise clients.failure(f"reading topic {self.topic!r}", error, self._settings) from None
@@ -125,8 +125,7 @@ class LetterReader:
 
 def _letter(message: Message) -> StoredLetter:
     kind, time = message.timestamp()
-    told: Any = message.headers() or ()
-    headers, provenance = split_headers(told)
+    headers, provenance = split_headers(cast(Headers, message.headers() or ()))
     number, offset = message.partition(), message.offset()
     assert number is not None and offset is not None
     return StoredLetter(number, offset, time if kind else None, message.key(), message.value(), headers, provenance)

@@ -103,7 +103,7 @@ class Replay:
         if again:
             return bounds
         place = TopicPartition(self._reader.topic, number)
-        [known] = self._reader.asked(lambda: self._reader.consumer.committed([place], clients.ANSWER_S))
+        [known] = self._reader.ask(lambda: self._reader.consumer.committed([place], clients.ANSWER_S))
         start = first if known.offset == OFFSET_INVALID else max(first, known.offset)
         return min(start, end), end
 
@@ -132,7 +132,7 @@ class Replay:
                 messenger.flush()
         reached = {letter.partition: letter.offset + 1 for letter in block}
         places = [TopicPartition(self._reader.topic, number, offset) for number, offset in reached.items()]
-        self._reader.asked(lambda: self._reader.consumer.commit(offsets=places, asynchronous=False))
+        self._reader.ask(lambda: self._reader.consumer.commit(offsets=places, asynchronous=False))
 
 
 def parse_where(where: Mapping[str, str]) -> Matches:

@@ -5,6 +5,7 @@ Whatever becomes of a message, every row keeps the offset, the key and the time 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,10 @@ from numpy.typing import NDArray
 from penstock.engine.connectors.kafka.formats.contract import Decoded, ValueDecoder, no_headers
 from penstock.engine.connectors.kafka.messages import METADATA, Messages
 from penstock.engine.connectors.time_range import time_error, unusable_times
+from penstock.model.errors import OptionError, SchemaError
+from penstock.model.option_literals import Tombstones
+
+TOMBSTONES = get_args(Tombstones)
 
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -115,6 +120,35 @@ class RowMaker:
         places = np.flatnonzero(bad)
         errors = [(int(made.row_of[row]), time_error(self.time, bool(missing[row]))) for row in places]
         return _without_errors(replace(made, errors=[*made.errors, *errors]))
+
+
+def row_maker(
+    value: ValueDecoder,
+    key: ValueDecoder | None = None,
+    metadata: Mapping[str, str] | None = None,
+    tombstones: str = "skip",
+) -> RowMaker:
+    """Return what makes rows of messages: the columns of the value, then of the key, then of ``metadata``.
+
+    ``metadata`` names columns by what of `METADATA` they tell. ``tombstones``: messages without a value are counted
+    and skipped, or kept as rows whose value is null.
+
+    Raises:
+        OptionError: an option has an impossible value.
+        SchemaError: two columns have the same name.
+    """
+    names = dict(metadata or {})
+    unknown = [what for what in names if what not in METADATA]
+    if unknown:
+        raise OptionError(f"metadata= knows {', '.join(METADATA)}, but not {unknown[0]!r}")
+    if tombstones not in TOMBSTONES:
+        raise OptionError(f"tombstones must be one of {', '.join(TOMBSTONES)}, not {tombstones!r}")
+    columns = [*value.schema.names, *(key.schema.names if key is not None else ()), *names.values()]
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    if repeated:
+        raise SchemaError(f"column {repeated[0]!r} comes twice, from value, key= or metadata=; rename one")
+    keep = tombstones == "keep" or "tombstone" in names
+    return RowMaker(value, key, {name: what for what, name in names.items()}, tuple(columns), keep_tombstones=keep)
 
 
 def _decode(

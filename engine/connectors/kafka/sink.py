@@ -84,6 +84,7 @@ class KafkaSink(Sink):
         )
         if not self.transactional:
             client_id = f"{PREFIX}-{self.topic}-{instance}"
+            check_topic(self.settings, client_id, self.topic)
             return SendingWriter(encoder, self.settings, self.topic, client_id, self._watched())
         if self._context is None or self._commits is None or self._kept is None:
             raise UserError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,14 +11,28 @@ from penstock.engine.connectors.kafka.cluster import Cluster
 from penstock.engine.connectors.kafka.reader import KafkaPosition
 from penstock.engine.connectors.kafka.rows import RowMaker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
-from penstock.engine.connectors.kafka.source_options import EVERYTHING, MessageColumns, ReadBounds
-from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, parse_place
+from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, Where, parse_place
 from penstock.engine.connectors.kafka.topics import WATCH_S, parse_topics
 from penstock.engine.connectors.positions import read_position
 from penstock.model.connectors import Reader, Source
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBounds:
+    """The start of a job without a checkpoint and the end of a run; with ``until`` the source is bounded.
+
+    Partitions that come later are found every ``discovery_us``; None: never.
+    """
+
+    start: Where = EARLIEST
+    until: Where | None = None
+    discovery_us: int | None = 30_000_000
+
+
+EVERYTHING = ReadBounds()
 
 
 class KafkaSource(Source):
@@ -35,17 +49,16 @@ class KafkaSource(Source):
         self,
         topics: str | Sequence[str],
         settings: KafkaSettings,
-        columns: MessageColumns,
+        maker: RowMaker,
         bounds: ReadBounds = EVERYTHING,
     ) -> None:
         """Describe what is read; connects to nothing yet.
 
         Raises:
-            OptionError: an option has an impossible value.
-            SchemaError: two columns have the same name.
+            OptionError: a topic or a bound is none.
         """
         self.topics, self.settings = parse_topics(topics), settings
-        self.maker = columns.maker()
+        self.maker = maker
         """What makes rows of messages, of all fields or of those left after `restrict`."""
         self._bounds = bounds
         self.start = parse_place("start", bounds.start, self.topics, (EARLIEST, LATEST))

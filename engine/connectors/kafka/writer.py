@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.engine.connectors.kafka.encoded import MessageEncoder
 from penstock.engine.connectors.kafka.expiry import ExpiryWatch
 from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs
-from penstock.engine.connectors.kafka.producing import Messenger, check_topic, sending_explained
+from penstock.engine.connectors.kafka.producing import Messenger, sending_explained
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.model.connectors import Writer
@@ -79,17 +79,12 @@ class SendingWriter(Writer):
         topic: str,
         client_id: str,
         expiry: ExpiryWatch,
-        *,
-        topic_is_there: bool = False,
     ) -> None:
-        """Make the producer. ``topic_is_there``: that is known, and not asked for.
+        """Make the producer; the topic is there.
 
         Raises:
-            UserError: a setting is wrong, or the topic is not there.
-            RetryableError: the broker cannot be reached.
+            UserError: a setting is wrong.
         """
-        if not topic_is_there:
-            check_topic(settings, client_id, topic)
         self._encoder = encoder
         self._settings = settings
         self._topic = topic

@@ -20,16 +20,14 @@ class PrintSink(Sink):
     Of several instances, each line begins with the number of its own.
     """
 
-    def __init__(self, file: TextIO | None = None, label: str = "") -> None:
-        """Print to ``file`` (None: what `sys.stdout` is when the job starts); ``label`` begins every line."""
+    def __init__(self, file: TextIO | None = None) -> None:
+        """Print to ``file`` (None: what `sys.stdout` is when the job starts)."""
         self._file = file
-        self._label = label
 
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         """Open one instance."""
         number = f"{instance}> " if parallelism > 1 else ""
-        label = f"{self._label}: " if self._label else ""
-        return _PrintWriter(self._file or sys.stdout, schema, number + label)
+        return _PrintWriter(self._file or sys.stdout, schema, number)
 
     def describe(self) -> str:
         """Say that rows are printed."""
@@ -47,7 +45,11 @@ class _PrintWriter(Writer):
     def write(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows == 0:
             return
-        pieces: list[pa.Array | str] = [self._prefix, *self._signs(rows)]
+        pieces: list[pa.Array | str] = [self._prefix]
+        if self._signed:
+            last = rows.column(-1)
+            taken_back = last if pa.types.is_boolean(last.type) else pc.less(last, 0)
+            pieces.append(pc.if_else(taken_back, "- ", "+ "))
         for place, name in enumerate(self._names):
             pieces += [f"{'  ' if place else ''}{name}=", plain_texts(rows.column(place))]
         lines = join_texts(*pieces, "\n")
@@ -61,10 +63,3 @@ class _PrintWriter(Writer):
 
     def close(self) -> None:
         self.flush()
-
-    def _signs(self, rows: pa.RecordBatch) -> list[pa.Array | str]:
-        if not self._signed:
-            return []
-        last = rows.column(-1)
-        taken_back = last if pa.types.is_boolean(last.type) else pc.less(last, 0)
-        return [pc.if_else(taken_back, "- ", "+ ")]

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from penstock.engine.connectors.text.layouts import one_batch
+
 Record = TypeVar("Record")
 
 REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -30,6 +32,4 @@ def convert_rows(
             else:
                 middle = (first + end) // 2
                 pending += [(middle, end), (first, middle)]
-    if not batches:
-        return pa.RecordBatch.from_pylist([], schema=schema), errors
-    return (batches[0] if len(batches) == 1 else pa.concat_batches(batches)), errors
+    return one_batch(batches, schema), errors

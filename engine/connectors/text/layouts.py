@@ -1,5 +1,7 @@
 """Arrow's several layouts of one logical type, made plain. Called wherever columns enter or are shown."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -22,6 +24,13 @@ def plain_layout(column: pa.Array) -> pa.Array:
         return _decoded(plain_layout(column.dictionary), column.indices)
     kind = normal_type(column.type)
     return column if column.type == kind else column.cast(kind)
+
+
+def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return batches of a schema, of which there may be none, as one."""
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def entry_lists(column: pa.Array) -> pa.Array:

@@ -121,14 +121,14 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_print_shows_a_line_per_row() -> None:
     out = io.StringIO()
-    writer = PrintSink(out, label="bids").open(SCHEMA, 0, 1)
+    writer = PrintSink(out).open(SCHEMA, 0, 1)
     writer.write(ROWS)
     writer.write(ROWS.slice(0, 0))
     writer.close()
     assert out.getvalue().splitlines() == [
-        'bids: a=1  s=x"y  f=1.5  t="1970-01-01T00:00:00.000000Z"',
-        "bids: a=null  s=  f=null  t=null",
-        'bids: a=-5  s=null  f=2  t="1970-01-01T00:00:00.000005Z"',
+        'a=1  s=x"y  f=1.5  t="1970-01-01T00:00:00.000000Z"',
+        "a=null  s=  f=null  t=null",
+        'a=-5  s=null  f=2  t="1970-01-01T00:00:00.000005Z"',
     ]
 
 

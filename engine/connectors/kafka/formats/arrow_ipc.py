@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.engine.connectors.kafka.formats.arrow_limits import MOST_BYTES, MOST_ROWS, LimitError, check_stream
 from penstock.engine.connectors.kafka.formats.contract import BatchEncoder, Decoded, HeadersOf, ValueDecoder, no_headers
+from penstock.engine.connectors.text.layouts import one_batch
 from penstock.model.errors import BadRecordError
 from penstock.model.schema import normal_type
 
@@ -45,12 +46,7 @@ class ArrowValues(ValueDecoder):
                 continue
             batches += read
             counts[index] = sum(batch.num_rows for batch in read)
-        if len(self.schema) == 0:
-            rows = _no_columns(int(counts.sum()))
-        elif not batches:
-            rows = pa.RecordBatch.from_pylist([], schema=self.schema)
-        else:
-            rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        rows = one_batch(batches, self.schema) if len(self.schema) else _no_columns(int(counts.sum()))
         return Decoded(rows, np.repeat(np.arange(len(values), dtype=np.int64), counts), errors)
 
     def restrict(self, columns: Sequence[str]) -> "ArrowValues":

@@ -122,7 +122,7 @@ class ShapedJson:
         data = b"".join([*values, _PADDING])
         if not data.isascii() and not _is_text(data):
             return None
-        taken = self._room(data, ends)
+        taken = _Taken.nothing(data, ends, len(self._leaves), self._groups)
         rows = np.arange(len(values))
         if self._known.shapes:
             rows = self._match(taken, rows)
@@ -158,16 +158,14 @@ class ShapedJson:
         left: Ints = rows[found < 0]
         return left
 
-    def _room(self, data: bytes, ends: Ints) -> _Taken:
-        return _Taken.nothing(data, ends, len(self._leaves), self._groups)
-
     def _learn(self, message: bytes) -> bool:
         """Learn the shape of a message; return whether it is new and the general decoder reads the message alike."""
         shape = json_shape.shape_of(message, self._wanted, strict=self._strict)
         if shape is None or shape in self._known.shapes:
             return False
         before, self._known = self._known, _Known().with_shape(shape)
-        taken = self._room(message + _PADDING, np.array([len(message)], np.int64))
+        ends = np.array([len(message)], np.int64)
+        taken = _Taken.nothing(message + _PADDING, ends, len(self._leaves), self._groups)
         confirmed = False
         if not len(self._match(taken, np.zeros(1, np.int64))):
             row, known = self._rows(taken), self._confirm(message)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.engine.connectors.kafka.formats.contract import Decoded, HeadersOf
 from penstock.engine.connectors.text.bisect_rows import convert_rows
+from penstock.engine.connectors.text.layouts import one_batch
 
 Item = TypeVar("Item")
 
@@ -35,7 +36,4 @@ def decode_blocks(
             del found[index]
         blocks.append(rows)
         places += found
-    if not blocks:
-        blocks = [pa.RecordBatch.from_pylist([], schema=schema)]
-    rows = blocks[0] if len(blocks) == 1 else pa.concat_batches(blocks)
-    return Decoded(rows, np.array(places, np.int64), sorted(errors))
+    return Decoded(one_batch(blocks, schema), np.array(places, np.int64), sorted(errors))

@@ -10,13 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from penstock.engine.connectors.kafka.formats.extras import needed
 from penstock.engine.connectors.kafka.formats.registry_settings import RegistrySettings
 from penstock.engine.connectors.kafka.formats.wire import SchemaName
 from penstock.engine.core.clock import SystemClock
+from penstock.engine.core.contract import Clock
 from penstock.model.errors import OptionError, RetryableError, SchemaError, UserError
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ _MOST_REFERENCES, _DEEPEST = 100, 16
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 
 _Answer = TypeVar("_Answer")
-
-
-class Monotonic(Protocol):
-    """Tells durations."""
-
-    def monotonic_ns(self) -> int:
-        """Return a time that never goes back."""
 
 
 class UnknownSchemaError(ValueError):
@@ -72,7 +66,7 @@ class ReferencedSchema:
 class SchemaRegistry:
     """One registry, for any number of threads. A schema that is known stays known, whatever becomes of the registry."""
 
-    def __init__(self, settings: RegistrySettings, clock: Monotonic | None = None) -> None:
+    def __init__(self, settings: RegistrySettings, clock: Clock | None = None) -> None:
         """Connect to nothing yet.
 
         Raises:
