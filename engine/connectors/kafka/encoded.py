@@ -199,13 +199,13 @@ def _headers(column: pa.Array) -> pa.Array:
     column = entry_lists(column)
     values = column.flatten()
     names, contents = values.flatten()
-    made = pa.StructArray.from_arrays(
+    entries = pa.StructArray.from_arrays(
         [names.cast(pa.string()), contents.cast(pa.binary())], fields=list(HEADERS.value_type)
     )
     lengths = pc.list_value_length(column).fill_null(0)
     ends = pc.cumulative_sum(lengths).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    return pa.ListArray.from_arrays(offsets, made, type=HEADERS)
+    return pa.ListArray.from_arrays(offsets, entries, type=HEADERS)
 
 
 def _check_headers(field: pa.Field) -> None:

@@ -146,15 +146,15 @@ def parse_where(where: Mapping[str, str]) -> Matches:
     unknown = [name for name in wanted if name not in WHERE]
     if unknown:
         raise OptionError(f"--where knows {', '.join(WHERE)}, but not {unknown[0]!r}")
-    return lambda told: all(fnmatchcase(_text(told, name), pattern) for name, pattern in wanted.items())
+    return lambda origin: all(fnmatchcase(_text(origin, name), pattern) for name, pattern in wanted.items())
 
 
-def _text(told: Provenance, name: str) -> str:
-    value = getattr(told, name)
+def _text(origin: Provenance, name: str) -> str:
+    value = getattr(origin, name)
     return "" if value is None else str(value)
 
 
 def _group(topic: str, to: str | None, where: Mapping[str, str]) -> str:
-    asked = "\n".join(f"{name}={value}" for name, value in sorted(where.items()))
-    mark = f"-{hashlib.sha256(asked.encode()).hexdigest()[:8]}" if where else ""
+    conditions = "\n".join(f"{name}={value}" for name, value in sorted(where.items()))
+    mark = f"-{hashlib.sha256(conditions.encode()).hexdigest()[:8]}" if where else ""
     return f"{CLIENT_ID}-{topic}-to-{to or 'where-it-came-from'}{mark}"

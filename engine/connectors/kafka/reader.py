@@ -59,7 +59,7 @@ class _Left:
     """Rows that were made and not yet read, from ``row`` on; messages before ``message`` are done with."""
 
     messages: Messages
-    made: DecodedMessages
+    decoded: DecodedMessages
     row: int = 0
     message: int = 0
 
@@ -146,31 +146,33 @@ class KafkaReader(Reader):
                     self._move(max(self._reached, self._position.offset))
                 return False
         # What cannot be decoded now is kept for the next time.
-        made = self._maker.make(self._messages)
-        self._left = _Left(self._messages, made, row=self._rows_read(made))
+        decoded = self._maker.make(self._messages)
+        self._left = _Left(self._messages, decoded, row=self._rows_read(decoded))
         self._messages = None
         return True
 
-    def _rows_read(self, made: DecodedMessages) -> int:
+    def _rows_read(self, decoded: DecodedMessages) -> int:
         """Return how many rows of the first message were read before a restart."""
         if not self._position.rows:
             return 0
-        return min(self._position.rows, int(np.searchsorted(made.row_of, 0, side="right")))
+        return min(self._position.rows, int(np.searchsorted(decoded.row_of, 0, side="right")))
 
     def _read(self, left: _Left, max_rows: int) -> Read:
-        made, end = left.made, left.row + max_rows
-        rows = made.rows.slice(left.row, max_rows)
-        if end < made.rows.num_rows:
-            message = int(made.row_of[end])
-            rows_read = end - int(np.searchsorted(made.row_of, message))
+        decoded, end = left.decoded, left.row + max_rows
+        rows = decoded.rows.slice(left.row, max_rows)
+        if end < decoded.rows.num_rows:
+            message = int(decoded.row_of[end])
+            rows_read = end - int(np.searchsorted(decoded.row_of, message))
             self._move(int(left.messages.offsets[message]), rows_read)
         else:
             message = len(left.messages)
             self._move(max(int(left.messages.offsets[-1]) + 1, self._reached or 0))
         rejected = [
-            left.messages.raw_record(index, reason) for index, reason in made.errors if left.message <= index < message
+            left.messages.raw_record(index, reason)
+            for index, reason in decoded.errors
+            if left.message <= index < message
         ]
-        skipped = int(((made.skipped >= left.message) & (made.skipped < message)).sum())
+        skipped = int(((decoded.skipped >= left.message) & (decoded.skipped < message)).sum())
         done = message == len(left.messages)
         left.row, left.message = end, message
         self._left = None if done else left
@@ -179,7 +181,7 @@ class KafkaReader(Reader):
             ended=done and self.over,
             rejected=rejected,
             skipped=skipped,
-            skipped_time_us=made.skipped_time_us if done else None,
+            skipped_time_us=decoded.skipped_time_us if done else None,
         )
 
     def _move(self, offset: int, rows: int = 0) -> None:

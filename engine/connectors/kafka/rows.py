@@ -100,26 +100,26 @@ class RowMaker:
         for name, what in self.metadata.items():
             columns[name] = _at(messages.column(what), row_of, whole)
         rows = pa.RecordBatch.from_arrays([columns[name] for name in self.columns], schema=self.schema)
-        made = DecodedMessages(rows, decoded.row_of, errors, tombstones, self._time_of(tombstones, messages))
-        return self._timed(_without_errors(made) if len(errors) > len(decoded.errors) else made)
+        result = DecodedMessages(rows, decoded.row_of, errors, tombstones, self._time_of(tombstones, messages))
+        return self._timed(_without_errors(result) if len(errors) > len(decoded.errors) else result)
 
     def _time_of(self, skipped: NDArray[np.int64], messages: Messages) -> int | None:
         if not len(skipped) or self.metadata.get(self.time or "") != "timestamp":
             return None
         return messages.latest_us(skipped)
 
-    def _timed(self, made: DecodedMessages) -> DecodedMessages:
+    def _timed(self, result: DecodedMessages) -> DecodedMessages:
         """Turn messages of one row whose event time cannot be used into errors, so that their bytes are kept."""
-        if self.time is None or not made.rows.num_rows or (made.row_of[1:] == made.row_of[:-1]).any():
-            return made
-        times = made.rows.column(made.rows.schema.get_field_index(self.time))
+        if self.time is None or not result.rows.num_rows or (result.row_of[1:] == result.row_of[:-1]).any():
+            return result
+        times = result.rows.column(result.rows.schema.get_field_index(self.time))
         bad = unusable_times(times)
         if bad is None:
-            return made
+            return result
         missing = np.asarray(times.is_null())
         places = np.flatnonzero(bad)
-        errors = [(int(made.row_of[row]), time_error(self.time, bool(missing[row]))) for row in places]
-        return _without_errors(replace(made, errors=[*made.errors, *errors]))
+        errors = [(int(result.row_of[row]), time_error(self.time, bool(missing[row]))) for row in places]
+        return _without_errors(replace(result, errors=[*result.errors, *errors]))
 
 
 def row_maker(
@@ -191,7 +191,8 @@ def _at(column: pa.Array, row_of: pa.Array, whole: bool) -> pa.Array:
     return column if whole else column.take(row_of)
 
 
-def _without_errors(made: DecodedMessages) -> DecodedMessages:
+def _without_errors(result: DecodedMessages) -> DecodedMessages:
     """Leave out the rows of messages that are errors."""
-    bad = np.isin(made.row_of, [index for index, _ in made.errors])
-    return replace(made, rows=made.rows.filter(pa.array(~bad)), row_of=made.row_of[~bad], errors=sorted(made.errors))
+    good = ~np.isin(result.row_of, [index for index, _ in result.errors])
+    rows, row_of = result.rows.filter(pa.array(good)), result.row_of[good]
+    return replace(result, rows=rows, row_of=row_of, errors=sorted(result.errors))

@@ -115,8 +115,8 @@ def _listed(
     if not places:
         return {}
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    asked = {TopicPartition(*split_name(name)): _spec(place) for name, place in places.items()}
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=CONTACT_S)
+    specs = {TopicPartition(*split_name(name)): _spec(place) for name, place in places.items()}
+    answers = admin.list_offsets(specs, isolation_level=level, request_timeout=CONTACT_S)
     offsets: dict[str, int] = {}
     for partition, answer in answers.items():
         name = partition_name(partition.topic, partition.partition)

@@ -85,14 +85,14 @@ class IterableSource(Source):
         return f"items of {getattr(self._items, '__name__', type(self._items).__name__)}"
 
     def _start(self, position: _Position) -> Iterator[Any]:
-        made = self._items() if callable(self._items) else self._items
+        iterable = self._items() if callable(self._items) else self._items
         try:
-            items = iter(made)
+            items = iter(iterable)
         except TypeError:
             raise UserError(
                 f"{self.describe()} cannot be iterated over; give an iterable or a function that returns one"
             ) from None
-        if items is made:
+        if items is iterable:
             if any(items is known for known in self._read):
                 raise UserError(
                     f"{self.describe()} have been read by an earlier run, and an iterator gives them once; "

@@ -151,8 +151,8 @@ def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
     """Tell whether a field is required, here or inside."""
     seen.add(descriptor.full_name)
     for field in descriptor.fields:
-        told = getattr(field, "is_required", None)
-        if told if told is not None else field.label == field.LABEL_REQUIRED:
+        is_required = getattr(field, "is_required", None)
+        if is_required if is_required is not None else field.label == field.LABEL_REQUIRED:
             return True
         inner = field.message_type
         if inner is not None and inner.full_name not in seen and _has_required(inner, seen):

@@ -97,13 +97,13 @@ def _number(field: FieldDescriptor, name: str) -> int:
 
 
 def _time_message(duration: bool) -> Change:
-    def made(microseconds: int) -> dict[str, int]:
+    def parts(microseconds: int) -> dict[str, int]:
         seconds, rest = divmod(microseconds, 1_000_000)
         if duration and seconds < 0 and rest:
             seconds, rest = seconds + 1, rest - 1_000_000
         return {"seconds": seconds, "nanos": rest * 1_000}
 
-    return made
+    return parts
 
 
 def _raw_type(kind: pa.DataType) -> pa.DataType:

@@ -53,8 +53,8 @@ def is_map(field: FieldDescriptor) -> bool:
 
 def is_repeated(field: FieldDescriptor) -> bool:
     """Tell whether a field is a list or a map, with old and new versions of the library."""
-    told = getattr(field, "is_repeated", None)
-    return bool(told) if told is not None else field.label == FieldDescriptor.LABEL_REPEATED
+    repeated = getattr(field, "is_repeated", None)
+    return bool(repeated) if repeated is not None else field.label == FieldDescriptor.LABEL_REPEATED
 
 
 def wrapped(field: FieldDescriptor) -> FieldDescriptor | None:
