@@ -193,9 +193,9 @@ class QuantileSketches(_Sketches):
     def result(self, slots: Slots) -> pa.Array:
         """Return the estimates; null for a group without values."""
         sketches = self.sketches()
-        found = [sketches[slot] for slot in slots.tolist()]
-        valid = np.array([sketch is not None and not sketch.is_empty() for sketch in found], np.bool_)
-        values = [self._quantile(sketch) if ok else 0.0 for sketch, ok in zip(found, valid, strict=True)]
+        chosen = [sketches[slot] for slot in slots.tolist()]
+        valid = np.array([sketch is not None and not sketch.is_empty() for sketch in chosen], np.bool_)
+        values = [self._quantile(sketch) if ok else 0.0 for sketch, ok in zip(chosen, valid, strict=True)]
         return build(pa.float64(), np.array(values, np.float64), valid)
 
     def _items(self, values: pa.Array) -> NDArray[Any]:

@@ -76,17 +76,17 @@ class UserCells(Cells):
             UserError: it answered with another number of values or another type.
         """
         valid = self.array("count")[slots] > 0
-        asked = slots[valid]
-        answer = self.aggregate.result(self.state(), asked)
+        known = slots[valid]
+        answer = self.aggregate.result(self.state(), known)
         name = type(self.aggregate).__name__
         try:
             array = answer if isinstance(answer, pa.Array) else pa.array(answer)
             array = array.cast(self.result_type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise UserError(f"{name}.result must return values of type {self.result_type}: {error}") from error
-        if len(array) != len(asked):
-            raise UserError(f"{name}.result returned {len(array)} values for {len(asked)} groups; return one per group")
-        if len(asked) == len(slots):
+        if len(array) != len(known):
+            raise UserError(f"{name}.result returned {len(array)} values for {len(known)} groups; return one per group")
+        if len(known) == len(slots):
             return array
         places = np.maximum(np.cumsum(valid) - 1, 0)
         indices = pa.Array.from_buffers(pa.int64(), len(slots), [bitmap(valid), pa.py_buffer(places)])

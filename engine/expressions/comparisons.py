@@ -3,7 +3,6 @@
 `expressions.kernels` looks them up by operation; numbers are compared by numpy, several times faster than by Arrow.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ def comparison(typed: TypedExpression) -> Kernel:
     if pt.is_decimal(kind):
         return _decimal_comparison(typed)
     if pt.is_boolean(kind) or pt.is_string(kind) or pt.is_binary(kind):
-        return arrow(_ARROW_NAMES[typed.op])
+        return arrow(_COMPARE[typed.op].__name__)
     compare = _COMPARE[typed.op]
     left, right = (reader(argument) for argument in typed.args)
     return lambda one, other: booleans(compare(left(one), right(other)), validity(one, other))
@@ -57,7 +56,7 @@ def membership(typed: TypedExpression) -> Kernel:
     return kernel
 
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+_COMPARE: dict[str, np.ufunc] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -65,14 +64,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-_ARROW_NAMES = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
+"""NumPy's functions, which have the names of Arrow's."""
 
 
 def _found(kind: pa.DataType, known: list[pa.Scalar]) -> Kernel:
@@ -126,7 +118,7 @@ def _float_comparison(typed: TypedExpression) -> Kernel:
 
 def _decimal_comparison(typed: TypedExpression) -> Kernel:
     """Compare the low 64 bits where all values fit in them, which is nearly always."""
-    general = arrow(_ARROW_NAMES[typed.op])
+    general = arrow(_COMPARE[typed.op].__name__)
     compare = _COMPARE[typed.op]
     readers = [_low_words(argument) for argument in typed.args]
 

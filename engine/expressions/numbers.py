@@ -28,16 +28,16 @@ from penstock.model.typed_expressions import TypedExpression
 from penstock.state.keys.arrays import Ints, Mask
 
 _INT64 = np.iinfo(np.int64)
-_CHECKED = {"add": "add_checked", "sub": "subtract_checked", "mul": "multiply_checked"}
-_PLAIN = {"add": "add", "sub": "subtract", "mul": "multiply"}
+_ARROW = {"add": "add", "sub": "subtract", "mul": "multiply", "neg": "negate", "abs": "abs"}
 
 
 def arithmetic(typed: TypedExpression) -> Kernel:
-    """Addition, subtraction and multiplication."""
-    if pt.is_decimal(typed.type):
-        return _scaled_product(typed) if typed.op == "mul" else _decimal(typed, _PLAIN[typed.op])
-    names = _PLAIN if pt.is_floating(typed.type) else _CHECKED
-    return arrow(names[typed.op])
+    """Addition, subtraction, multiplication, unary minus and the absolute value."""
+    if typed.op == "mul" and pt.is_decimal(typed.type):
+        return _scaled_product(typed)
+    if len(typed.args) == 2 and pt.is_decimal(typed.type):
+        return _decimal(typed, _ARROW[typed.op])
+    return arrow(_ARROW[typed.op] + ("_checked" if pt.is_integer(typed.type) else ""))
 
 
 def division(typed: TypedExpression) -> Kernel:
@@ -62,16 +62,6 @@ def remainder(typed: TypedExpression) -> Kernel:
     if pt.is_floating(typed.type):
         return _float_remainder(typed)
     return _integer_division(typed, _left_over)
-
-
-def negation(typed: TypedExpression) -> Kernel:
-    """Unary minus."""
-    return arrow("negate_checked" if pt.is_integer(typed.type) else "negate")
-
-
-def absolute(typed: TypedExpression) -> Kernel:
-    """The absolute value."""
-    return arrow("abs_checked" if pt.is_integer(typed.type) else "abs")
 
 
 def sign(typed: TypedExpression) -> Kernel:
@@ -108,11 +98,6 @@ def rounding(typed: TypedExpression) -> Kernel:
         return lambda value: fixed(typed.type, np.zeros((len(value), 2), np.int64), validity(value))
     wide = pa.decimal128(precision, kind.scale) if precision <= MAX_PRECISION else pa.decimal256(precision, kind.scale)
     return lambda value: kernel(value.cast(wide)).cast(typed.type)
-
-
-def real_function(typed: TypedExpression) -> Kernel:
-    """Functions of doubles: sqrt, exp, ln, power."""
-    return arrow(typed.op)
 
 
 def _all_null(typed: TypedExpression) -> Kernel:

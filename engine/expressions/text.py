@@ -31,18 +31,6 @@ from penstock.state.keys.arrays import Bytes, Ints, read_only
 from penstock.state.keys.batch_keys import gather_bytes
 
 
-def lower(typed: TypedExpression) -> Kernel:
-    """Lower case."""
-    del typed
-    return _by_alphabet("ascii_lower", "utf8_lower")
-
-
-def upper(typed: TypedExpression) -> Kernel:
-    """Upper case."""
-    del typed
-    return _by_alphabet("ascii_upper", "utf8_upper")
-
-
 def length(typed: TypedExpression) -> Kernel:
     """The number of code points."""
     del typed
@@ -127,20 +115,15 @@ def like(typed: TypedExpression) -> Kernel:
     pattern = typed.value[0]
     inner = pattern.strip("%")
     if "%" in inner or "_" in inner:
-        return _matches("(?s)^" + _as_regex(pattern) + "$")
+        return matches("(?s)^" + _as_regex(pattern) + "$")
     left, right = pattern.startswith("%"), pattern.endswith("%") and pattern != ""
     if not inner:
-        return _matches("(?s).*") if pattern else equals("")
+        return matches("(?s).*") if pattern else equals("")
     if left and right:
-        return _contains(inner)
+        return contains(inner)
     if left or right:
         return arrow("ends_with" if left else "starts_with", pc.MatchSubstringOptions(inner))
     return equals(inner)
-
-
-def regexp_matches(typed: TypedExpression) -> Kernel:
-    """Return whether a regular expression matches somewhere."""
-    return _matches(typed.value[0])
 
 
 def regexp_extract(typed: TypedExpression) -> Kernel:
@@ -168,26 +151,16 @@ def count_char(typed: TypedExpression) -> Kernel:
     return kernel
 
 
-def starts_with(typed: TypedExpression) -> Kernel:
-    """Return whether text begins with a constant."""
-    return arrow("starts_with", pc.MatchSubstringOptions(typed.value[0]))
-
-
-def ends_with(typed: TypedExpression) -> Kernel:
-    """Return whether text ends with a constant."""
-    return arrow("ends_with", pc.MatchSubstringOptions(typed.value[0]))
-
-
-def contains(typed: TypedExpression) -> Kernel:
-    """Return whether a constant occurs in text."""
-    return _contains(typed.value[0])
+def end_matches(typed: TypedExpression) -> Kernel:
+    """Return whether text begins, or ends, with a constant."""
+    return arrow(typed.op, pc.MatchSubstringOptions(typed.value[0]))
 
 
 def replace(typed: TypedExpression) -> Kernel:
     """Replace every occurrence of a constant."""
     old, new = typed.value
     replaced = arrow("replace_substring", pc.ReplaceSubstringOptions(old, new))
-    found = _contains(old)
+    found = contains(old)
 
     def kernel(text: pa.Array) -> pa.Array:
         return replaced(text) if pc.any(found(text)).as_py() else text
@@ -198,10 +171,9 @@ def replace(typed: TypedExpression) -> Kernel:
 def trim(typed: TypedExpression) -> Kernel:
     """Remove characters from one end or both."""
     options = pc.TrimOptions(typed.value[0])
-    name = {"trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[typed.op]
     if not typed.value[0].isascii():
-        return arrow(f"utf8_{name}", options)
-    return _by_alphabet(f"ascii_{name}", f"utf8_{name}", options)
+        return arrow(f"utf8_{typed.op}", options)
+    return by_alphabet(typed.op, options)
 
 
 def concat(typed: TypedExpression) -> Kernel:
@@ -245,8 +217,9 @@ def cut(
     return pa.Array.from_buffers(pa.string(), len(lengths), buffers)
 
 
-def _by_alphabet(ascii_name: str, utf8_name: str, options: Any = None) -> Kernel:
-    bytewise, code_points = arrow(ascii_name, options), arrow(utf8_name, options)
+def by_alphabet(name: str, options: Any = None) -> Kernel:
+    """Return the kernel of an Arrow function that has a faster form for ASCII."""
+    bytewise, code_points = arrow(f"ascii_{name}", options), arrow(f"utf8_{name}", options)
     return lambda text: bytewise(text) if is_ascii(text) else code_points(text)
 
 
@@ -266,11 +239,13 @@ def _bytewise(test: Callable[..., None], wanted: str) -> Kernel:
     return kernel
 
 
-def _contains(part: str) -> Kernel:
-    return _bytewise(kernels.contains, part) if part else _matches("")
+def contains(part: str) -> Kernel:
+    """Return the kernel that says whether a constant occurs in text."""
+    return _bytewise(kernels.contains, part) if part else matches("")
 
 
-def _matches(pattern: str) -> Kernel:
+def matches(pattern: str) -> Kernel:
+    """Return the kernel that says whether a regular expression matches somewhere."""
     return arrow("match_substring_regex", pc.MatchSubstringOptions(pattern))
 
 

@@ -15,6 +15,8 @@ from penstock.model.typed_expressions import TypedExpression
 from penstock.state.keys.arrays import NO_INTEGERS, Bytes, Ints, read_only
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_UNITS_US = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
+_UNITS_US |= {"millisecond": 1_000, "microsecond": 1}
 _UTC = (None, "UTC", "Etc/UTC", "+00:00")
 # What a part of the day is: seconds it lasts, and after how many it starts again.
 _PARTS_OF_DAY = {"hour": (3_600, 24), "minute": (60, 60), "second": (1, 60)}
@@ -170,18 +172,8 @@ def _truncate_in_microseconds(kind: pa.DataType, length: int) -> Kernel:
 
 def _truncate_in_zone(kind: pa.DataType, length: int) -> Kernel:
     """Floor by the clock of a zone; Arrow counts intervals in whole units."""
-    for unit, size in (
-        ("day", 86_400_000_000),
-        ("hour", 3_600_000_000),
-        ("minute", 60_000_000),
-        ("second", 1_000_000),
-        ("millisecond", 1_000),
-        ("microsecond", 1),
-    ):
-        if length % size == 0:
-            options = pc.RoundTemporalOptions(length // size, unit)
-            break
-    floor = arrow("floor_temporal", options)
+    unit, size = next((unit, size) for unit, size in _UNITS_US.items() if length % size == 0)
+    floor = arrow("floor_temporal", pc.RoundTemporalOptions(length // size, unit))
     return lambda value: floor(value).cast(kind)
 
 

@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.engine.core.contract import Operator
+from penstock.engine.operators.state_words import key_names, key_traits
 from penstock.engine.operators.words import Words
 from penstock.model.expressions import Expr, column_name, columns_of
 from penstock.model.job_graph import KeyedSpec, OperatorNode, OperatorSpec
@@ -181,6 +182,19 @@ class KeyedDescriptor(OperatorDescriptor[K]):
     def partitioned_by(self, spec: K, placed: Sequence[KeyExpressions]) -> Columns | None:
         """Return the keys, if they are columns of the input, which the result has too."""
         return plain_columns(self.keys(spec, 0))
+
+    def meaning(self, spec: K, context: PlanContext) -> OperatorMeaning:
+        """Return by which keys state lies, and the operator's own traits."""
+        return self.keyed_meaning(spec, context)
+
+    def keyed_meaning(self, spec: K, context: PlanContext, **kept: Any) -> OperatorMeaning:
+        """Return `meaning` with what else is ``kept``, by the fields of `OperatorMeaning`."""
+        traits = key_traits(spec.keys, context.inputs[0]) | self.traits(spec, context)
+        return OperatorMeaning(kind=self.verb, traits=traits, keys=key_names(spec.keys), **kept)
+
+    def traits(self, spec: K, context: PlanContext) -> dict[str, str]:
+        """Return what must stay for the state to be of use, besides keys."""
+        return {}
 
 
 def plain_columns(keys: Sequence[Expr]) -> Columns | None:

@@ -150,10 +150,8 @@ def _rank(column: pa.Array) -> Ints:
 
 def _encode_lists(column: pa.Array) -> pa.Array:
     """Write each list as bytes that sort like its elements: their ranks, big endian."""
-    if pa.types.is_map(column.type):
-        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    keys = sort_keys(column.flatten())
+    elements, lengths = list_elements(column)
+    keys = sort_keys(elements)
     count = int(lengths.sum())
     ranks = np.zeros(count, np.int64)
     if keys:
@@ -162,6 +160,18 @@ def _encode_lists(column: pa.Array) -> pa.Array:
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int64) * 8
     data = ranks.astype(">i8")
     return pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def list_elements(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """Return the elements of all lists of a column, one behind the other, and how many each has; null has none.
+
+    The elements of a map are structs of key and value.
+    """
+    kind = column.type
+    if pa.types.is_map(kind):
+        column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return column.flatten(), lengths.astype(np.int64, copy=False)
 
 
 def _numbered(keys: list[Ints]) -> Ints:

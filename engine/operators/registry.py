@@ -42,10 +42,10 @@ def descriptor_of(spec: OperatorSpec) -> OperatorDescriptor[Any]:
     Raises:
         BugError: it has no line in `OPERATORS`.
     """
-    found = descriptors().get(type(spec))
-    if found is None:
+    descriptor = descriptors().get(type(spec))
+    if descriptor is None:
         raise BugError(f"no operator is described for {type(spec).__name__}; add its descriptor to OPERATORS")
-    return found
+    return descriptor
 
 
 def make_operator(spec: OperatorSpec, inputs: Sequence[StreamSchema], name: str) -> Operator:
@@ -65,11 +65,11 @@ def by_spec(lines: Iterable[str]) -> Mapping[type[OperatorSpec], Any]:
     Raises:
         BugError: two are for the same.
     """
-    found: dict[type[OperatorSpec], Any] = {}
+    items: dict[type[OperatorSpec], Any] = {}
     for line in lines:
         module, _, name = line.partition(":")
         item = getattr(import_module(module), name)
-        if item.spec in found:
+        if item.spec in items:
             raise BugError(f"{line} is another line for {item.spec.__name__}; leave one of them out")
-        found[item.spec] = item
-    return found
+        items[item.spec] = item
+    return items

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from penstock.engine.operators.ordered_rows import list_elements
 from penstock.state.kernels.byte_strings import copy_segments
 from penstock.state.keys.arrays import Bytes, Ints, read_only
 from penstock.state.keys.batch_keys import MAX_KEY_COLUMNS, KeyBatch, KeyCodec
@@ -87,10 +88,7 @@ def _elements(kind: pa.DataType) -> pa.DataType:
 
 def _packed_lists(column: pa.Array) -> pa.Array:
     """Write each list as the bytes of its elements, one behind the other."""
-    if pt.is_map(column.type):
-        column = column.cast(pa.list_(_elements(column.type)))
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    elements = column.flatten()
+    elements, lengths = list_elements(column)
     packed = _packed(_parts(elements), len(elements))
     bounds = np.append(0, np.cumsum(lengths)).astype(np.int64)
     offsets = np.frombuffer(packed.buffers()[1], np.int64)[bounds]

@@ -1,6 +1,6 @@
 """Stateless operators over expressions: filter, project and split."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,27 +18,33 @@ from penstock.model.job_graph import FilterSpec, OperatorNode, ProjectSpec, Spli
 from penstock.model.schema import WEIGHT, StreamSchema, TimeColumn
 
 
-class Filter(Operator):
+class _Selection(Operator):
+    """Passes what a function returns of each batch, which may be fewer rows."""
+
+    _select: Callable[[pa.RecordBatch], pa.RecordBatch]
+
+    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
+        """Select from one batch."""
+        counters = self.context.counters
+        counters.rows_in += batch.rows.num_rows
+        rows, selected = evaluate(self.context, self._select, batch.rows)
+        if selected is None:
+            return
+        counters.passed += selected.num_rows
+        counters.filtered += rows.num_rows - selected.num_rows
+        yield MAIN, batch.with_rows(selected)
+
+
+class Filter(_Selection):
     """Passes the rows for which the predicate is true."""
 
     def __init__(self, spec: FilterSpec, schema: StreamSchema, name: str) -> None:
         """Compile the predicate against the input's fields."""
-        self._predicate = compile_predicate(spec.predicate, schema.fields, name)
-
-    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
-        """Filter one batch."""
-        counters = self.context.counters
-        counters.rows_in += batch.rows.num_rows
-        rows, mask = evaluate(self.context, self._predicate, batch.rows)
-        if mask is None:
-            return
-        passed = rows.filter(mask)
-        counters.passed += passed.num_rows
-        counters.filtered += rows.num_rows - passed.num_rows
-        yield MAIN, batch.with_rows(passed)
+        predicate = compile_predicate(spec.predicate, schema.fields, name)
+        self._select = lambda rows: rows.filter(predicate(rows))
 
 
-class Project(Operator):
+class Project(_Selection):
     """Computes the output columns, of the rows that fulfil its condition; a changelog's weight passes through."""
 
     def __init__(self, spec: ProjectSpec, schema: StreamSchema, name: str) -> None:
@@ -48,18 +54,7 @@ class Project(Operator):
         if schema.changelog:
             fields = schema.physical
             columns.append((WEIGHT, col(WEIGHT)))
-        self._projection = compile_projection(columns, fields, name, where=spec.where)
-
-    def process(self, port: int, batch: Batch) -> Iterable[Emission]:
-        """Project one batch."""
-        counters = self.context.counters
-        counters.rows_in += batch.rows.num_rows
-        rows, projected = evaluate(self.context, self._projection, batch.rows)
-        if projected is None:
-            return
-        counters.passed += projected.num_rows
-        counters.filtered += rows.num_rows - projected.num_rows
-        yield MAIN, batch.with_rows(projected)
+        self._select = compile_projection(columns, fields, name, where=spec.where)
 
 
 class Split(Operator):

@@ -22,6 +22,9 @@ from penstock.model.schema import WEIGHT, StreamSchema, check_names
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.tables.grouping import KeyGrouper
 
+_WEIGHT = pa.field("weight", pa.int8(), nullable=False)
+_DELETED = pa.field("deleted", pa.bool_(), nullable=False)
+
 LOOK_NS = 5_000_000
 """How long a writer is left alone that was not ready."""
 
@@ -129,8 +132,7 @@ class SinkOperator(Operator):
         if self._spec.mode == "changelog":
             if self._schema.changelog:
                 return rows.rename_columns([*self._schema.fields.names, "weight"])
-            weights = pa.array(np.ones(rows.num_rows, np.int8))
-            return rows.append_column(pa.field("weight", pa.int8(), nullable=False), weights)
+            return rows.append_column(_WEIGHT, pa.array(np.ones(rows.num_rows, np.int8)))
         return self._upsert(rows)
 
     def _upsert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -147,15 +149,15 @@ class SinkOperator(Operator):
         chosen = last % number
         kept = rows.take(pa.array(chosen)).select(self._schema.fields.names)
         deleted = pc.invert(pa.array(inserts[chosen]))
-        return kept.append_column(pa.field("deleted", pa.bool_(), nullable=False), deleted)
+        return kept.append_column(_DELETED, deleted)
 
 
 def sink_schema(spec: SinkSpec, schema: StreamSchema) -> pa.Schema:
     """Return the fields a writer receives in the spec's mode."""
     if spec.mode == "changelog":
-        return schema.fields.append(pa.field("weight", pa.int8(), nullable=False))
+        return schema.fields.append(_WEIGHT)
     if spec.mode == "upsert":
-        return schema.fields.append(pa.field("deleted", pa.bool_(), nullable=False))
+        return schema.fields.append(_DELETED)
     return schema.fields
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 
 from penstock.engine.core.contract import LATE, MAIN, Operator
-from penstock.engine.operators.aggregates.aggregate_schema import aggregate_output, plan_aggregate
+from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.engine.operators.aggregates.count_window import CountWindowAggregate
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
@@ -20,7 +20,7 @@ from penstock.engine.operators.descriptor import (
     key_places,
     time_column,
 )
-from penstock.engine.operators.state_words import aggregate_meanings, key_names, key_traits, key_words, window_traits
+from penstock.engine.operators.state_words import aggregate_meanings, key_words, window_traits
 from penstock.engine.operators.words import Words, aggregate_text, group_text, window_details
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import AggregateSpec, OperatorNode
@@ -37,8 +37,8 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
     partitioning = Partitioning.BY_SOME_KEYS
 
     def outputs(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the schema of the results; see `aggregate_output`."""
-        return {MAIN: aggregate_output(spec, inputs[0], name), LATE: inputs[0]}
+        """Return the schema of the results; see `plan_aggregate`."""
+        return {MAIN: plan_aggregate(spec, inputs[0], name).output, LATE: inputs[0]}
 
     def make(self, spec: AggregateSpec, inputs: Sequence[StreamSchema], name: str) -> Operator:
         """Return a fresh operator; `_table` says where it keeps its accumulators."""
@@ -74,15 +74,13 @@ class AggregateDescriptor(KeyedDescriptor[AggregateSpec]):
 
     def meaning(self, spec: AggregateSpec, context: PlanContext) -> OperatorMeaning:
         """Return by which keys and windows rows are grouped, and what accumulators hold."""
-        schema = context.inputs[0]
-        lie = {"rows lie by": key_words(context.placed[0])}
-        aggregation = plan_aggregate(spec, schema, context.name).aggregation
-        return OperatorMeaning(
-            kind=self.verb,
-            traits=key_traits(spec.keys, schema) | window_traits(spec.windowing) | lie,
-            aggregates=aggregate_meanings(aggregation, spec.aggregates, _table(spec)),
-            keys=key_names(spec.keys),
-        )
+        aggregation = plan_aggregate(spec, context.inputs[0], context.name).aggregation
+        aggregates = aggregate_meanings(aggregation, spec.aggregates, _table(spec))
+        return self.keyed_meaning(spec, context, aggregates=aggregates)
+
+    def traits(self, spec: AggregateSpec, context: PlanContext) -> dict[str, str]:
+        """Return by which windows rows are grouped, and by which keys they lie."""
+        return window_traits(spec.windowing) | {"rows lie by": key_words(context.placed[0])}
 
     def state_layout(
         self, spec: AggregateSpec, meaning: OperatorMeaning, schema: StreamSchema, name: str

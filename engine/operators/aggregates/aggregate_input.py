@@ -19,45 +19,65 @@ from penstock.engine.expressions.values import bits
 from penstock.engine.operators.aggregates.row_checksums import add_to_checksums
 from penstock.engine.operators.changelog import weights_of
 from penstock.engine.operators.isolate import evaluate
+from penstock.model.aggregates import AggregateCall
 from penstock.model.expressions import Expr
-from penstock.model.job_graph import AggregateSpec
+from penstock.model.job_graph import AggregateSpec, Keys
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints, Mask
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import KeyedTable, Slots
 
 
-class AggregateInput:
-    """The compiled expressions of one aggregate; equal ones are computed once."""
+class RowInput:
+    """The keys of rows and what aggregates see of them: expressions compiled together, of which equal ones are one."""
 
-    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str, key_types: Sequence[pa.DataType]) -> None:
-        """Compile everything against the input's fields; ``key_types`` may begin with types of leading key columns.
+    def __init__(
+        self,
+        expressions: list[Expr],
+        keys: Keys,
+        calls: Sequence[tuple[str, AggregateCall]],
+        schema: StreamSchema,
+        name: str,
+    ) -> None:
+        """Compile everything against the input's fields, behind the ``expressions`` that have their places.
 
         Raises:
             PlanError: an expression does not fit the input.
         """
-        self._expressions: list[Expr] = []
-        place = partial(place_of, self._expressions)
-        self._keys = [place(key) for _, key in spec.keys]
-        self._values = [[place(value) for value in call.inputs] for _, call in spec.aggregates]
-        self._filters = [None if call.where is None else place(call.where) for _, call in spec.aggregates]
-        columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
+        place = partial(place_of, expressions)
+        self._keys = [place(key) for _, key in keys]
+        self._values = [[place(value) for value in call.inputs] for _, call in calls]
+        self._filters = [None if call.where is None else place(call.where) for _, call in calls]
+        columns = [(f"e{index}", expression) for index, expression in enumerate(expressions)]
         self._projection = compile_projection(columns, schema.fields, name) if columns else None
-        self._codec = KeyCodec(key_types)
-        self._changelog = schema.changelog
         self._time = schema.time
 
-    def evaluate(self, context: OperatorContext, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
-        """Return the rows that could be evaluated and what came out; None if there are none.
+    def _computed(self, context: OperatorContext, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[pa.Array] | None]:
+        """Return the rows that could be evaluated and their values; None if there are none.
 
         The others are counted and handed to the dead letters, which may raise `BadRecordError`.
         """
         if self._projection is None:
-            return rows, EvaluatedRows(self, rows.num_rows, (), self._weights(rows))
+            return rows, []
         rows, projected = evaluate(context, self._projection, rows)
-        if projected is None:
+        return rows, None if projected is None else projected.columns
+
+
+class AggregateInput(RowInput):
+    """The input of one aggregate."""
+
+    def __init__(self, spec: AggregateSpec, schema: StreamSchema, name: str, key_types: Sequence[pa.DataType]) -> None:
+        """Compile; ``key_types`` may begin with types of leading key columns."""
+        super().__init__([], spec.keys, spec.aggregates, schema, name)
+        self._codec = KeyCodec(key_types)
+        self._changelog = schema.changelog
+
+    def evaluate(self, context: OperatorContext, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, "EvaluatedRows | None"]:
+        """Return the rows that could be evaluated and what came out; None if there are none."""
+        rows, columns = self._computed(context, rows)
+        if columns is None:
             return rows, None
-        return rows, EvaluatedRows(self, rows.num_rows, projected.columns, self._weights(rows))
+        return rows, EvaluatedRows(self, rows.num_rows, columns, weights_of(rows) if self._changelog else None)
 
     def times_us(self, rows: pa.RecordBatch) -> Ints | None:
         """Return the rows' event times, None when the input has none."""
@@ -72,9 +92,6 @@ class AggregateInput:
         masks = {index: mask_of(columns[index]) for index in self._filters if index is not None}
         values = [[columns[index] for index in inputs] for inputs in self._values]
         into.update(rows, values, [None if index is None else masks[index] for index in self._filters])
-
-    def _weights(self, rows: pa.RecordBatch) -> NDArray[np.int8] | None:
-        return weights_of(rows) if self._changelog else None
 
 
 class EvaluatedRows:

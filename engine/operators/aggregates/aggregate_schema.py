@@ -38,21 +38,12 @@ class AggregatePlan:
     retracting: bool
 
 
-def aggregate_output(spec: AggregateSpec, schema: StreamSchema, name: str) -> StreamSchema:
-    """Return the schema of the result: keys, `WINDOW_COLUMNS` with a window, aggregates.
+def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> AggregatePlan:
+    """Check an aggregate against its input; its output has keys, `WINDOW_COLUMNS` with a window, and aggregates.
 
     A final window in event time gives an append-only stream whose event time is the window's last microsecond; a
     final window in processing time has none, nor has a `Global` window, which has no bounds to show either. Everything
     else is a changelog without event time.
-
-    Raises:
-        PlanError: the aggregate cannot be built over this input; the message names the operator.
-    """
-    return plan_aggregate(spec, schema, name).output
-
-
-def plan_aggregate(spec: AggregateSpec, schema: StreamSchema, name: str) -> AggregatePlan:
-    """Check an aggregate against its input.
 
     Raises:
         PlanError: the aggregate cannot be built over this input; the message names the operator.

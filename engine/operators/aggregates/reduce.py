@@ -14,22 +14,19 @@ from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.aggregates.assigned_windows import AssignedWindows
 from penstock.engine.operators.aggregates.reduce_fold import Folder
 from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRows, ReducedSessionRows
-from penstock.engine.operators.aggregates.reduce_schema import plan_reduce, reduce_output
+from penstock.engine.operators.aggregates.reduce_schema import plan_reduce
 from penstock.engine.operators.aggregates.reduce_state import KeyedRows, ReduceState, RunningRows, WindowedRows
 from penstock.engine.operators.aggregates.updating_aggregates import OrderedAggregate
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import tie_order
-from penstock.engine.operators.state_words import key_names, key_traits, window_traits
+from penstock.engine.operators.state_words import key_names, window_traits
 from penstock.engine.operators.words import Words, function_name, group_text, window_details
 from penstock.model.job_graph import OperatorNode, ReduceSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global, Session
-from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots
-
-__all__ = ["Reduce", "reduce_output"]
 
 
 class Reduce(OrderedAggregate):
@@ -135,17 +132,16 @@ class ReduceDescriptor(KeyedDescriptor[ReduceSpec]):
     operator = Reduce
 
     def outputs(self, spec: ReduceSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the schema of folded rows; see `reduce_output`."""
-        return {MAIN: reduce_output(spec, inputs[0], name), LATE: inputs[0]}
+        """Return the schema of folded rows; see `plan_reduce`."""
+        return {MAIN: plan_reduce(spec, inputs[0], name).output, LATE: inputs[0]}
 
     def partitioned_by(self, spec: ReduceSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
         """Return the keys' columns: the result has them by their names."""
         return key_names(spec.keys) or None
 
-    def meaning(self, spec: ReduceSpec, context: PlanContext) -> OperatorMeaning:
-        """Return by which keys and windows rows are folded."""
-        traits = key_traits(spec.keys, context.inputs[0]) | window_traits(spec.windowing)
-        return OperatorMeaning(kind=self.verb, traits=traits, keys=key_names(spec.keys))
+    def traits(self, spec: ReduceSpec, context: PlanContext) -> dict[str, str]:
+        """Return by which windows rows are folded."""
+        return window_traits(spec.windowing)
 
     def words(self, spec: ReduceSpec, node: OperatorNode) -> Words:
         """Say by which keys and windows, and name the function."""

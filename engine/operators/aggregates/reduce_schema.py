@@ -44,21 +44,12 @@ class ReducePlan:
         return pa.RecordBatch.from_arrays([columns[field.name] for field in fields], schema=fields)
 
 
-def reduce_output(spec: ReduceSpec, schema: StreamSchema, name: str) -> StreamSchema:
-    """Return the schema of the result: keys the input has no column for, bounds with a window, the input's fields.
+def plan_reduce(spec: ReduceSpec, schema: StreamSchema, name: str) -> ReducePlan:
+    """Check a reduce; its output has keys that are no columns of the input, bounds with a window, the input's fields.
 
     Without a window it is a changelog of each key's latest row, with updates one of each window's. A final window's
     result is append-only, and its event time is the window's last microsecond (a `Global` window has neither bounds
     nor event time).
-
-    Raises:
-        PlanError: see `plan_reduce`.
-    """
-    return plan_reduce(spec, schema, name).output
-
-
-def plan_reduce(spec: ReduceSpec, schema: StreamSchema, name: str) -> ReducePlan:
-    """Check a reduce against its input.
 
     Raises:
         PlanError: the input is updating or has no event time, a key cannot be one, a name is taken twice, or the

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from penstock.engine.kernels.accumulate import add_deltas
+from penstock.engine.operators.ordered_rows import list_elements
 from penstock.state.kernels import byte_strings as kernels
 from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyCodec
@@ -59,12 +59,10 @@ def _hash(column: pa.Array) -> Hashes:
 
 
 def _hash_lists(column: pa.Array) -> Hashes:
-    if pt.is_map(column.type):
-        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    values, lengths = list_elements(column)
     ends = np.cumsum(lengths)
     elements = (np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)).view(np.uint64)
-    kernels.fold_hashes(elements, read_only(_hash(column.flatten())))
+    kernels.fold_hashes(elements, read_only(_hash(values)))
     totals = np.append(np.uint64(0), np.cumsum(elements))
     hashes: Hashes = lengths.astype(np.uint64)
     kernels.fold_hashes(hashes, read_only(totals[ends] - totals[ends - lengths]))

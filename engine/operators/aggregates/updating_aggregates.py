@@ -80,6 +80,8 @@ class OrderedAggregate(UpdatingAggregate):
 
     def _close(self, slots: Slots) -> Iterator[Emission]:
         """Emit the results of windows that are over, or with updates their last changes, and forget them."""
+        if not len(slots):
+            return
         if self._updating:
             yield from self._leave(self._output.changes_of(slots))
             self._forget(slots)

@@ -4,13 +4,13 @@ Rows of both sides wait until the watermark has passed them; then both are walke
 right rows that were passed the last one of each key is kept.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
-from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
+from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.kernels.asof import LastRows, TimedRows, last_before
 from penstock.engine.kernels.order import mark_ties
@@ -21,6 +21,7 @@ from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_h
 from penstock.engine.operators.ordered_rows import break_ties, without_late
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
 from penstock.engine.operators.state_words import duration_words
+from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.engine.operators.words import Words
 from penstock.model.durations import format_microseconds
 from penstock.model.job_graph import OperatorNode
@@ -34,7 +35,7 @@ _SPARE_KEYS = 4_096
 _LONG_US = 1 << 60
 
 
-class AsOfJoin(Operator):
+class AsOfJoin(TimedOperator):
     """Joins every left row with the last right row of its key; a left row leaves once both sides have passed it.
 
     Rows are counted as folded. One with a null key is filtered where it would leave no trace: on the right, and on the
@@ -59,14 +60,11 @@ class AsOfJoin(Operator):
             TimedSide(left, side_columns(spec, 0), spec.left_keys, types, name),
             TimedSide(right, right.fields.names, spec.right_keys, types, name),
         )
-        self._passed_us = START_OF_TIME_US
-        self._ingest_ns = 0
         self._swept_keys = 0
 
     def open(self, context: OperatorContext) -> None:
         """Open what waits on both sides and the last right row of each key."""
         super().open(context)
-        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._waiting = tuple(
             RowChunks(context.state, name, side.fields, locate=side.locate)
             for side, name in zip(self._inputs, ("left", "right"), strict=True)
@@ -105,10 +103,6 @@ class AsOfJoin(Operator):
         elif self._tolerance_us >= 0:
             self._forget_old_keys(time_us)
 
-    def notes(self) -> Notes:
-        """Return the watermark, by which rows are late."""
-        return {"watermark_us": self._passed_us}
-
     def due_us(self) -> int | None:
         """Return the watermark that passes the first row that waits; last rows are kept to the end of time."""
         first_us = [at for waiting in self._waiting if (at := waiting.first()) is not None]
@@ -126,11 +120,11 @@ class AsOfJoin(Operator):
             right = self._break_ties(right, right_slots)
         rows = self._waiting[0].take(left.ids)
         left_slots = self._slots(rows)
-        found, replaced = np.empty(left.ids.size, np.int64), np.empty(right.ids.size, np.int64)
+        partners, replaced = np.empty(left.ids.size, np.int64), np.empty(right.ids.size, np.int64)
         sides = (_timed(left, left_slots), _timed(right, right_slots))
         last = LastRows(self._last.array("newest"), self._last.array("newest_us"))
-        count = last_before(*sides, self._tolerance_us, last, found, replaced)
-        yield from self._emit(rows, found)
+        count = last_before(*sides, self._tolerance_us, last, partners, replaced)
+        yield from self._emit(rows, partners)
         self._waiting[0].remove(left.ids)
         self._waiting[1].remove(replaced[:count])
 
@@ -153,16 +147,16 @@ class AsOfJoin(Operator):
         with_key = self._inputs[0].with_key(rows)
         return slots if with_key is None else np.where(with_key, slots, -1)
 
-    def _emit(self, left: pa.RecordBatch, found: Ints) -> Iterator[Emission]:
-        matched = found >= 0
+    def _emit(self, left: pa.RecordBatch, partners: Ints) -> Iterator[Emission]:
+        matched = partners >= 0
         if self._inner and not matched.all():
-            left, found = left.filter(pa.array(matched)), found[matched]
-            matched = np.ones(found.size, np.bool_)
+            left, partners = left.filter(pa.array(matched)), partners[matched]
+            matched = np.ones(partners.size, np.bool_)
         batch_rows = self.context.batch_rows
-        for start in range(0, found.size, batch_rows):
+        for start in range(0, partners.size, batch_rows):
             part = slice(start, start + batch_rows)
-            partners = self._right(found[part], matched[part])
-            pairs = self._columns.build(left.slice(start, batch_rows), partners, found[part].size)
+            right = self._right(partners[part], matched[part])
+            pairs = self._columns.build(left.slice(start, batch_rows), right, partners[part].size)
             yield MAIN, Batch(pairs, ingest_ns=self._ingest_ns)
 
     def _right(self, ids: Ints, matched: Mask) -> pa.RecordBatch:
@@ -217,11 +211,7 @@ class AsOfJoinDescriptor(TwoSidedDescriptor[AsOfJoinSpec]):
     spec = AsOfJoinSpec
     verb = "asof_join"
     operator = AsOfJoin
-
-    def outputs(self, spec: AsOfJoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the schema of joined rows; see `asof_join_output`."""
-        left, right = inputs
-        return {MAIN: asof_join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
+    output = staticmethod(asof_join_output)
 
     def read_beside(self, spec: AsOfJoinSpec, side: int, schema: StreamSchema) -> Set[str]:
         """Return all of the right side: ties between its rows of one time are decided by all their columns."""

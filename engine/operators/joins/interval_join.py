@@ -4,13 +4,13 @@ A left row looks for right times in [its time + lower, upper]; a right row is fo
 the other side's rows, then waits itself until the watermark says that no partner can come any more.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.engine.connectors.time_range import time_limits
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import column_times_us, event_times_us
 from penstock.engine.operators.joins.interval_rows import IntervalRows
@@ -21,6 +21,7 @@ from penstock.engine.operators.joins.timed_join_schema import event_time, interv
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import without_late
 from penstock.engine.operators.state_words import expression_words, signed_words
+from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.engine.operators.words import Words, expression_text, signed_text
 from penstock.model.expressions import Expr, columns_of
 from penstock.model.job_graph import OperatorNode
@@ -32,7 +33,7 @@ from penstock.state.keys.arrays import Ints
 _LONG_US = 1 << 60
 
 
-class IntervalJoin(Operator):
+class IntervalJoin(TimedOperator):
     """Joins rows with equal keys whose event times are within bounds of each other.
 
     Pairs leave as soon as both rows are there. Rows are counted as folded; one that can have no partner at all (a null
@@ -56,13 +57,10 @@ class IntervalJoin(Operator):
         self._outer = tuple(keeps_unmatched(spec.how, side) for side in (0, 1))
         # A right row has partners while the watermark is at most its time - lower.
         self._ahead_us = (0, self._lower_us)
-        self._passed_us = START_OF_TIME_US
-        self._ingest_ns = 0
 
     def open(self, context: OperatorContext) -> None:
         """Open both sides' rows."""
         super().open(context)
-        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._kept = tuple(
             IntervalRows(context.state, name, _kept_fields(side), outer, side.locate_words)
             for name, side, outer in zip(("left", "right"), self._inputs, self._outer, strict=True)
@@ -110,10 +108,6 @@ class IntervalJoin(Operator):
         if time_us == END_OF_TIME_US:
             return time_us
         return max(START_OF_TIME_US, time_us - self._held_back_us)
-
-    def notes(self) -> Notes:
-        """Return the watermark, by which rows are late."""
-        return {"watermark_us": self._passed_us}
 
     def due_us(self) -> int | None:
         """Return the watermark at which the first row leaves without a partner, or all of a side are let go."""
@@ -190,11 +184,7 @@ class IntervalJoinDescriptor(TwoSidedDescriptor[IntervalJoinSpec]):
     spec = IntervalJoinSpec
     verb = "interval_join"
     operator = IntervalJoin
-
-    def outputs(self, spec: IntervalJoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the schema of joined rows; see `interval_join_output`."""
-        left, right = inputs
-        return {MAIN: interval_join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
+    output = staticmethod(interval_join_output)
 
     def read_beside(self, spec: IntervalJoinSpec, side: int, schema: StreamSchema) -> Set[str]:
         """Add what the bound reads of the left side."""

@@ -1,11 +1,11 @@
 """The descriptor of joins on equal keys, within a window or for ever; several operators carry them out."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 
-from penstock.engine.core.contract import LATE, MAIN, Operator
+from penstock.engine.core.contract import Operator
 from penstock.engine.operators.joins.incremental_join import IncrementalJoin
 from penstock.engine.operators.joins.inner_join import InnerJoin
-from penstock.engine.operators.joins.join_schema import LATE_RIGHT, join_output
+from penstock.engine.operators.joins.join_schema import join_output
 from penstock.engine.operators.joins.one_join import OneJoin
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.joins.window_join import WindowJoin
@@ -22,11 +22,7 @@ class JoinDescriptor(TwoSidedDescriptor[JoinSpec]):
 
     spec = JoinSpec
     verb = "join"
-
-    def outputs(self, spec: JoinSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the schema of joined rows; see `join_output`."""
-        left, right = inputs
-        return {MAIN: join_output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
+    output = staticmethod(join_output)
 
     def make(self, spec: JoinSpec, inputs: Sequence[StreamSchema], name: str) -> Operator:
         """Return a fresh operator: the one that keeps least."""

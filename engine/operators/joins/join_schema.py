@@ -62,7 +62,7 @@ def keeps_unmatched(how: str, side: int) -> bool:
     return how in (("left", "full"), ("right", "full"))[side]
 
 
-def side_columns(spec: TwoSided, side: int) -> list[str]:
+def side_columns(spec: TwoSided | LookupSpec, side: int) -> list[str]:
     """Return the columns of one side that the output needs, each once."""
     return list(dict.fromkeys(column for _, of, column in spec.output if of == side))
 

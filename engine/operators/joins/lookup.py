@@ -7,14 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
-from penstock.engine.expressions.compiler import compile_projection
 from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted, columns_used
-from penstock.engine.operators.isolate import evaluate
-from penstock.engine.operators.joins.join_side import taken
+from penstock.engine.operators.joins.join_schema import side_columns
+from penstock.engine.operators.joins.join_side import JoinSide, PairColumns, taken
 from penstock.engine.operators.joins.lookup_index import LookupIndex
 from penstock.engine.operators.joins.lookup_schema import lookup_key_types, lookup_output
 from penstock.engine.operators.joins.two_sided import columns_of_side, join_headline, narrowed_output, output_detail
@@ -23,7 +21,6 @@ from penstock.model.expressions import col
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import LookupSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.keys.batch_keys import KeyCodec
 
 _POLL_NS = 20_000_000
 """How often the loop looks whether a table that is being read is there."""
@@ -46,12 +43,9 @@ class Lookup(Operator):
         """
         self._spec = spec
         self._output = lookup_output(spec, schema, name)
-        self._codec = KeyCodec(lookup_key_types(spec, schema, name))
-        named = [(f"$key{index}", key) for index, key in enumerate(spec.left_keys)]
-        kept = dict.fromkeys(column for _, side, column in spec.output if side == 0)
-        self._kept = len(kept)
-        self._columns = {column: index for index, column in enumerate(kept)}
-        self._projection = compile_projection([*((name, col(name)) for name in kept), *named], schema.fields, name)
+        types = lookup_key_types(spec, schema, name)
+        self._side = JoinSide(schema, side_columns(spec, 0), spec.left_keys, types, name)
+        self._columns = PairColumns(spec.output, self._output.fields)
         self.failed_refreshes = 0
 
     def open(self, context: OperatorContext) -> None:
@@ -70,22 +64,18 @@ class Lookup(Operator):
         self._take_over()
         counters = self.context.counters
         counters.rows_in += batch.rows.num_rows
-        _, computed = evaluate(self.context, self._projection, batch.rows)
-        if computed is None:
-            return
-        left = pa.RecordBatch.from_arrays(computed.columns[: self._kept], names=list(self._columns))
-        keys = computed.columns[self._kept :]
+        left, _ = self._side.read(self.context, batch.rows, null_keys=True)
         passed = 0
         last = -1
-        for positions, found in self._pairs(keys):
-            joined = self._joined(left, positions, found)
+        for positions, partners in self._pairs(left):
+            joined = self._columns.build(taken(left, positions), self._index.take(partners), len(positions))
             # A row's pairs may go on in the next batch; it is counted with the first.
             distinct = int(np.count_nonzero(np.diff(positions)) + (len(positions) > 0 and positions[0] != last))
             passed += distinct
             last = int(positions[-1])
             counters.passed += distinct
             yield MAIN, batch.with_rows(joined)
-        counters.filtered += computed.num_rows - passed
+        counters.filtered += left.num_rows - passed
 
     def due_us(self) -> int | None:
         """Return None: rows wait for no watermark."""
@@ -97,22 +87,18 @@ class Lookup(Operator):
 
     def on_timer(self, now_ns: int) -> Iterable[Emission]:
         """Begin to read the table again, or take it over."""
+        self._due_ns = now_ns + _POLL_NS
         if self._loading is None:
             self._loading = _Loading(self._load)
-            self._due_ns = now_ns + _POLL_NS
         else:
-            self._due_ns = now_ns + _POLL_NS
             self._take_over()
         return ()
 
-    def _pairs(self, keys: list[pa.Array]) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    def _pairs(self, left: pa.RecordBatch) -> Iterator[tuple[np.ndarray, pa.Array]]:
         """Yield positions and rows of the table (null: none) for the output, ``batch_rows`` at most at a time."""
-        valid = np.ones(len(keys[0]), np.bool_)
-        for key in keys:
-            if key.null_count:
-                valid &= np.asarray(pc.is_valid(key))
-        known = np.flatnonzero(valid)
-        encoded = self._codec.encode([key.take(pa.array(known)) for key in keys] if known.size < valid.size else keys)
+        with_key = self._side.with_key(left)
+        known = np.arange(left.num_rows) if with_key is None else np.flatnonzero(with_key)
+        encoded = self._side.encode(left if with_key is None else left.filter(pa.array(with_key)))
         limit = self.context.batch_rows
         if self._spec.how == "inner":
             for positions, rows in self._index.pairs(encoded, limit):
@@ -123,7 +109,7 @@ class Lookup(Operator):
             last = int(known[positions[-1]])
             yield from self._with_lonely(known[positions], rows, upto, last)
             upto = last + 1
-        yield from self._with_lonely(known[:0], known[:0], upto, valid.size - 1)
+        yield from self._with_lonely(known[:0], known[:0], upto, left.num_rows - 1)
 
     def _with_lonely(
         self, positions: np.ndarray, rows: np.ndarray, first: int, last: int
@@ -138,17 +124,9 @@ class Lookup(Operator):
             part = found[start : start + step]
             yield everyone[order[start : start + step]], pa.array(part, mask=part < 0)
 
-    def _joined(self, left: pa.RecordBatch, positions: np.ndarray, found: pa.Array) -> pa.RecordBatch:
-        chosen = taken(left, positions)
-        columns = [
-            chosen.column(self._columns[column]) if side == 0 else self._index.take(column, found)
-            for _, side, column in self._spec.output
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._output.fields)
-
     def _load(self) -> LookupIndex:
-        columns = [column for _, side, column in self._spec.output if side == 1]
-        return LookupIndex(self._spec.table.load(), self._spec.right_keys, self._codec, columns)
+        columns = side_columns(self._spec, 1)
+        return LookupIndex(self._spec.table.load(), self._spec.right_keys, self._side.codec, columns)
 
     def _next_ns(self) -> int | None:
         refresh_us = self._spec.table.refresh_us

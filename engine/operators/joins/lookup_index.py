@@ -17,16 +17,16 @@ from penstock.state.stores.memory_store import MemoryStore
 class LookupIndex:
     """The rows of a table by key; rows with a null key are left out, for null equals nothing.
 
-    ``columns`` are those the output needs, in their order. The index is not keyed state: it is read anew on a restart.
+    ``columns`` are those the output needs. The index is not keyed state: it is read anew on a restart.
     """
 
-    def __init__(self, table: pa.Table, keys: Sequence[str], codec: KeyCodec, columns: Sequence[str]) -> None:
+    def __init__(self, table: pa.Table, keys: Sequence[str], codec: KeyCodec, columns: list[str]) -> None:
         """Index the table; may be called on any thread."""
         known = pa.array(np.ones(table.num_rows, np.bool_))
         for name in keys:
             known = pc.and_(known, pc.is_valid(table.column(name).combine_chunks()))
         table = table.filter(known)
-        self._rows = table.select(list(dict.fromkeys(columns))).combine_chunks()
+        self._rows = table.select(columns).combine_chunks()
         self._slots = MemoryStore("lookup").table(TableSpec("rows", codec.types, {"newest": INTEGER}))
         batch = codec.encode([table.column(name).combine_chunks() for name in keys])
         # Linked from the last row to the first, so that a chain gives them in the table's order.
@@ -48,7 +48,7 @@ class LookupIndex:
         for at, rows in chained(heads, self._older, room):
             yield at, self._order[rows]
 
-    def take(self, column: str, rows: pa.Array) -> pa.Array:
-        """Return a column's values in these rows; null where the row is null."""
-        taken = self._rows.column(column).take(rows)
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+    def take(self, rows: pa.Array) -> pa.RecordBatch:
+        """Return the columns in these rows; null where the row is null."""
+        columns = [column.take(rows).combine_chunks() for column in self._rows.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._rows.schema)

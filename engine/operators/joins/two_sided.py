@@ -1,6 +1,6 @@
 """The base of join descriptors: keys of both sides, the columns they put out, and their words."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
@@ -30,6 +30,14 @@ class TwoSidedDescriptor(OperatorDescriptor[T]):
     """A join of two streams; what is kept are rows of both sides that may still meet."""
 
     partitioning = Partitioning.BY_SIDES
+
+    output: Callable[[T, StreamSchema, StreamSchema, str], StreamSchema]
+    """Returns the schema of joined rows; a static method."""
+
+    def outputs(self, spec: T, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
+        """Return the schemas of joined rows and of the late ones of either side."""
+        left, right = inputs
+        return {MAIN: self.output(spec, left, right, name), LATE: left, LATE_RIGHT: right}
 
     def needed(self, spec: T, inputs: Sequence[StreamSchema], wanted: Wanted) -> Sequence[Set[str]]:
         """Return keys, event times, and what is put out of each side; late rows are whole rows."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_array
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
@@ -19,6 +19,7 @@ from penstock.engine.operators.joins.join_windows import shared_windows
 from penstock.engine.operators.joins.same_keys import same_keys
 from penstock.engine.operators.joins.window_index import WindowIndex
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
+from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.model.errors import BugError
 from penstock.model.join_specs import JoinSpec
 from penstock.model.schema import StreamSchema
@@ -26,7 +27,7 @@ from penstock.model.windows import Hopping, Tumbling
 from penstock.state.keys.arrays import Ints
 
 
-class WindowJoin(Operator):
+class WindowJoin(TimedOperator):
     """Joins rows with equal keys that share a window; the pairs of a window leave once, when it is over.
 
     Rows are counted as folded, those with a null key as filtered. Rows whose windows are all over leave through
@@ -48,14 +49,11 @@ class WindowJoin(Operator):
         self._bounds_type = window_bounds_type(windowing, left, right, name)
         self._sides = join_sides(spec, left, right, name, TimedSide)
         self._exact = self._sides[0].exact
-        self._passed_us = START_OF_TIME_US
         self._closed = self._windows.open_from(START_OF_TIME_US)
-        self._ingest_ns = 0
 
     def open(self, context: OperatorContext) -> None:
         """Open both sides' logs."""
         super().open(context)
-        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         self._closed = self._windows.open_from(self._passed_us)
         self._waiting = [
             RowChunks(context.state, name, side.fields, side.words, side.locate)
@@ -101,10 +99,6 @@ class WindowJoin(Operator):
         if time_us == END_OF_TIME_US:
             return time_us
         return max(START_OF_TIME_US, time_us - self._windows.lateness_us)
-
-    def notes(self) -> Notes:
-        """Return the watermark, by which windows are over."""
-        return {"watermark_us": self._passed_us}
 
     def due_us(self) -> int | None:
         """Return the watermark at which the first window with a row is over."""

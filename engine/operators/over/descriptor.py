@@ -7,16 +7,9 @@ from penstock.engine.expressions.compiler import infer_type
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext, StateLayout
 from penstock.engine.operators.over.input import seen_expressions
 from penstock.engine.operators.over.over import Over
-from penstock.engine.operators.over.schema import over_output, plan_over
+from penstock.engine.operators.over.schema import plan_over
 from penstock.engine.operators.over.updates import UpdatingOver
-from penstock.engine.operators.state_words import (
-    aggregate_meanings,
-    aggregate_words,
-    expression_words,
-    key_names,
-    key_traits,
-    order_words,
-)
+from penstock.engine.operators.state_words import aggregate_meanings, aggregate_words, expression_words, order_words
 from penstock.engine.operators.words import Words, aggregate_text, columns_text, count_text, order_text
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import OverSpec
@@ -31,8 +24,8 @@ class OverDescriptor(KeyedDescriptor[OverSpec]):
     verb = "over"
 
     def outputs(self, spec: OverSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the input's columns and the aggregates; see `over_output`."""
-        return {MAIN: over_output(spec, inputs[0], name), LATE: inputs[0]}
+        """Return the input's columns and the aggregates; see `plan_over`."""
+        return {MAIN: plan_over(spec, inputs[0], name).output, LATE: inputs[0]}
 
     def make(self, spec: OverSpec, inputs: Sequence[StreamSchema], name: str) -> Operator:
         """Return a fresh operator."""
@@ -40,16 +33,14 @@ class OverDescriptor(KeyedDescriptor[OverSpec]):
 
     def meaning(self, spec: OverSpec, context: PlanContext) -> OperatorMeaning:
         """Return frame and order, and what is kept of each row."""
-        schema = context.inputs[0]
+        aggregates = _aggregates(spec, context.inputs[0], context.name)
+        values = _frame_values(spec, context.inputs[0])
+        return self.keyed_meaning(spec, context, aggregates=aggregates, values=values)
+
+    def traits(self, spec: OverSpec, context: PlanContext) -> dict[str, str]:
+        """Return frame and order."""
         frame = "all rows so far" if spec.rows is None else f"the last {spec.rows}"
-        traits = {"frame": frame, "order": order_words(spec.order) or "event time"}
-        return OperatorMeaning(
-            kind=self.verb,
-            traits=key_traits(spec.keys, schema) | traits,
-            aggregates=_aggregates(spec, schema, context.name),
-            values=_frame_values(spec, schema),
-            keys=key_names(spec.keys),
-        )
+        return {"frame": frame, "order": order_words(spec.order) or "event time"}
 
     def state_layout(self, spec: OverSpec, meaning: OperatorMeaning, schema: StreamSchema, name: str) -> StateLayout:
         """Return the running totals, if there are any, and what frames keep of a row."""

@@ -1,7 +1,6 @@
 """The input of running and row-window aggregates from each row: its key, and the values that they aggregate."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +9,7 @@ from penstock.engine.accumulators.aggregation import BoundAggregation
 from penstock.engine.accumulators.arrays import Rows
 from penstock.engine.core.contract import OperatorContext
 from penstock.engine.core.event_time import event_times_us
-from penstock.engine.expressions.compiler import compile_projection
-from penstock.engine.operators.aggregates.aggregate_input import mask_of, place_of
-from penstock.engine.operators.isolate import evaluate
+from penstock.engine.operators.aggregates.aggregate_input import RowInput, mask_of, place_of
 from penstock.engine.operators.ordered_rows import sort_keys
 from penstock.engine.operators.over.schema import OverPlan
 from penstock.model.expressions import Expr
@@ -25,44 +22,31 @@ from penstock.state.store import Slots
 _AT = pa.field("$at", pa.int64(), nullable=False)
 
 
-class OverInput:
-    """The compiled expressions of one operator; equal ones are computed once.
+class OverInput(RowInput):
+    """The input of one operator.
 
     ``seen`` are the fields of what aggregates see of a row: its inputs, its filters and its event time.
     """
 
     def __init__(self, spec: OverSpec, plan: OverPlan, schema: StreamSchema, name: str) -> None:
         """Compile everything against the input's fields."""
-        self._expressions = seen_expressions(spec)
-        place = partial(place_of, self._expressions)
-        self._values = [[place(value) for value in call.inputs] for _, call in spec.aggregates]
-        self._filters = [None if call.where is None else place(call.where) for _, call in spec.aggregates]
-        self._seen = len(self._expressions)
-        self._order = [(place(item.expression), item.descending) for item in spec.order]
-        self._keys = [place(key) for _, key in spec.keys]
-        columns = [(f"e{index}", expression) for index, expression in enumerate(self._expressions)]
-        self._projection = compile_projection(columns, schema.fields, name) if columns else None
+        expressions = seen_expressions(spec)
+        self._seen = len(expressions)
+        self._order = [(place_of(expressions, item.expression), item.descending) for item in spec.order]
+        super().__init__(expressions, spec.keys, spec.aggregates, schema, name)
         known = [] if self._projection is None else list(self._projection.schema)[: self._seen]
         self.seen = pa.schema([*known, _AT])
         self._codec = KeyCodec(plan.key_types)
-        self._time = plan.time
         self._timed = plan.timed
 
     def evaluate(
         self, context: OperatorContext, rows: pa.RecordBatch
     ) -> tuple[pa.RecordBatch, KeyBatch | None, pa.RecordBatch | None]:
-        """Return the rows that could be evaluated, their keys and what aggregates see of them; None if there are none.
-
-        The others are counted and handed to the dead letters, which may raise `BadRecordError`.
-        """
-        columns: list[pa.Array] = []
-        if self._projection is not None:
-            rows, projected = evaluate(context, self._projection, rows)
-            if projected is None:
-                return rows, None, None
-            columns = projected.columns
-        times_us = self.times_us(rows)
-        seen = [*columns[: self._seen], pa.array(times_us)]
+        """Return the rows that could be evaluated, their keys and what aggregates see of them, or None."""
+        rows, columns = self._computed(context, rows)
+        if columns is None:
+            return rows, None, None
+        seen = [*columns[: self._seen], pa.array(self.times_us(rows))]
         keys = self._codec.encode([columns[index] for index in self._keys], rows.num_rows)
         return rows, keys, pa.RecordBatch.from_arrays(seen, schema=self.seen)
 

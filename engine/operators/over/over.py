@@ -5,13 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext, chunks
-from penstock.engine.core.elements import START_OF_TIME_US, Batch
+from penstock.engine.core.contract import MAIN, Emission, OperatorContext, chunks
+from penstock.engine.core.elements import Batch
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order
 from penstock.engine.operators.over.frames import Carried, Frames
 from penstock.engine.operators.over.input import OverInput
 from penstock.engine.operators.over.rows import KeptRuns, Runs
 from penstock.engine.operators.over.schema import OverPlan, plan_over
+from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints
@@ -21,7 +22,7 @@ from penstock.state.tables.grouping import KeyGrouper
 from penstock.state.tables.image import positions_of
 
 
-class Over(Operator):
+class Over(TimedOperator):
     """Puts every row out once, with aggregates over its frame, when the watermark has passed it.
 
     Rows that come after that are late. Waiting rows count as folded, afterwards as passed.
@@ -49,7 +50,6 @@ class Over(Operator):
         else:
             self._kept = KeptRuns(context.state, self._input.seen, self._plan.key_types)
         self._grouper = KeyGrouper()
-        self._passed_us = context.earliest("watermark_us", START_OF_TIME_US)
         # Rows found waiting count from now on.
         self._ingest_ns = context.clock.monotonic_ns()
 
@@ -77,10 +77,6 @@ class Over(Operator):
         """Give back scratch memory, which is no state to keep."""
         self._frames.release()
         return ()
-
-    def notes(self) -> Notes:
-        """Return the watermark, which decides what is late."""
-        return {"watermark_us": self._passed_us}
 
     def due_us(self) -> int | None:
         """Return a watermark that lets the first of the waiting rows go; None: none waits."""

@@ -34,17 +34,8 @@ class OverPlan:
     output: StreamSchema
 
 
-def over_output(spec: OverSpec, schema: StreamSchema, name: str) -> StreamSchema:
-    """Return the schema of the output: all input columns and one for each aggregate; event time stays if it is final.
-
-    Raises:
-        PlanError: the spec does not fit its input.
-    """
-    return plan_over(spec, schema, name).output
-
-
 def plan_over(spec: OverSpec, schema: StreamSchema, name: str) -> OverPlan:
-    """Check a spec against its input.
+    """Check a spec; its output has all input columns and one for each aggregate, and the event time if it is final.
 
     Raises:
         PlanError: the input has no event time, a name is taken, or an aggregate cannot be built over it.

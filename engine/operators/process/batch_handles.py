@@ -136,12 +136,12 @@ class BatchList(ListState[Any], BatchHandle):
 
     def gather(self) -> pa.Array:
         """Return the list of each key."""
-        found = self._state.find(self._keys)
-        kept = ~self._cleared[found.owners]
+        entries = self._state.find(self._keys)
+        kept = ~self._cleared[entries.owners]
         if self.ttl_us is not None:
-            kept &= self._state.written_us(found.slots) + self.ttl_us > _at(self._read_us, found.owners)
-        owners = np.concatenate([found.owners[kept], *self._owners])
-        values = pa.concat_arrays([self._state.read(0, found.slots[kept]), *self._added])
+            kept &= self._state.written_us(entries.slots) + self.ttl_us > _at(self._read_us, entries.owners)
+        owners = np.concatenate([entries.owners[kept], *self._owners])
+        values = pa.concat_arrays([self._state.read(0, entries.slots[kept]), *self._added])
         offsets = np.zeros(len(self._keys) + 1, np.int32)
         np.cumsum(np.bincount(owners, minlength=len(self._keys)), out=offsets[1:])
         if self._owners:

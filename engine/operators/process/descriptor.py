@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from penstock.engine.core.contract import LATE, MAIN
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.process.process import Process
-from penstock.engine.operators.process.schema import process_output
-from penstock.engine.operators.state_words import key_names, key_traits
+from penstock.engine.operators.process.schema import plan_process
 from penstock.engine.operators.words import Words, columns_text, function_name
 from penstock.model.durations import format_microseconds
 from penstock.model.job_graph import OperatorNode
@@ -25,8 +24,8 @@ class ProcessDescriptor(KeyedDescriptor[ProcessSpec]):
     folded_may_fail = True
 
     def outputs(self, spec: ProcessSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return what the function puts out; see `process_output`."""
-        return {MAIN: process_output(spec, inputs[0], name), LATE: inputs[0]}
+        """Return what the function puts out; see `plan_process`."""
+        return {MAIN: plan_process(spec, inputs[0], name).output, LATE: inputs[0]}
 
     def partitioned_by(self, spec: ProcessSpec, placed: Sequence[KeyExpressions]) -> Columns | None:
         """Return None: nothing says that the function puts out the keys."""
@@ -34,13 +33,12 @@ class ProcessDescriptor(KeyedDescriptor[ProcessSpec]):
 
     def meaning(self, spec: ProcessSpec, context: PlanContext) -> OperatorMeaning:
         """Return the order of rows and the declared states."""
-        traits = {"order": "event time" if spec.order == "event" else "arrival"}
-        return OperatorMeaning(
-            kind=self.verb,
-            traits=key_traits(spec.keys, context.inputs[0]) | traits,
-            states={name: _state_words(state) for name, state in spec.states.items()},
-            keys=key_names(spec.keys),
-        )
+        states = {name: _state_words(state) for name, state in spec.states.items()}
+        return self.keyed_meaning(spec, context, states=states)
+
+    def traits(self, spec: ProcessSpec, context: PlanContext) -> dict[str, str]:
+        """Return the order of rows."""
+        return {"order": "event time" if spec.order == "event" else "arrival"}
 
     def depends_on(self, spec: ProcessSpec) -> str | None:
         """Return that rows come in any order, if the function takes them so."""

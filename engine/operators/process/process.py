@@ -21,7 +21,7 @@ from penstock.engine.operators.process.batches import BatchRunner
 from penstock.engine.operators.process.process_input import Failure, ProcessInput, TimeProgress
 from penstock.engine.operators.process.rows import RowRunner, shown_keys
 from penstock.engine.operators.process.runner import FunctionRunner, RunnerParts
-from penstock.engine.operators.process.schema import plan_process, process_output
+from penstock.engine.operators.process.schema import plan_process
 from penstock.engine.operators.process.state import ProcessState
 from penstock.engine.operators.process.timers import Calendar, TimerTable
 from penstock.engine.operators.processing_clock import ProcessingClock
@@ -32,9 +32,6 @@ from penstock.model.schema import StreamSchema
 from penstock.state.keys.arrays import Ints
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.tables.grouping import KeyGrouper
-
-__all__ = ["Process", "process_output"]
-
 
 _MOST_ROUNDS = 100_000
 _NO_TIMES = np.empty(0, np.int64)

@@ -36,17 +36,8 @@ class ProcessPlan:
         return zone
 
 
-def process_output(spec: ProcessSpec, schema: StreamSchema, name: str) -> StreamSchema:
-    """Return the schema of the output: append-only, with the input's event time if its column is kept with its type.
-
-    Raises:
-        PlanError: see `plan_process`.
-    """
-    return plan_process(spec, schema, name).output
-
-
 def plan_process(spec: ProcessSpec, schema: StreamSchema, name: str) -> ProcessPlan:
-    """Check a process function against its input.
+    """Check a process function; its output is append-only, with the input's event time if that column keeps its type.
 
     Raises:
         PlanError: the input is updating, event time is needed and there is none, or a key cannot be one.

@@ -87,16 +87,16 @@ class ProcessState:
             values = [types[0].shown(value) for value in types[0].to_python(store.read(slots))]
             return store.table.key_columns(slots), values
         columns = store.table.key_columns(slots)
-        found = store.find(self._codec.encode(columns, len(slots)))
-        alive = np.ones(len(found.slots), np.bool_)
+        entries = store.find(self._codec.encode(columns, len(slots)))
+        alive = np.ones(len(entries.slots), np.bool_)
         if state.ttl_us is not None:
-            alive = store.written_us(found.slots) + state.ttl_us > now_us
+            alive = store.written_us(entries.slots) + state.ttl_us > now_us
         parts = [
-            [type_.shown(value) for value in type_.to_python(store.read(part, found.slots[alive]))]
+            [type_.shown(value) for value in type_.to_python(store.read(part, entries.slots[alive]))]
             for part, type_ in enumerate(types)
         ]
         gathered: list[Any] = [{} if isinstance(state, MapState) else [] for _ in range(len(slots))]
-        for owner, *values in zip(found.owners[alive].tolist(), *parts, strict=True):
+        for owner, *values in zip(entries.owners[alive].tolist(), *parts, strict=True):
             if isinstance(state, MapState):
                 gathered[owner][values[0]] = values[1]
             else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext, chunks
+from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
@@ -19,14 +19,14 @@ from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order, without_late
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.ranking.first_schema import first_output
-from penstock.engine.operators.state_words import duration_words, key_names, key_traits
+from penstock.engine.operators.state_words import duration_words
+from penstock.engine.operators.timed_operator import TimedOperator
 from penstock.engine.operators.words import Words, columns_text
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import BugError
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import FirstSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.arrays import NO_INTEGERS, Ints, read_only
 from penstock.state.keys.batch_keys import KeyBatch, KeyCodec
 from penstock.state.store import INTEGER, ColumnSpec, FixedColumn, Slots, TableSpec
@@ -35,7 +35,7 @@ from penstock.state.tables.grouping import KeyGrouper
 _NEVER = -1
 
 
-class First(Operator):
+class First(TimedOperator):
     """Passes the first row of every key.
 
     Rows count as folded while they wait, then as passed or filtered; what comes after the watermark is late, unless
@@ -67,7 +67,6 @@ class First(Operator):
         self._lookup = KeyLookup(self._table)
         self._grouper = KeyGrouper()
         self._clock = ProcessingClock(context.clock)
-        self._watermark_us = context.earliest("watermark_us", START_OF_TIME_US)
         # Rows found waiting count from now on.
         self._ingest_ns = context.clock.monotonic_ns()
         if not self._by_arrival:
@@ -84,15 +83,11 @@ class First(Operator):
 
     def on_watermark(self, time_us: int) -> Iterable[Emission]:
         """Pass the rows that are first now that nothing earlier can come; forget keys whose time is over."""
-        self._watermark_us = time_us
+        self._passed_us = time_us
         if not self._by_arrival:
             yield from self._release(time_us)
         if not self._by_clock:
             self._forget(time_us)
-
-    def notes(self) -> Notes:
-        """Return the watermark, which decides what is late."""
-        return {"watermark_us": self._watermark_us}
 
     def due_us(self) -> int | None:
         """Return a watermark that lets the first waiting row go or forgets the first key; None: there is none."""
@@ -128,7 +123,7 @@ class First(Operator):
     def _let_wait(self, batch: Batch) -> Iterator[Emission]:
         counters = self.context.counters
         times_us = self._times_us(batch.rows)
-        rows, times_us = yield from without_late(batch, times_us, self._watermark_us, counters)
+        rows, times_us = yield from without_late(batch, times_us, self._passed_us, counters)
         if not rows.num_rows:
             return
         rows, keyed = evaluate(self.context, self._projection, rows)
@@ -214,12 +209,9 @@ class FirstDescriptor(KeyedDescriptor[FirstSpec]):
         """Return the input's schema; see `first_output`."""
         return {MAIN: first_output(spec, inputs[0], name), LATE: inputs[0]}
 
-    def meaning(self, spec: FirstSpec, context: PlanContext) -> OperatorMeaning:
+    def traits(self, spec: FirstSpec, context: PlanContext) -> dict[str, str]:
         """Return of which rows the first is kept, and how long."""
-        traits = {"order": "arrival" if spec.by_arrival else "event time", "ttl": duration_words(spec.ttl_us)}
-        return OperatorMeaning(
-            kind=self.verb, traits=key_traits(spec.keys, context.inputs[0]) | traits, keys=key_names(spec.keys)
-        )
+        return {"order": "arrival" if spec.by_arrival else "event time", "ttl": duration_words(spec.ttl_us)}
 
     def depends_on(self, spec: FirstSpec) -> str | None:
         """Return that rows of a key arrive in any order, if the first one stays."""

@@ -16,14 +16,13 @@ from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ranking.top_counts import RankedRowCounts
 from penstock.engine.operators.ranking.top_ranks import RankedRows
-from penstock.engine.operators.ranking.top_schema import plan_top, top_output
-from penstock.engine.operators.state_words import key_names, key_traits, order_words
+from penstock.engine.operators.ranking.top_schema import plan_top
+from penstock.engine.operators.state_words import order_words
 from penstock.engine.operators.updating_operator import UpdatingOperator
 from penstock.engine.operators.words import Words, columns_text, count_text, order_text
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import StreamSchema
-from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots, TableSpec
 
@@ -108,20 +107,17 @@ class TopDescriptor(KeyedDescriptor[TopSpec]):
     operator = Top
 
     def outputs(self, spec: TopSpec, inputs: Sequence[StreamSchema], name: str) -> Mapping[str, StreamSchema]:
-        """Return the changelog of the first rows; see `top_output`."""
-        return {MAIN: top_output(spec, inputs[0], name)}
+        """Return the changelog of the first rows; see `plan_top`."""
+        return {MAIN: plan_top(spec, inputs[0], name).output}
 
-    def meaning(self, spec: TopSpec, context: PlanContext) -> OperatorMeaning:
+    def traits(self, spec: TopSpec, context: PlanContext) -> dict[str, str]:
         """Return which rows are kept."""
-        traits = {
+        return {
             "number of rows": str(spec.rows),
             "order": order_words(spec.order),
             "rank": "none" if spec.rank is None else "a column",
             "ties": "greatest first" if spec.tie_descending else "least first",
         }
-        return OperatorMeaning(
-            kind=self.verb, traits=key_traits(spec.keys, context.inputs[0]) | traits, keys=key_names(spec.keys)
-        )
 
     def words(self, spec: TopSpec, node: OperatorNode) -> Words:
         """Say how many rows, of which keys, in which order."""

@@ -31,17 +31,8 @@ class TopPlan:
     output: StreamSchema
 
 
-def top_output(spec: TopSpec, schema: StreamSchema, name: str) -> StreamSchema:
-    """Return the schema of the result: a changelog of the input's columns and, behind them, the rank.
-
-    Raises:
-        PlanError: see `plan_top`.
-    """
-    return plan_top(spec, schema, name).output
-
-
 def plan_top(spec: TopSpec, schema: StreamSchema, name: str) -> TopPlan:
-    """Check a top-n against its input.
+    """Check a top-n; its output is a changelog of the input's columns and, behind them, the rank.
 
     Raises:
         PlanError: ``rows`` is below 1, the order is empty or of a type without one, a key cannot be one, or the name of

@@ -269,6 +269,6 @@ def test_only_its_own_kind_can_be_merged():
     left, slots = table(sums.columns, 1)
     right, _ = table(counts.columns, 1)
     with pytest.raises(BugError, match="CountCells was merged into IntegerSum"):
-        sums.bind(left, "").absorb(slots, counts.bind(right, ""), slots)
-    sums.bind(left, "").update(Rows(slots), [pa.array([5])], None)
-    assert sums.bind(left, "").result(slots).to_pylist() == [5]
+        sums.cells(left, "").absorb(slots, counts.cells(right, ""), slots)
+    sums.cells(left, "").update(Rows(slots), [pa.array([5])], None)
+    assert sums.cells(left, "").result(slots).to_pylist() == [5]

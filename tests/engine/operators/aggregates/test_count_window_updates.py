@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.core.elements import Batch
-from penstock.engine.operators.aggregates.aggregate_schema import aggregate_output
+from penstock.engine.operators.aggregates.aggregate_schema import plan_aggregate
 from penstock.model.job_graph import LATE, MAIN, AggregateSpec
 from penstock.model.schema import WEIGHT
 from penstock.model.windows import Count, Emission, Windowing
@@ -156,7 +156,7 @@ def test_rows_behind_the_watermark_are_late_and_change_nothing() -> None:
 
 def test_the_result_is_a_changelog_without_event_time() -> None:
     windowing = Windowing(Count(2), emission=UPDATES)
-    output = aggregate_output(AggregateSpec(KEYS[("k",)], AGGREGATES, windowing), INPUT, "w")
+    output = plan_aggregate(AggregateSpec(KEYS[("k",)], AGGREGATES, windowing), INPUT, "w").output
     assert output.changelog
     assert output.time is None
     operator = operator_of(("k",), windowing)

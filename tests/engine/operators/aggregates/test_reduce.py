@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
-from penstock.engine.operators.aggregates.reduce import reduce_output
+from penstock.engine.operators.aggregates.reduce_schema import plan_reduce
 from penstock.model.errors import PlanError, SchemaError
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, ReduceSpec
@@ -136,9 +136,9 @@ def test_keys_that_are_expressions_become_columns() -> None:
     operator = operator_of(Tumbling(10), keys=(("k", col("k")), ("odd", col("v") % 2)))
     rows = [{"at": at, "k": None, "v": at, "tags": None} for at in range(4)]
     collected = collect(operator, [batch_of(rows)])
-    output = reduce_output(
+    output = plan_reduce(
         ReduceSpec((("k", col("k")), ("odd", col("v") % 2)), chain, Windowing(Tumbling(10))), INPUT, "r"
-    )
+    ).output
     assert output.fields.names == ["odd", "window_start", "window_end", "at", "k", "v", "tags"]
     assert output.time == TimeColumn("window_end", -1)
     assert collected.batches[MAIN][0].schema == output.physical
@@ -193,4 +193,4 @@ def test_results_that_are_no_row_of_the_input(result: Any, words: str) -> None:
 )
 def test_impossible_reductions(spec: ReduceSpec, schema: StreamSchema, words: str) -> None:
     with pytest.raises(PlanError, match=words):
-        reduce_output(spec, schema, "r")
+        plan_reduce(spec, schema, "r")

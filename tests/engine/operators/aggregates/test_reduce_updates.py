@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.operators.aggregates.reduce import reduce_output
+from penstock.engine.operators.aggregates.reduce_schema import plan_reduce
 from penstock.model.expressions import col
 from penstock.model.job_graph import LATE, MAIN, ReduceSpec
 from penstock.model.schema import WEIGHT
@@ -153,7 +153,7 @@ def test_rows_for_which_the_function_raises_change_nothing() -> None:
 def test_the_result_is_a_changelog_without_event_time(window: Window) -> None:
     keys = (("k", col("k")), ("odd", col("v") % 2))
     windowing = Windowing(window, emission=UPDATES)
-    output = reduce_output(ReduceSpec(keys, chain, windowing), INPUT, "r")
+    output = plan_reduce(ReduceSpec(keys, chain, windowing), INPUT, "r").output
     assert output.changelog
     assert output.time is None
     operator = operator_of(window, keys=keys, emission=UPDATES)

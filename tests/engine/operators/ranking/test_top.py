@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.operators.ranking.top import Top
-from penstock.engine.operators.ranking.top_schema import top_output
+from penstock.engine.operators.ranking.top_schema import plan_top
 from penstock.model.errors import PlanError
 from penstock.model.expressions import Ordering, col
 from penstock.model.job_graph import MAIN
@@ -82,7 +82,7 @@ def test_equals_sorting(
     batches = out.batches.get(MAIN, [])
     assert shown(batches) == first_rows(items, spec)
     assert all(batch.num_rows <= batch_rows for batch in batches)
-    assert all(batch.schema.equals(top_output(spec, STREAM, "t").physical) for batch in batches)
+    assert all(batch.schema.equals(plan_top(spec, STREAM, "t").output.physical) for batch in batches)
     keys = len({row[0] for row in items}) if key else min(1, len(items))
     assert kept_rows(top) <= count * keys
 
@@ -171,7 +171,7 @@ def test_rows_whose_order_cannot_be_computed_are_dead_letters() -> None:
 
 
 def test_schema() -> None:
-    output = top_output(top_spec([("v", True)], 2, "place", False), STREAM, "t")
+    output = plan_top(top_spec([("v", True)], 2, "place", False), STREAM, "t").output
     assert output.fields.names == [*FIELDS.names, "place"]
     assert (output.fields.field("place").type, output.fields.field("place").nullable) == (pa.int64(), False)
     assert output.changelog
