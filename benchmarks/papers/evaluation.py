@@ -3,9 +3,9 @@
 Each folder beside this one has an `EVALUATION`; `command` runs it (docs/design/simulated-cluster.md 11).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(median), float(p10), float(p90), len(values))
 
 
-def share(flags: Sequence[bool]) -> Spread:
+def share(flags: Sequence[float]) -> Spread:
     """Return in which part of the draws it is so, which does not spread.
 
     Raises:
@@ -111,8 +111,35 @@ class Result:
     logs: Mapping[str, LoggedRun] = field(default_factory=dict)
 
 
+Item = TypeVar("Item")
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many of its steps are, and how many there are."""
+
+
+def in_turn(items: Sequence[Item], what: str, progress: Progress) -> Iterator[Item]:
+    """Give one seed, or whatever a run is made for, after the other, and say how far it is."""
+    for done, item in enumerate(items):
+        progress(what, done, len(items))
+        yield item
+    progress(what, len(items), len(items))
+
+
+def figures_by_name(
+    seeds: Sequence[int], what: str, progress: Progress, of_draw: Callable[[int], Mapping[str, float]]
+) -> dict[str, list[float]]:
+    """Return each figure of all draws, in their order."""
+    values: dict[str, list[float]] = {}
+    for draw in in_turn(seeds, what, progress):
+        for name, value in of_draw(draw).items():
+            values.setdefault(name, []).append(value)
+    return values
+
+
+def collected(
+    seeds: Sequence[int], what: str, progress: Progress, of_draw: Callable[[int], Mapping[str, float]]
+) -> dict[str, Spread]:
+    """Return how each figure spreads over the draws."""
+    return {name: spread(values) for name, values in figures_by_name(seeds, what, progress, of_draw).items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Rows of Justin's Figure 5, and of a query that is bound by its cache (docs/design/papers/justin-ds2.md 5)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, share, spread
+from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, in_turn, share, spread
 from penstock.benchmarks.papers.justin.outcome import RunOutcome, outcome
 from penstock.benchmarks.papers.justin.queries import Query, parameters
 from penstock.model.policy import Policy
@@ -21,6 +21,7 @@ FIGURE = (Q1, Q3, SMALL, Q11, Q8)
 TOLD = (Query("q11", is_flink=False, until_s=2400.0), Query("q8", is_flink=False, until_s=2400.0))
 """The same two where everybody knows what there is to read, because it waits in a log."""
 ONE = Spread(1.0, 1.0, 1.0)
+LABELS = {"cores": "cores", "memory_mib": "memory"}
 SAME = 0.05
 """Gains up to this part are none."""
 
@@ -56,7 +57,7 @@ class Results:
 
     def of(self, query: Query, policy: str, figure: str) -> Spread:
         """Return how a figure spreads."""
-        return spread([float(getattr(each, figure)) for each in self.outcomes[query, policy]])
+        return spread([float(getattr(item, figure)) for item in self.outcomes[query, policy]])
 
     def over(self, query: Query, policy: str, figure: str) -> Spread:
         """Return how a policy's figure over DS2's in the same draw spreads."""
@@ -71,7 +72,7 @@ class Results:
 
     def share(self, query: Query, policy: str, holds: Callable[[RunOutcome], bool]) -> Spread:
         """Return the part of the draws in which something holds."""
-        return share([holds(each) for each in self.outcomes[query, policy]])
+        return share([holds(item) for item in self.outcomes[query, policy]])
 
 
 def _ratio(own: RunOutcome, base: RunOutcome, figure: str) -> float:
@@ -89,13 +90,11 @@ def results(seeds: Sequence[int], progress: Progress) -> Results:
     part += [(FLINKS_READ, name) for name in (DS2, TWO, OURS)]
     part += [(query, name) for query in (Q1, Q3, SMALL, ONLY_WRITES) for name in (DS2, TWO, OURS)]
     outcomes: dict[tuple[Query, str], list[RunOutcome]] = {(query, name): [] for query, name in (*whole, *part)}
-    for done, draw in enumerate(seeds):
-        progress("Justin's queries", done, len(seeds))
+    for done, draw in enumerate(in_turn(seeds, "Justin's queries", progress)):
         figures = parameters(draw)
         for query, name in (*whole, *(part if done < len(few) else ())):
             hindsight = name == DS2 and query in (Q11, Q8)
             outcomes[query, name].append(outcome(figures, query, contenders(query)[name], draw, hindsight))
-    progress("Justin's queries", len(seeds), len(seeds))
     return Results(outcomes)
 
 
@@ -118,30 +117,48 @@ def _query_rows(seed: int, results: Results, query: Query, cores: Goal, memory: 
     """Justin with the artifact's two levels and ours against the paper's figures, and with three levels beside."""
     name, result = query.name, []
     for policy in (TWO, OURS):
-        rate, base = results.of(query, policy, "carried"), results.of(query, DS2, "carried")
-        own_steps, ds2_steps = results.of(query, policy, "steps"), results.of(query, DS2, "steps")
         result += [
             _ratio_row(seed, results, query, policy, "cores", cores, "instances"),
             _ratio_row(seed, results, query, policy, "memory_mib", memory, "main_mib"),
-            Row(
-                seed, f"{name}: rate over the target, {policy}", "equal", ">= 0.99 and DS2's", rate, base,
-                met=rate.median >= max(0.99, 0.99 * base.median), unit="x",
-            ),
-            Row(
-                seed, f"{name}: steps, {policy}", steps, "<= DS2's", own_steps, ds2_steps,
-                met=own_steps.median <= ds2_steps.median,
+            _rate_row(seed, results, query, policy, f"{name}: rate over the target, {policy}", "equal"),
+            replace(
+                _steps_row(seed, results, query, policy, f"{name}: steps, {policy}", steps),
                 note="nobody is told the rate that generators hold back, so that a step about doubles what there is",
             ),
-        ]  # fmt: skip
-    for figure, label in (("cores", "cores"), ("memory_mib", "memory")):
-        own = results.over(query, THREE, figure)
-        result.append(Row(seed, f"{name}: {label}, {THREE}", "-", "-", own, ONE, unit="x"))
-    rate, base = results.of(query, THREE, "carried"), results.of(query, DS2, "carried")
-    result.append(Row(seed, f"{name}: rate over the target, {THREE}", "-", "-", rate, base, unit="x"))
+        ]
+    for figure, label in LABELS.items():
+        result.append(_over_ds2(seed, results, query, THREE, figure, f"{name}: {label}, {THREE}"))
+    label = f"{name}: rate over the target, {THREE}"
+    result.append(_beside_ds2(seed, results, query, THREE, "carried", label, "x"))
     for policy in (TWO, OURS):
-        own = results.over(query, policy, "machine_cores")
-        result.append(Row(seed, f"{name}: cores of whole task managers, {policy}", "-", "-", own, ONE, unit="x"))
+        label = f"{name}: cores of whole task managers, {policy}"
+        result.append(_over_ds2(seed, results, query, policy, "machine_cores", label))
     return result
+
+
+def _over_ds2(seed: int, results: Results, query: Query, policy: str, figure: str, name: str) -> Row:
+    """What a policy has of DS2's figure, of which nothing is asked."""
+    return Row(seed, name, "-", "-", results.over(query, policy, figure), ONE, unit="x")
+
+
+def _beside_ds2(seed: int, results: Results, query: Query, policy: str, figure: str, name: str, unit: str = "") -> Row:
+    """A policy's figure and DS2's, of which nothing is asked."""
+    own, base = results.of(query, policy, figure), results.of(query, DS2, figure)
+    return Row(seed, name, "-", "-", own, base, unit=unit)
+
+
+def _rate_row(seed: int, results: Results, query: Query, policy: str, name: str, paper: str) -> Row:
+    """The sources must read the target, and no less than under DS2."""
+    row = _beside_ds2(seed, results, query, policy, "carried", name, "x")
+    met = row.ours.median >= max(0.99, 0.99 * results.of(query, DS2, "carried").median)
+    return replace(row, paper=paper, goal=">= 0.99 and DS2's", met=met)
+
+
+def _steps_row(seed: int, results: Results, query: Query, policy: str, name: str, paper: str) -> Row:
+    """There must be no more reconfigurations than under DS2."""
+    row = _beside_ds2(seed, results, query, policy, "steps", name)
+    met = row.ours.median <= results.of(query, DS2, "steps").median
+    return replace(row, paper=paper, goal="<= DS2's", met=met)
 
 
 def _ratio_row(seed: int, results: Results, query: Query, policy: str, figure: str, goal: Goal, control: str) -> Row:
@@ -149,7 +166,6 @@ def _ratio_row(seed: int, results: Results, query: Query, policy: str, figure: s
     is_ours = policy == OURS
     own, base = results.over(query, policy, figure), results.over(query, TWO, figure) if is_ours else ONE
     small = results.over(SMALL, policy, "instances" if is_ours else control)
-    label = "cores" if figure == "cores" else "memory"
     met = own.median <= goal.value and abs(small.median - 1) <= SAME
     what = "instances of q5, whose state is small" if is_ours else "the main operator of q5, whose state is small"
     note = (
@@ -161,14 +177,15 @@ def _ratio_row(seed: int, results: Results, query: Query, policy: str, figure: s
     if goal.sizes:
         note += f". The paper's own configurations come to {goal.sizes}, a little above its figure, and miss it too"
     return Row(
-        seed, f"{query.name}: {label}, {policy}", goal.paper, f"<= {goal.text} x", own, base, small, met, "x", note
+        seed, f"{query.name}: {LABELS[figure]}, {policy}", goal.paper, f"<= {goal.text} x", own, base, small, met, "x",
+        note,
     )  # fmt: skip
 
 
 def _path_row(seed: int, results: Results) -> Row:
     """Up, then only out: so the paper goes, and its own listing cannot with three levels."""
-    two, three = (results.share(Q11, name, lambda each: each.is_up_then_out) for name in (TWO, THREE))
-    ends = results.share(Q11, TWO, lambda each: str(each.path[-1]) == "(6;316)").median
+    two, three = (results.share(Q11, name, lambda item: item.is_up_then_out) for name in (TWO, THREE))
+    ends = results.share(Q11, TWO, lambda item: str(item.path[-1]) == "(6;316)").median
     return Row(
         seed, "q11: draws that go up, out, ... out", "up, out, out: (6;316)", "most; none with 3 levels", two, three,
         met=two.median > 0.5 and three.median == 0,
@@ -181,7 +198,7 @@ def _hindsight_rows(seed: int, results: Results, query: Query, cores: float, mem
     least_cores, least_memory, both = [], [], []
     for base in results.outcomes[query, DS2]:
         sizes = [base.with_main(size) for size in base.enough]
-        ratios = [(each[0] / base.cores, each[1] / base.memory_mib) for each in sizes] or [(1.0, 1.0)]
+        ratios = [(cores / base.cores, mib / base.memory_mib) for cores, mib in sizes] or [(1.0, 1.0)]
         least_cores.append(min(ratio[0] for ratio in ratios))
         least_memory.append(min(ratio[1] for ratio in ratios))
         both.append(any(ratio[0] <= cores and ratio[1] <= memory for ratio in ratios))
@@ -198,12 +215,10 @@ def _told_rows(seed: int, results: Results) -> list[Row]:
     for query in TOLD:
         name = f"{query.name}, rate known"
         for policy in (TWO, OURS):
-            for figure, label in (("cores", "cores"), ("memory_mib", "memory")):
-                own = results.over(query, policy, figure)
-                result.append(Row(seed, f"{name}: {label}, {policy}", "-", "-", own, ONE, unit="x"))
+            for figure, label in LABELS.items():
+                result.append(_over_ds2(seed, results, query, policy, figure, f"{name}: {label}, {policy}"))
             for figure, label, unit in (("steps", "steps", ""), ("carried", "rate over the target", "x")):
-                own, base = results.of(query, policy, figure), results.of(query, DS2, figure)
-                result.append(Row(seed, f"{name}: {label}, {policy}", "-", "-", own, base, unit=unit))
+                result.append(_beside_ds2(seed, results, query, policy, figure, f"{name}: {label}, {policy}", unit))
     return result
 
 
@@ -221,9 +236,7 @@ def _stateless_rows(seed: int, results: Results) -> list[Row]:
         goals = f"<= {goal:g} x, same cores"
         result.append(Row(seed, f"{label}, {TWO}", paper, goals, own, ONE, kept, met, "x", note))
     for query, paper in ((Q1, "2 = 2"), (Q3, "3 = 3"), (SMALL, "same")):
-        steps, base = results.of(query, TWO, "steps"), results.of(query, DS2, "steps")
-        met = steps.median <= base.median
-        result.append(Row(seed, f"{query.name}: steps, {TWO}", paper, "<= DS2's", steps, base, met=met))
+        result.append(_steps_row(seed, results, query, TWO, f"{query.name}: steps, {TWO}", paper))
     return result
 
 
@@ -251,27 +264,18 @@ def _cache_rows(seed: int, results: Results) -> list[Row]:
     """Figure 4's Read, which its cache binds, on Penstock's terms; all it needs is calibrated there."""
     query = CACHE_BOUND
     result = []
-    for figure, label, goal in (("cores", "cores", 0.55), ("memory_mib", "memory", 0.75)):
+    for figure, goal in (("cores", 0.55), ("memory_mib", 0.75)):
+        label = LABELS[figure]
         own, small = results.over(query, OURS, figure), results.over(SMALL, OURS, "instances")
         met = own.median <= goal and abs(small.median - 1) <= SAME
         note = "control: instances of q5, whose state is small"
         result.append(Row(seed, f"cache-bound: {label}, ours", "-", f"<= {goal:g} x", own, ONE, small, met, "x", note))
         for other in (TWO, THREE):
-            beside = results.over(query, other, figure)
-            result.append(Row(seed, f"cache-bound: {label}, {other}", "-", "-", beside, ONE, unit="x"))
+            result.append(_over_ds2(seed, results, query, other, figure, f"cache-bound: {label}, {other}"))
         for name in (TWO, OURS):
-            beside = results.over(FLINKS_READ, name, figure)
-            result.append(Row(seed, f"the same on Justin's testbed: {label}, {name}", "-", "-", beside, ONE, unit="x"))
-    base, own = results.of(query, DS2, "steps"), results.of(query, OURS, "steps")
-    result.append(Row(seed, "cache-bound: steps, ours", "-", "<= DS2's", own, base, met=own.median <= base.median))
+            label_there = f"the same on Justin's testbed: {label}, {name}"
+            result.append(_over_ds2(seed, results, FLINKS_READ, name, figure, label_there))
+    result.append(_steps_row(seed, results, query, OURS, "cache-bound: steps, ours", "-"))
     for other in (TWO, THREE):
-        beside = results.of(query, other, "steps")
-        result.append(Row(seed, f"cache-bound: steps, {other}", "-", "-", beside, base))
-    rate, base = results.of(query, OURS, "carried"), results.of(query, DS2, "carried")
-    result.append(
-        Row(
-            seed, "cache-bound: rate over the target, ours", "-", ">= 0.99 and DS2's", rate, base,
-            met=rate.median >= max(0.99, 0.99 * base.median), unit="x",
-        )
-    )  # fmt: skip
-    return result
+        result.append(_beside_ds2(seed, results, query, other, "steps", f"cache-bound: steps, {other}"))
+    return [*result, _rate_row(seed, results, query, OURS, "cache-bound: rate over the target, ours", "-")]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress
-from penstock.benchmarks.papers.justin.figure_5 import DS2, FIGURE, OURS, Q11, TWO, Results, contenders
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, in_turn
+from penstock.benchmarks.papers.justin.figure_5 import DS2, FIGURE, LABELS, OURS, Q11, TWO, Results, contenders
 from penstock.benchmarks.papers.justin.outcome import outcome
 from penstock.benchmarks.papers.justin.queries import MAIN, REPORT_S, parameters, ran
 from penstock.model.memory_levels import MIB
@@ -55,20 +55,15 @@ def q11_over_time(draw: int) -> tuple[Chart, Chart, Chart]:
 def by_state(seeds: Sequence[int], progress: Progress) -> Chart:
     """Return cores and memory over DS2's by the size of q11's state, held still: where memory helps, and where not."""
     few = seeds[: max(1, min(5, len(seeds) // 10))]
-    series: dict[str, list[float]] = {f"{figure}, {name}": [] for name in (TWO, OURS) for figure in _LABELS}
-    for done, size in enumerate(GIGABYTES):
-        progress("q11 by the size of its state", done, len(GIGABYTES))
+    series: dict[str, list[float]] = {f"{figure}, {name}": [] for name in (TWO, OURS) for figure in LABELS.values()}
+    for size in in_turn(GIGABYTES, "q11 by the size of its state", progress):
         found = parameters(None).having(query__q11__start_bytes=size * 1e9, query__q11__most_bytes=size * 1e9)
         policies = contenders(Q11)
         ends = {name: [outcome(found, Q11, policies[name], draw) for draw in few] for name in (DS2, TWO, OURS)}
         for name in (TWO, OURS):
-            for label, figure in _LABELS.items():
+            for figure, label in LABELS.items():
                 pairs = zip(ends[name], ends[DS2], strict=True)
                 ratios = [getattr(own, figure) / getattr(base, figure) for own, base in pairs]
                 series[f"{label}, {name}"].append(float(np.median(ratios)))
-    progress("q11 by the size of its state", len(GIGABYTES), len(GIGABYTES))
     lines = tuple(ChartLine(name, GIGABYTES, values) for name, values in series.items())
     return Chart("justin_by_state", "q11 over DS2, by the size of its state", "GB", "x", lines)
-
-
-_LABELS = {"cores": "cores", "memory": "memory_mib"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Row, Spread, share, spread
+from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Row, Spread, in_turn, share, spread
 from penstock.benchmarks.papers.justin.queries import parameters
 from penstock.benchmarks.papers.justin.rivals import Dhalion, OneMoreUnderBackPressure
 from penstock.benchmarks.papers.justin.word_count import Noise, StepCase, Steps, steps
@@ -129,15 +129,13 @@ def curve(seed: int, seeds: Sequence[int], progress: Progress) -> tuple[list[Row
     noise = Noise(float(figures.value("steps", "noise")))
     few = seeds[: max(1, len(seeds) // 20)]
     series: dict[str, list[Spread]] = {name: [] for name in (*_RIVALS, "DS2, no noise", "DS2 that learns", "DS2")}
-    for done, sigma in enumerate(sigmas):
-        progress("steps by sigma", done, len(sigmas))
+    for sigma in in_turn(sigmas, "steps by sigma", progress):
         noisy, exact = StepCase(sigma, noise, _windows(sigma)), StepCase(sigma, windows=_windows(sigma))
         series["DS2"].append(_spread(few, noisy, DS2))
         series["DS2, no noise"].append(_spread(few, exact, DS2))
         series["DS2 that learns"].append(_spread(few, noisy, LEARNS))
         for name, rival in _RIVALS.items():
             series[name].append(_spread(few[: max(1, len(few) // 3)], StepCase(sigma, noise, LONG), rival))
-    progress("steps by sigma", len(sigmas), len(sigmas))
     lines = [ChartLine("DS2, p90", sigmas, [each.p90 for each in series["DS2"]])]
     lines += [ChartLine(name, sigmas, [each.median for each in found]) for name, found in series.items()]
     chart = Chart("ds2_steps", "Steps until the target is carried", "sigma", "actions", tuple(lines), log_y=True)
@@ -156,13 +154,10 @@ _RIVALS: Mapping[str, Policy[Any]] = {
 
 
 def _drawn(seeds: Sequence[int], by: str, policy: Policy[Any], progress: Progress) -> list[Steps]:
-    what = f"steps, noise by {by}"
-    result = []
-    for done, draw in enumerate(seeds):
-        progress(what, done, len(seeds))
-        result.append(steps(parameters(draw), _case(draw, by), policy, draw))
-    progress(what, len(seeds), len(seeds))
-    return result
+    return [
+        steps(parameters(draw), _case(draw, by), policy, draw)
+        for draw in in_turn(seeds, f"steps, noise by {by}", progress)
+    ]
 
 
 def _idle(seeds: Sequence[int], by: str, policy: Policy[Any] = DS2) -> list[Steps]:
