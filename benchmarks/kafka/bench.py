@@ -5,9 +5,7 @@ and medians are shown.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from penstock.benchmarks.kafka.measurement import CONSUMER, DECODER, GENERAL, ConsumerMeasurement
 from penstock.benchmarks.nexmark.topic import SCHEME, EventTopic, fill, parse_address
+from penstock.benchmarks.processes import measured
 from penstock.dev.kafka_broker import LocalBroker
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 
@@ -69,11 +68,8 @@ def _topic(address: str | None, events: int) -> Iterator[EventTopic]:
 
 
 def _measure(what: str, topic: EventTopic) -> ConsumerMeasurement:
-    command = [sys.executable, "-m", "penstock.benchmarks.kafka.measurement", what, topic.address]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise SystemExit(f"measuring {what} failed:\n{result.stderr[-2000:]}")
-    return ConsumerMeasurement(**json.loads(result.stdout.splitlines()[-1]))
+    module = "penstock.benchmarks.kafka.measurement"
+    return ConsumerMeasurement(**measured(module, [what, topic.address], cores=None))
 
 
 def _cpu_rate(runs: Sequence[ConsumerMeasurement]) -> float:

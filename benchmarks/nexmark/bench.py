@@ -5,12 +5,10 @@ Every measurement is a process of its own pinned to one core; engines take turns
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from penstock.benchmarks.nexmark.chart import draw
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 from penstock.benchmarks.nexmark.queries import NAMES
 from penstock.benchmarks.nexmark.run import WARM_UP_EVENTS
+from penstock.benchmarks.processes import MeasurementFailedError, measured
 
 PEERS = ("duckdb", "polars", "datafusion")
 OURS = "penstock"
@@ -77,10 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     directory = arguments.directory / f"events-{arguments.events}"
     ensure_dataset(directory, arguments.events)
     small = ensure_dataset(arguments.directory / "warm-up", WARM_UP_EVENTS)
-    core = max(os.sched_getaffinity(0))
     lines = []
     for query in arguments.queries:
-        runner = _Runner(query, directory, small, core)
+        runner = _Runner(query, directory, small)
         lines.append(_measure(runner, arguments.runs, arguments.events))
     text = render(lines, arguments.runs)
     print(text)
@@ -129,7 +127,6 @@ class _Runner:
     query: str
     directory: Path
     small: Path
-    core: int
 
     def read_files(self) -> None:
         """Bring the files into memory, so that no engine waits for the disk in another's place."""
@@ -143,23 +140,15 @@ class _Runner:
         if engine == OURS:
             request = {"query": self.query, "source": str(self.directory), "events": None, "parallelism": 1}
             request |= {"batch_rows": None, "out": None}
-            return self._process(engine, [sys.executable, "-m", "penstock.benchmarks.nexmark.run", json.dumps(request)])
-        command = [sys.executable, "-m", f"{PEER_QUERIES}.runner", "--engine", engine, "--query", self.query]
-        command += ["--directory", str(self.directory), "--warm-up", str(self.small), "--json"]
-        return self._process(engine, command)
-
-    def _process(self, engine: str, command: Sequence[str]) -> dict[str, Any] | None:
-        completed = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=lambda: os.sched_setaffinity(0, {self.core}),
-        )
-        if completed.returncode:
-            print(f"{engine} {self.query} failed:\n{completed.stderr[-2000:]}", file=sys.stderr)
+            module, given = "penstock.benchmarks.nexmark.run", [json.dumps(request)]
+        else:
+            module, given = f"{PEER_QUERIES}.runner", ["--engine", engine, "--query", self.query, "--json"]
+            given += ["--directory", str(self.directory), "--warm-up", str(self.small)]
+        try:
+            result: dict[str, Any] = measured(module, given)
+        except MeasurementFailedError as error:
+            print(error, file=sys.stderr)
             return None
-        result: dict[str, Any] = json.loads(completed.stdout.strip().splitlines()[-1])
         return result
 
 
@@ -181,19 +170,11 @@ def _measure(runner: _Runner, runs: int, events: int) -> QueryTimings:
 
 
 def _rates(line: QueryTimings) -> dict[str, float]:
-    return {name: line.events / value / 1e6 for name, value in line.seconds.items() if value} | {
-        name: 0.0 for name, value in line.seconds.items() if not value
-    }
+    return {name: line.events / value / 1e6 if value else 0.0 for name, value in line.seconds.items()}
 
 
 def _plain(line: QueryTimings) -> dict[str, Any]:
-    return {
-        "query": line.query,
-        "events": line.events,
-        "seconds": line.seconds,
-        "ratio": line.ratio,
-        "peak_rss_mb": line.peak_rss_mb,
-    }
+    return asdict(line) | {"ratio": line.ratio}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +13,7 @@ import psutil
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
+from penstock.benchmarks.processes import measured
 from penstock.dsl.job import Job, embed
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 from penstock.engine.jobs.metrics import JobMetrics
@@ -34,13 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(measure(arguments.one, arguments.events)))
         return 0
     for query in arguments.queries.split(","):
-        module = "penstock.benchmarks.nexmark.memory"
-        command = [sys.executable, "-m", module, "--events", str(arguments.events), "--one", query]
-        completed = subprocess.run(command, capture_output=True, text=True, check=False)
-        if completed.returncode:
-            print(f"{query} failed:\n{completed.stderr}", file=sys.stderr)
-            return 1
-        result = json.loads(completed.stdout.splitlines()[-1])
+        arguments_of_one = ["--events", str(arguments.events), "--one", query]
+        result = measured("penstock.benchmarks.nexmark.memory", arguments_of_one, cores=None)
         curve = " ".join(f"{value:.0f}" for value in result["rss_mb"])
         print(f"{query}: {result['seconds']:.0f} s, resident MB: {curve}", flush=True)
     return 0
@@ -52,8 +47,8 @@ def measure(query: str, events: int) -> dict[str, object]:
     stream = load(query)(Events(job, NexmarkConfig(events=events)))
     stream.write(CountingSink(), mode="changelog" if stream.updating else "append").name(query)
     embedded = embed(job, RunOptions(query))
-    share = sum({"person": 0.02, "auction": 0.06, "bid": 0.92}[node.name] for node in job.graph.operators.values()
-                if not node.inputs)  # fmt: skip
+    shares = {"person": 0.02, "auction": 0.06, "bid": 0.92}
+    share = sum(shares[node.name] for node in job.graph.operators.values() if not node.inputs)
     process = psutil.Process()
     curve: list[float] = []
 

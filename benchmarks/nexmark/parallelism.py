@@ -7,15 +7,15 @@ it pays for memory that is new to the process, and a stream runs for longer than
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.benchmarks.nexmark.dataset import ensure_dataset
 from penstock.benchmarks.nexmark.run import run_query
+from penstock.benchmarks.processes import measured
 
+MODULE = "penstock.benchmarks.nexmark.parallelism"
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 QUERIES = ("q5", "q11", "q4")
 MOST = 0.15
@@ -24,7 +24,7 @@ MOST = 0.15
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table, and write it to ``benchmarks/results/parallelism.md``."""
-    parser = argparse.ArgumentParser(prog="python -m penstock.benchmarks.nexmark.parallelism", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--queries", default=",".join(QUERIES))
@@ -44,8 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "| query | parallelism 1 | parallelism 2 | cost |",
         "|---|---|---|---|",
     ]
+    given = ["--events", str(arguments.events), "--runs", str(arguments.runs), "--directory", str(arguments.directory)]
     for query in arguments.queries.split(","):
-        one, two = (min(seconds) for seconds in _measured(query, arguments))
+        one, two = (min(seconds) for seconds in measured(MODULE, ["--one", query, *given]))
         rates = [arguments.events / value / 1e6 for value in (one, two)]
         lines.append(f"| {query} | {rates[0]:.2f} | {rates[1]:.2f} | **{two / one - 1:.0%}** |")
     text = "\n".join(lines) + "\n"
@@ -59,22 +60,6 @@ def _in_turns(query: str, directory: Path, runs: int) -> list[list[float]]:
     """Return the seconds of every run at parallelism 1 and at 2."""
     rounds = [[run_query(query, directory, parallelism=count).seconds for count in (1, 2)] for _ in range(runs + 1)]
     return [list(seconds) for seconds in zip(*rounds[1:], strict=True)]
-
-
-def _measured(query: str, arguments: argparse.Namespace) -> list[list[float]]:
-    """Run `_in_turns` in a process of its own on one core."""
-    command = [sys.executable, "-m", "penstock.benchmarks.nexmark.parallelism", "--one", query]
-    command += ["--events", str(arguments.events), "--runs", str(arguments.runs)]
-    core = max(os.sched_getaffinity(0))
-    result = subprocess.run(
-        [*command, "--directory", str(arguments.directory)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    seconds: list[list[float]] = json.loads(result.stdout.strip().splitlines()[-1])
-    return seconds
 
 
 if __name__ == "__main__":

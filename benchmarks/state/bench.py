@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from penstock.benchmarks.processes import measured
 from penstock.benchmarks.state.bare import bare_rocksdict
-from penstock.benchmarks.state.measurement import measured
 from penstock.benchmarks.state.workloads import Counted, Workload, inner_join, keyed_counts, micro, sessions
 from penstock.dsl.job import Job
 
@@ -61,7 +61,7 @@ def _large(names: Sequence[str]) -> list[str]:
     lines = ["| workload | budget MB | M rows/s | peak MB | of its limit | correct |", "|---|---|---|---|---|---|"]
     for name in names:
         budget_mb = LARGE[name][1]
-        result = measured(MODULE, {"kind": name, "budget_mb": budget_mb})
+        result = _measured({"kind": name, "budget_mb": budget_mb})
         share = result["peak_mb"] / (budget_mb + MEMORY_OVER_BUDGET_MB)
         right = "yes" if result["right"] else "NO"
         figures = f"{result['rate']:.2f} | {result['peak_mb']:.0f} | {share:.0%}"
@@ -78,7 +78,7 @@ def _micro(keys: int, operations: int) -> list[str]:
     for kind in ("read", "write", "update"):
         for budget_mb in MICRO_MB:
             request = {"kind": kind, "budget_mb": budget_mb, "keys": keys, "operations": operations}
-            ours, bare = measured(MODULE, request), measured(MODULE, {**request, "bare": True})
+            ours, bare = _measured(request), _measured({**request, "bare": True})
             rates = f"{ours['rate']:.2f} | {bare['rate']:.2f} | {ours['rate'] / bare['rate']:.1f}"
             _add(lines, f"| {kind} | {budget_mb} | {rates} | {ours['peak_mb']:.0f} |")
     return lines
@@ -88,6 +88,10 @@ def _add(lines: list[str], line: str) -> None:
     """Add a line, and show it while the others are measured."""
     lines.append(line)
     print(line, file=sys.stderr, flush=True)
+
+
+def _measured(request: dict[str, Any]) -> Any:
+    return measured(MODULE, ["--one", json.dumps(request)])
 
 
 def _one(request: dict[str, Any]) -> dict[str, Any]:

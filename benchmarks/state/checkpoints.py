@@ -17,7 +17,7 @@ from typing import Any
 from penstock.benchmarks.nexmark.events import Events
 from penstock.benchmarks.nexmark.queries import load
 from penstock.benchmarks.nexmark.run import CountingSink
-from penstock.benchmarks.state.measurement import measured
+from penstock.benchmarks.processes import measured
 from penstock.dsl.job import Job
 from penstock.engine.connectors.nexmark.config import NexmarkConfig
 
@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for _ in range(arguments.runs):
             for checkpoints, values in rates.items():
                 interval = arguments.interval if checkpoints else None
-                result = measured(MODULE, {"query": query, "events": arguments.events, "interval": interval})
+                request = {"query": query, "events": arguments.events, "interval": interval}
+                result = measured(MODULE, ["--one", json.dumps(request)])
                 values.append(result["rate"])
                 taken = max(taken, result["checkpoints"])
         without, with_them = (statistics.median(values) for values in rates.values())

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -104,19 +105,13 @@ def watching(samples: list[dict[str, float]]) -> Iterator[None]:
         )
         return names
 
-    replaced: list[tuple[type, str, Any, Any]] = [
-        (BucketStores, "freeze", froze, freeze),
-        (FrozenBuckets, "_encode", encoded, encode),
-        (Backlog, "feed", fed, feed),
-        (PagesCut, "write", written, write),
-    ]
-    try:
-        for owner, name, function, _ in replaced:
-            setattr(owner, name, function)
+    with (
+        patch.object(BucketStores, "freeze", froze),
+        patch.object(FrozenBuckets, "_encode", encoded),
+        patch.object(Backlog, "feed", fed),
+        patch.object(PagesCut, "write", written),
+    ):
         yield
-    finally:
-        for owner, name, _, function in replaced:
-            setattr(owner, name, function)
 
 
 if __name__ == "__main__":

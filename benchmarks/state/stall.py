@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.benchmarks.state.measurement import measured
+from penstock.benchmarks.processes import measured
 from penstock.benchmarks.state.stall_watch import Seen, Watch, watching
 from penstock.dsl.job import Job
 from penstock.state.keys.batch_keys import KeyCodec
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(_one(json.loads(arguments.one))))
         return 0
     request = {name: getattr(arguments, name) for name in ("state_mb", "budget_mb", "hot", "checkpoints", "interval")}
-    result = measured("penstock.benchmarks.state.stall", request, arguments.cores)
+    result = measured("penstock.benchmarks.state.stall", ["--one", json.dumps(request)], cores=arguments.cores)
     text = _table(request | {"cores": arguments.cores}, [Seen(**item) for item in result["seen"]], result)
     print(text)
     if not arguments.no_write:

@@ -1,10 +1,11 @@
 """Watches the checkpoints of a job from outside: what each one costs the worker loop. Called by `stall`."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from penstock.engine.checkpoint import events as ev
 from penstock.engine.checkpoint.session import CheckpointSession
@@ -153,7 +154,7 @@ def watching(watch: Watch) -> Iterator[None]:
         watch.turned(time.monotonic_ns() - began_ns, time.thread_time_ns() - cpu_ns)
         return outcome
 
-    def asked(operator: PagedOperator) -> bool:
+    def room_requested(operator: PagedOperator) -> bool:
         there_is = room(operator)
         watch.room(there_is or not operator._stores.writing_out())
         return there_is
@@ -167,7 +168,7 @@ def watching(watch: Watch) -> Iterator[None]:
         watch.uploaded(traffic.uploaded_bytes)
         return traffic
 
-    def told(session: CheckpointSession, event: Any) -> None:
+    def happened(session: CheckpointSession, event: Any) -> None:
         if isinstance(event, ev.Published | ev.PublishFailed | ev.UploadFailed):
             watch.ends()
         on(session, event)
@@ -176,23 +177,16 @@ def watching(watch: Watch) -> Iterator[None]:
         yield from work_off(backlog, *given)
         watch.row()
 
-    replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (frozen_buckets, "encode_bucket", encoded),
-        (bucket_writing, "encode_bucket", encoded),
-        (BucketStores, "freeze", froze),
-        (Instance, "_push", pushed),
-        (Worker, "step", stepped),
-        (PagedOperator, "has_room", asked),
-        (Backlog, "_work_off", worked_off),
-        (CheckpointSession, "_inject", injected),
-        (CheckpointSession, "_on", told),
-        (CheckpointRepository, "publish", published),
-    ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
-    try:
-        for owner, name, function in replaced:
-            setattr(owner, name, function)
+    with (
+        patch.object(frozen_buckets, "encode_bucket", encoded),
+        patch.object(bucket_writing, "encode_bucket", encoded),
+        patch.object(BucketStores, "freeze", froze),
+        patch.object(Instance, "_push", pushed),
+        patch.object(Worker, "step", stepped),
+        patch.object(PagedOperator, "has_room", room_requested),
+        patch.object(Backlog, "_work_off", worked_off),
+        patch.object(CheckpointSession, "_inject", injected),
+        patch.object(CheckpointSession, "_on", happened),
+        patch.object(CheckpointRepository, "publish", published),
+    ):
         yield
-    finally:
-        for owner, name, function in before:
-            setattr(owner, name, function)
