@@ -5,7 +5,19 @@ from dataclasses import replace
 
 from penstock.benchmarks.papers.cluster_model.action_logs import LoggedRun
 from penstock.benchmarks.papers.cluster_model.loop import Run
-from penstock.benchmarks.papers.evaluation import Chart, ChartLine, Progress, Result, Row, draw_seeds, share, spread
+from penstock.benchmarks.papers.cluster_model.parameters import Parameters
+from penstock.benchmarks.papers.evaluation import (
+    Chart,
+    ChartLine,
+    Progress,
+    Result,
+    Row,
+    collected,
+    draw_seeds,
+    figures_by_name,
+    share,
+    spread,
+)
 from penstock.benchmarks.papers.flink_er.rivals import Hottest
 from penstock.benchmarks.papers.flink_er.state_cost import costs, replaced
 from penstock.benchmarks.papers.flink_er.word_count import WordCountCase, parameters, ran, recovery_s, rescaled
@@ -23,7 +35,7 @@ def run(seed: int, draws: int, progress: Progress) -> Result:
     seeds = draw_seeds(seed, draws)
     rows = [
         *_step_rows(seed, seeds, progress),
-        *_skewed_rows(seed, seeds, progress),
+        *(_skewed_row(seed, seeds, progress, zipf) for zipf in ZIPF),
         _spare_row(seed, seeds, progress),
         *_state_rows(seed, seeds),
     ]
@@ -33,34 +45,36 @@ def run(seed: int, draws: int, progress: Progress) -> Result:
 
 def _step_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """The load doubles: who is named, how long the lag lasts, and that nothing is done while the load fits."""
-    named, rival_named, idle, fitting = [], [], [], []
-    took: dict[str, list[float]] = {"ours": [], "one more": [], "hottest": [], "nobody": [], "calm": []}
-    for done, draw in enumerate(seeds):
-        progress("WordCount under a step of load", done, len(seeds))
+
+    def of_draw(draw: int) -> dict[str, float]:
         figures, case = parameters(draw), WordCountCase(TASKS[draw % 2])
-        _, acted = ran(figures, case, OURS, draw)
-        _, slow = ran(figures, case, ONE_MORE, draw)
-        _, other = ran(figures, case, Hottest(), draw)
-        _, alone = ran(figures, case, None, draw)
+        acted, slow, other, alone = (
+            ran(figures, case, policy, draw)[1] for policy in (OURS, ONE_MORE, Hottest(), None)
+        )
         _, quiet = ran(figures, WordCountCase(case.narrow, rises=False), OURS, draw)
         names, fits = acted.series.tasks, recovery_s(figures, alone) == 0
         # Where what is drawn carries the load after the step too, there is no bottleneck, and nobody may be named.
         right = None if fits else case.narrow
-        fitting.append(fits)
-        named.append(_first(acted, names) == right)
-        rival_named.append(_first(other, names) == right)
-        idle.append(bool(rescaled(quiet)))
-        for values, each in zip(took.values(), (acted, slow, other, alone, quiet), strict=True):
-            values.append(recovery_s(figures, each))
-    progress("WordCount under a step of load", len(seeds), len(seeds))
-    ours, one_more, rival, nobody, calm = (spread(values) for values in took.values())
-    acts = share(idle)
-    is_named = share(named)
+        return {
+            "fits": fits,
+            "named": _first(acted, names) == right,
+            "rival named": _first(other, names) == right,
+            "acts": bool(rescaled(quiet)),
+            "ours": recovery_s(figures, acted),
+            "one more": recovery_s(figures, slow),
+            "hottest": recovery_s(figures, other),
+            "nobody": recovery_s(figures, alone),
+            "calm": recovery_s(figures, quiet),
+        }
+
+    draws = figures_by_name(seeds, "WordCount under a step of load", progress, of_draw)
+    named, rival_named, acts, fitting = (share(draws[name]) for name in ("named", "rival named", "acts", "fits"))
+    ours, nobody, calm = (spread(draws[name]) for name in ("ours", "nobody", "calm"))
     return [
         Row(
-            seed, "the marked task is the narrow one", "-", ">= 0.95 of draws", is_named, share(rival_named), acts,
-            is_named.median >= 0.95 and acts.median <= 0.05,
-            note=f"or nobody where the load fits even after the step ({share(fitting).median:.0%} of draws); "
+            seed, "the marked task is the narrow one", "-", ">= 0.95 of draws", named, rival_named, acts,
+            named.median >= 0.95 and acts.median <= 0.05,
+            note=f"or nobody where the load fits even after the step ({fitting.median:.0%} of draws); "
             "control: draws with an action without a step",
         ),
         Row(
@@ -68,58 +82,53 @@ def _step_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]
             ours.median <= 60 and calm.median <= 5, "s",
             "baseline: nobody acts, to the end of the run; control: no step",
         ),
-        Row(seed, "the same, one instance at a time", "-", "-", one_more, nobody, unit="s"),
-        Row(seed, "the same, the hottest task grows", "-", "-", rival, nobody, unit="s"),
+        Row(seed, "the same, one instance at a time", "-", "-", spread(draws["one more"]), nobody, unit="s"),
+        Row(seed, "the same, the hottest task grows", "-", "-", spread(draws["hottest"]), nobody, unit="s"),
     ]  # fmt: skip
 
 
-def _skewed_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
+def _skewed_row(seed: int, seeds: Sequence[int], progress: Progress, zipf: float) -> Row:
     """The same step where keys come unequally often, and the task that counts by key is the narrow one."""
-    result = []
-    for zipf in ZIPF:
-        ours: list[float] = []
-        nobody: list[float] = []
-        calm: list[float] = []
-        hot = 0
-        for done, draw in enumerate(seeds):
-            progress(f"keys by Zipf {zipf:g}", done, len(seeds))
-            case, figures = WordCountCase("count", zipf=zipf), parameters(draw)
-            _, acted = ran(figures, case, OURS, draw)
-            _, alone = ran(figures, case, None, draw)
-            _, quiet = ran(figures, replace(case, rises=False), OURS, draw)
-            for values, each in ((ours, acted), (nobody, alone), (calm, quiet)):
-                values.append(recovery_s(figures, each))
-            hot += any("hot key" in record.decision.reason for record in acted.records)
-        progress(f"keys by Zipf {zipf:g}", len(seeds), len(seeds))
-        own = spread(ours)
-        result.append(
-            Row(
-                seed, f"lag over 1 s of input after the step, keys by Zipf {zipf:g}", "about 60 s", "<= 60 s", own,
-                spread(nobody), spread(calm), own.median <= 60, "s",
-                f"the paper's keys are those of a text; a hot key named in {hot} of {len(seeds)} draws; baseline: "
-                "nobody acts; control: no step, where skew alone may ask for moves",
-            )
-        )  # fmt: skip
-    return result
+
+    def of_draw(draw: int) -> dict[str, float]:
+        case, figures = WordCountCase("count", zipf=zipf), parameters(draw)
+        _, acted = ran(figures, case, OURS, draw)
+        _, alone = ran(figures, case, None, draw)
+        _, quiet = ran(figures, replace(case, rises=False), OURS, draw)
+        return {
+            "ours": recovery_s(figures, acted),
+            "nobody": recovery_s(figures, alone),
+            "calm": recovery_s(figures, quiet),
+            "hot": any("hot key" in record.decision.reason for record in acted.records),
+        }
+
+    draws = figures_by_name(seeds, f"keys by Zipf {zipf:g}", progress, of_draw)
+    ours, hot = spread(draws["ours"]), sum(draws["hot"])
+    return Row(
+        seed, f"lag over 1 s of input after the step, keys by Zipf {zipf:g}", "about 60 s", "<= 60 s", ours,
+        spread(draws["nobody"]), spread(draws["calm"]), ours.median <= 60, "s",
+        f"the paper's keys are those of a text; a hot key named in {hot} of {len(seeds)} draws; "
+        "baseline: nobody acts; control: no step, where skew alone may ask for moves",
+    )  # fmt: skip
 
 
 def _spare_row(seed: int, seeds: Sequence[int], progress: Progress) -> Row:
     """One machine has foreign load and others spare capacity: what routes alone gain."""
-    gains: list[float] = []
-    controls: list[float] = []
-    for done, draw in enumerate(seeds):
-        progress("handing out anew", done, len(seeds))
+
+    def gain(figures: Parameters, draw: int, foreign: bool) -> float:
+        case = WordCountCase("split", foreign=foreign)
+        routed, alone = (ran(figures, case, policy, draw)[1] for policy in (FlinkEr(pool=0), None))
+        return _late_rate(routed) / _late_rate(alone)
+
+    def of_draw(draw: int) -> dict[str, float]:
         figures = parameters(draw)
-        for values, foreign in ((gains, True), (controls, False)):
-            case = WordCountCase("split", foreign=foreign)
-            _, routed = ran(figures, case, FlinkEr(pool=0), draw)
-            _, alone = ran(figures, case, None, draw)
-            values.append(_late_rate(routed) / _late_rate(alone))
-    progress("handing out anew", len(seeds), len(seeds))
-    gain, control = spread(gains), spread(controls)
+        return {"gain": gain(figures, draw, foreign=True), "control": gain(figures, draw, foreign=False)}
+
+    spreads = collected(seeds, "handing out anew", progress, of_draw)
     return Row(
-        seed, "throughput by re-dispatch alone", "rises", "> 1.05", gain, spread([1.0]), control,
-        gain.median > 1.05 and abs(control.median - 1) <= 0.05, "x", "control: all machines alike",
+        seed, "throughput by re-dispatch alone", "rises", "> 1.05", spreads["gain"], spread([1.0]), spreads["control"],
+        spreads["gain"].median > 1.05 and abs(spreads["control"].median - 1) <= 0.05, "x",
+        "control: all machines alike",
     )  # fmt: skip
 
 
