@@ -93,7 +93,7 @@ class Platform:
         cluster = self.cluster
         for action in list(cluster.in_flight):
             if action.pauses_s <= cluster.time_s + 1e-9 < action.ends_s:
-                cluster.paused[action.restore.paused] = True
+                cluster.paused[action.restore.restarted] = True
             if action.ends_s <= cluster.time_s + 1e-9:
                 cluster.in_flight.remove(action)
                 self._end(action)
@@ -220,7 +220,7 @@ class Platform:
             (cluster.heap, change.heap),
         ):
             values[list(changed)] = list(changed.values())
-        cluster.paused[action.restore.paused] = False
+        cluster.paused[action.restore.restarted] = False
         cluster.started[action.restore.restarted] = cluster.time_s
         cluster.touched[action.restore.restarted] = cluster.time_s
         for application in change.heap | change.memory:

@@ -17,7 +17,7 @@ from penstock.benchmarks.papers.cluster_model.services import Services
 from penstock.benchmarks.papers.cluster_model.slow import ApplicationFigures, EdgeFigures, look_again, slow_tick
 from penstock.benchmarks.papers.cluster_model.spec import ClusterSpec
 from penstock.benchmarks.papers.cluster_model.step import step
-from penstock.benchmarks.papers.cluster_model.tallies import tally
+from penstock.benchmarks.papers.cluster_model.tallies import columns_of, tally
 from penstock.benchmarks.papers.cluster_model.topology import Indices, Layout, edge_shares, graph_of, topology_of
 from penstock.benchmarks.papers.cluster_model.totals import no_totals
 from penstock.model.columns import Bools, Floats
@@ -74,11 +74,9 @@ class Cluster:
         self.edge_keep = np.ones(len(spec.edges))
         self.level = np.array([item.initial_level for item in spec.tasks], np.int64)
         self.managed = np.array([item.initial_managed_bytes for item in spec.tasks], np.float64)
-        self.cores = np.array([np.inf if item.cores is None else item.cores for item in spec.applications])
-        self.memory = np.array(
-            [np.inf if item.memory_bytes is None else item.memory_bytes for item in spec.applications]
-        )
-        self.heap = np.array([np.inf if item.heap_bytes is None else item.heap_bytes for item in spec.applications])
+        # No number is given of what has no limit.
+        given = columns_of(spec.applications, ("cores", "memory_bytes", "heap_bytes"))
+        self.cores, self.memory, self.heap = (np.where(np.isnan(column), np.inf, column) for column in given.values())
         self.committed = np.zeros(len(spec.applications))
         self.live = np.array([item.live_base_bytes for item in spec.applications])
         self.resident = np.zeros(len(spec.applications))
@@ -93,8 +91,8 @@ class Cluster:
         self.consumed = np.zeros(self.graph.input_slots)
         self.moments: list[float] = []
         self.in_flight: list[InFlight] = []
-        self.edges = EdgeFigures.of(spec)
-        self.applications = ApplicationFigures.of(spec)
+        self.edges = EdgeFigures(**columns_of(spec.edges, EdgeFigures.__slots__))
+        self.applications = ApplicationFigures(**columns_of(spec.applications, ApplicationFigures.__slots__))
         threads = np.ceil([machine.cores for machine in spec.machines]).astype(np.int64)
         self._machine_cores = np.array([machine.cores for machine in spec.machines], np.float64)
         self._threads, self._thread_machine = threads, np.repeat(np.arange(len(threads)), threads)

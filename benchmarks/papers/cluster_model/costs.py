@@ -11,6 +11,7 @@ from penstock.benchmarks.papers.cluster_model.flows import Costs
 from penstock.benchmarks.papers.cluster_model.keyed_state import AccessCosts
 from penstock.benchmarks.papers.cluster_model.services import MOST_LOAD, Services
 from penstock.benchmarks.papers.cluster_model.spec import ClusterSpec
+from penstock.benchmarks.papers.cluster_model.tallies import columns_of, floats
 from penstock.benchmarks.papers.cluster_model.topology import Topology
 from penstock.model.columns import Floats
 
@@ -41,15 +42,11 @@ def figures_of(spec: ClusterSpec) -> TaskFigures:
     """Return the figures of all tasks; service -1: calls none."""
     services = {service.name: float(index) for index, service in enumerate(spec.services)}
     sources = {source.task for source in spec.sources}
-
-    def column(name: str) -> Floats:
-        return np.array([getattr(task, name) for task in spec.tasks], np.float64)
-
     names = [name for name in TaskFigures.__slots__ if name not in ("service", "is_source")]
     return TaskFigures(
-        **{name: column(name) for name in names},
-        service=np.array([-1.0 if task.service is None else services[task.service] for task in spec.tasks]),
-        is_source=np.array([float(task.name in sources) for task in spec.tasks]),
+        **columns_of(spec.tasks, names),
+        service=floats(-1.0 if task.service is None else services[task.service] for task in spec.tasks),
+        is_source=floats(task.name in sources for task in spec.tasks),
     )
 
 

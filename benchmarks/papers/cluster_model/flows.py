@@ -1,7 +1,6 @@
 """Inputs and results of a step of the fluid, as columns. Made by the simulated cluster, read by `step`."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -89,42 +88,21 @@ class StepFlows:
     produced: Floats
     dropped: Floats
     wanted: Floats
-    sent: Floats
-    cpu: Floats
-    busy: Floats
-    stall: Floats
-    remote: Floats
-    core_wait: Floats
-    input_wait: Floats
-    output_wait: Floats
     throttled: Floats
-    foreign: Floats
+    sent: Floats = field(init=False)
+    cpu: Floats = field(init=False)
+    busy: Floats = field(init=False)
+    stall: Floats = field(init=False)
+    remote: Floats = field(init=False)
+    core_wait: Floats = field(init=False)
+    input_wait: Floats = field(init=False)
+    output_wait: Floats = field(init=False)
+    foreign: Floats = field(init=False)
 
 
 def no_moves(top: Topology, edges: int) -> StepFlows:
-    """Return a step in which nothing happened."""
-
-    def of(count: int) -> Iterator[Floats]:
-        return iter(np.zeros((12, count)))
-
-    instance, inputs, outputs = of(top.count), of(len(top.input_edge)), of(len(top.output_edge))
-    return StepFlows(
-        taken=next(instance),
-        kept=next(instance),
-        emitted=next(instance),
-        arrived=next(inputs),
-        consumed=next(inputs),
-        produced=next(outputs),
-        dropped=next(outputs),
-        wanted=np.zeros(edges),
-        sent=np.zeros(edges),
-        cpu=next(instance),
-        busy=next(instance),
-        stall=next(instance),
-        remote=next(instance),
-        core_wait=next(instance),
-        input_wait=next(instance),
-        output_wait=next(instance),
-        throttled=next(instance),
-        foreign=next(instance),
-    )
+    """Return a step in which nothing happened yet; what its end alone tells is not there."""
+    taken, kept, emitted, throttled = np.zeros((4, top.count))
+    arrived, consumed = np.zeros((2, len(top.input_edge)))
+    produced, dropped = np.zeros((2, len(top.output_edge)))
+    return StepFlows(taken, kept, emitted, arrived, consumed, produced, dropped, np.zeros(edges), throttled)

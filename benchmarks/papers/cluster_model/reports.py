@@ -84,7 +84,7 @@ class Reporter:
                 bucket_bytes[begin : begin + item.key_groups] = held.bucket_bytes
                 first, count = cluster.graph.task_slot[task], cluster.layout.parallelism(task)
                 state[first : first + count] = tally(owners, held.bucket_bytes, count)
-        latency_ms, emit_ms = latencies(cluster, None if before is None else before, totals)
+        latency_ms, emit_ms = latencies(cluster, before, totals)
         application_bytes = cluster.resident / np.maximum(
             1, np.bincount(top.application, minlength=len(cluster.resident))
         )

@@ -13,9 +13,8 @@ from penstock.model.columns import Floats
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Slots of instances: ``paused`` for the action's pause, and ``restarted`` at its end with empty caches."""
+    """What an action costs; ``restarted``: slots of instances that pause, and at its end restart with empty caches."""
 
-    paused: Indices
     restarted: Indices
     bytes: float
     accesses: float
@@ -40,27 +39,19 @@ def restore_of(
     else:
         given = {task for task in range(len(cluster.spec.tasks)) if int(graph.application[task]) in applications}
         chosen = sorted(own | given)
-    paused, restarted, worst_s, total, accesses = [], [], 0.0, 0.0, 0.0
+    restarted, worst_s, total, accesses = [np.zeros(0, np.int64)], 0.0, 0.0, 0.0
     for task in chosen:
         first, count = int(graph.task_slot[task]), max(len(after.machines[task]), cluster.layout.parallelism(task))
         slots = first + np.arange(count)
         loaded, buckets = _loaded(cluster, after, task, moved, spec.restores == "all")
         is_moved = np.isin(slots, list(moved)) | (np.pad(buckets, (0, count - len(buckets))) > 0)
         here = is_moved if spec.scope == "live" else np.ones(count, np.bool_)
-        paused.append(slots[here])
         restarted.append(slots[here])
         asked = buckets * spec.accesses_per_bucket + (buckets > 0) * spec.accesses_per_instance
         worst_s = max(worst_s, float((asked * spec.access_s + loaded / spec.restore_bytes_per_s).max(initial=0.0)))
         total += float(loaded.sum())
         accesses += float(asked.sum())
-    none = np.zeros(0, np.int64)
-    return Restore(
-        np.concatenate(paused) if paused else none,
-        np.concatenate(restarted) if restarted else none,
-        total,
-        accesses,
-        spec.fixed_s + worst_s,
-    )
+    return Restore(np.concatenate(restarted), total, accesses, spec.fixed_s + worst_s)
 
 
 def _loaded(cluster: Cluster, after: Layout, task: int, moved: Collection[int], is_all: bool) -> tuple[Floats, Floats]:

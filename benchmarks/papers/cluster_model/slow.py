@@ -11,8 +11,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model import heap
 from penstock.benchmarks.papers.cluster_model.costs import CostInputs, costs_of
 from penstock.benchmarks.papers.cluster_model.keyed_state import KeyedState
-from penstock.benchmarks.papers.cluster_model.spec import ClusterSpec
-from penstock.benchmarks.papers.cluster_model.tallies import tally
+from penstock.benchmarks.papers.cluster_model.tallies import floats, tally
 from penstock.model.columns import Bools, Floats
 
 if TYPE_CHECKING:
@@ -26,15 +25,6 @@ class EdgeFigures:
     selectivity: Floats
     delay_s: Floats
     row_bytes: Floats
-
-    @classmethod
-    def of(cls, spec: ClusterSpec) -> "EdgeFigures":
-        """Return the columns."""
-        return cls(
-            np.array([edge.selectivity for edge in spec.edges], np.float64),
-            np.array([edge.delay_s for edge in spec.edges], np.float64),
-            np.array([edge.row_bytes for edge in spec.edges], np.float64),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +40,6 @@ class ApplicationFigures:
     nonheap_bytes: Floats
     restart_s: Floats
     thread_bytes: Floats
-
-    @classmethod
-    def of(cls, spec: ClusterSpec) -> "ApplicationFigures":
-        """Return the columns."""
-        names = cls.__slots__
-        return cls(
-            **{name: np.array([getattr(item, name) for item in spec.applications], np.float64) for name in names}
-        )
 
 
 def slow_tick(cluster: "Cluster") -> None:
@@ -215,4 +197,4 @@ def _checkpoints(cluster: "Cluster") -> None:
 
 
 def _bytes_factor(cluster: "Cluster") -> Floats:
-    return np.array([item.bytes_factor(cluster.time_s) for item in cluster.spec.applications], np.float64)
+    return floats(item.bytes_factor(cluster.time_s) for item in cluster.spec.applications)

@@ -1,7 +1,7 @@
 """Sums of values by what they belong to, and columns of lists, typed. Called all over the simulated cluster."""
 
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ def bools(values: Iterable[bool]) -> Bools:
     return np.array(values, np.bool_)
 
 
+def columns_of(items: Sequence[Any], names: Iterable[str]) -> dict[str, Floats]:
+    """Return a column of numbers for each of these fields."""
+    return {name: floats(getattr(item, name) for item in items) for name in names}
+
+
 def floats(values: Iterable[float]) -> Floats:
     """Return a column of numbers."""
-    return np.array(values, np.float64)
+    return np.array(list(values), np.float64)

@@ -66,42 +66,26 @@ class Totals:
 
 
 _NAMES = tuple(field.name for field in fields(Totals))
-_INPUTS = ("offered",)
-_OUTPUTS = ("records_out", "dropped")
-_MACHINES = (
-    "machine_cpu_s",
-    "machine_disk_bytes",
-    "machine_kills",
-    "network_data_bytes",
-    "network_checkpoint_bytes",
-    "network_other_bytes",
-)
-_APPLICATIONS = ("gc_s", "gc_count", "throttled_s", "application_cpu_s", "application_kills", "disk_io_bytes")
-_SERVICES = ("calls", "errors", "retries", "call_latency_s")
-_PARTITIONS = ("end_offset", "fetched", "lag_sum")
-_BUCKETS = ("bucket_records",)
+_GROUPS = {
+    "inputs": ("offered",),
+    "outputs": ("records_out", "dropped"),
+    "machines": (
+        "machine_cpu_s",
+        "machine_disk_bytes",
+        "machine_kills",
+        "network_data_bytes",
+        "network_checkpoint_bytes",
+        "network_other_bytes",
+    ),
+    "applications": ("gc_s", "gc_count", "throttled_s", "application_cpu_s", "application_kills", "disk_io_bytes"),
+    "services": ("calls", "errors", "retries", "call_latency_s"),
+    "partitions": ("end_offset", "fetched", "lag_sum"),
+    "buckets": ("bucket_records",),
+}
+"""What is counted by anything but instances."""
 
 
-def no_totals(
-    *,
-    slots: int,
-    inputs: int,
-    outputs: int,
-    machines: int,
-    applications: int,
-    services: int,
-    partitions: int,
-    buckets: int,
-) -> Totals:
-    """Return zeros."""
-    groups: list[tuple[tuple[str, ...], int]] = [
-        (_INPUTS, inputs),
-        (_OUTPUTS, outputs),
-        (_MACHINES, machines),
-        (_APPLICATIONS, applications),
-        (_SERVICES, services),
-        (_PARTITIONS, partitions),
-        (_BUCKETS, buckets),
-    ]
-    sizes = {name: size for names, size in groups for name in names}
+def no_totals(slots: int, **counts: int) -> Totals:
+    """Return zeros for so many slots of instances, and of each of `_GROUPS`."""
+    sizes = {name: counts[group] for group, names in _GROUPS.items() for name in names}
     return Totals(**{name: np.zeros(sizes.get(name, slots)) for name in _NAMES})
