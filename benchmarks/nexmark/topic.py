@@ -3,7 +3,7 @@
 Called by the ``nexmark`` command and its measured process; `fill` writes a topic, `Events` reads it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.benchmarks.nexmark.messages import TIMES, event_messages
@@ -123,35 +123,41 @@ def fill(
         )
     with explained(f"making topic {topic.topic!r}", settings):
         create_topic(settings, topic.topic, PARTITIONS)
-    _write(topic, settings, config, config.events, times, tell)
+    send(topic, _batches(config, config.events, times, tell))
 
 
-def _write(
-    topic: EventTopic,
-    settings: KafkaSettings,
-    config: NexmarkConfig,
-    events: int,
-    times: str,
-    tell: Callable[[int], None],
-) -> None:
+def send(topic: EventTopic, batches: Iterable[Iterable[tuple[int, bytes]]]) -> None:
+    """Write messages, each for a partition, into a topic that is there.
+
+    Raises:
+        FatalError: Kafka has not taken all of them.
+    """
     from penstock.engine.connectors.kafka.clients import make_producer
 
     undelivered: list[object] = []
-    producer = make_producer(settings, CLIENT_ID, lambda error: None, on_failure=undelivered.append)
-    for first in range(0, events, _STEP_EVENTS):
-        end = min(first + _STEP_EVENTS, events)
-        for place, message in enumerate(event_messages(config, first, end, times).to_pylist(), first):
+    producer = make_producer(KafkaSettings(topic.kafka), CLIENT_ID, lambda error: None, on_failure=undelivered.append)
+    for batch in batches:
+        for partition, message in batch:
             while True:
                 try:
-                    producer.produce(topic.topic, message, partition=place % PARTITIONS)
+                    producer.produce(topic.topic, message, partition=partition)
                     break
                 except BufferError:
                     producer.poll(_FULL_S)
         producer.poll(0)
         if undelivered:
             break
-        tell(end)
     unsent = producer.flush(ANSWER_S)
     if unsent or undelivered:
         why = undelivered[0] if undelivered else f"{unsent:,} messages were not acknowledged within {ANSWER_S:.0f} s"
         raise FatalError(f"filling {topic.address} failed ({why}); delete the topic and try again")
+
+
+def _batches(
+    config: NexmarkConfig, events: int, times: str, tell: Callable[[int], None]
+) -> Iterator[list[tuple[int, bytes]]]:
+    for first in range(0, events, _STEP_EVENTS):
+        end = min(first + _STEP_EVENTS, events)
+        messages = event_messages(config, first, end, times).to_pylist()
+        yield [(place % PARTITIONS, message) for place, message in enumerate(messages, first)]
+        tell(end)
