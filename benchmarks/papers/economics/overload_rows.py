@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from penstock.benchmarks.papers.economics import overload
 from penstock.benchmarks.papers.economics.applications import figure, parameters
 from penstock.benchmarks.papers.economics.controllers import PAPER, PENSTOCK, PLAIN
-from penstock.benchmarks.papers.economics.rows import FEW, collected
+from penstock.benchmarks.papers.economics.runs import FEW
 from penstock.benchmarks.papers.economics.sharing import shared
-from penstock.benchmarks.papers.evaluation import Progress, Row
+from penstock.benchmarks.papers.evaluation import Progress, Row, collected
 
 
 def peak_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:

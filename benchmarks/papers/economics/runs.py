@@ -1,7 +1,7 @@
 """Runs a cluster under one controller, and reads from the truth what sinks got and who moved. Called by all parts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,25 @@ from penstock.model.columns import Floats
 from penstock.model.plan import ShedPlan
 from penstock.model.policy import Policy
 
+FEW = 20
+"""Draws of rows that are no headline, of baselines and of controls."""
 STEP_S, STEP_MOST_S = 1.0, 2.0
 WARM_S = 65.0
 """When controllers begin: no instance counts as warming up any more, and the run's first load has settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether what the paper shows of a scenario came about: a truth by field of a scenario's own verdict."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all of it did."""
+        return all(getattr(self, field.name) for field in fields(self))
+
+    def missing(self) -> list[str]:
+        """Return what did not come about."""
+        return [field.name.replace("_", " ") for field in fields(self) if not getattr(self, field.name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.benchmarks.papers.cluster_model.curves import Curve, Lines, Steps
+from penstock.benchmarks.papers.cluster_model.curves import Constant, Curve, Lines, Steps
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics.applications import SINKS, Taxi, cluster_spec, figure, taxi, taxi_part
-from penstock.benchmarks.papers.economics.runs import FinishedRun, ran
+from penstock.benchmarks.papers.economics.runs import FinishedRun, Verdict, ran
 from penstock.model.policy import Policy
 
 JOINS_S = 75.0
@@ -23,7 +23,7 @@ _ABOVE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Scenario1Verdict(Verdict):
     """Whether what the paper shows came about."""
 
     nothing_moves_early: bool
@@ -33,11 +33,6 @@ class Verdict:
     only_the_first_sink_moves: bool
     one_at_a_time: bool
     minimums_kept: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether all of it did."""
-        return all(getattr(self, name) for name in self.__slots__)
 
 
 def loads(figures: Parameters, of: Taxi) -> Curve:
@@ -81,36 +76,27 @@ def free_loads(of: Taxi, seed: int) -> Curve:
     return Lines(points)
 
 
-def free_scene(figures: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
-    """Run the scenario under rates that no limit of the model sets."""
-    of = taxi(figures)
-    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, of, free_loads(of, seed), ("tm1",)))
-    return ran(spec, policy, END_S, seed)
-
-
 def scene(figures: Parameters, policy: Policy[Any] | None, seed: int, *, rises: bool = True) -> FinishedRun:
     """Run the scenario, or the same without a rise of load."""
     of = taxi(figures)
-    rate = loads(figures, of) if rises else Steps([(0.0, figure(figures, "scenario_1.low_load") * of.full)])
-    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, of, rate, ("tm1",)))
+    calm = Constant(figure(figures, "scenario_1.low_load") * of.full)
+    return scene_of(figures, policy, seed, loads(figures, of) if rises else calm)
+
+
+def scene_of(figures: Parameters, policy: Policy[Any] | None, seed: int, rate: Curve) -> FinishedRun:
+    """Run the scenario under this rate of each topic."""
+    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, taxi(figures), rate, ("tm1",)))
     return ran(spec, policy, END_S, seed)
 
 
-def slow_scene(figures: Parameters, policy: Policy[Any], seed: int) -> FinishedRun:
-    """Run the slow ramp."""
-    of = taxi(figures)
-    spec = cluster_spec(figures, (0.0, JOINS_S), taxi_part(figures, of, slow_loads(figures, of), ("tm1",)))
-    return ran(spec, policy, END_S, seed)
-
-
-def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
+def verdict(figures: Parameters, finished: FinishedRun) -> Scenario1Verdict:
     """Return what came about."""
     of, moves = taxi(figures), finished.moves()
     shed = [finished.accuracy(sink, SHED_S + _SETTLES_S, CALM_S) for sink in SINKS]
     calm = [finished.accuracy(sink, CALM_S + _SETTLES_S, NEAR_S) for sink in SINKS]
     accuracies = [finished.accuracy(sink, end - 20.0, end) for sink in SINKS for end in (AGAIN_S, END_S)]
     least = [minimum for minimum in of.minimums for _ in (AGAIN_S, END_S)]
-    return Verdict(
+    return Scenario1Verdict(
         nothing_moves_early=all(move.time_s > MOVE_S for move in moves),
         both_shed=max(shed) < _SHED,
         none_at_its_minimum=all(ac > minimum + _ABOVE for ac, minimum in zip(shed, of.minimums, strict=True)),

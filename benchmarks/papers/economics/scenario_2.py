@@ -16,7 +16,7 @@ from penstock.benchmarks.papers.economics.applications import (
     taxi,
     taxi_part,
 )
-from penstock.benchmarks.papers.economics.runs import FinishedRun, ran
+from penstock.benchmarks.papers.economics.runs import FinishedRun, Verdict, ran
 from penstock.model.plan import Placement
 from penstock.model.policy import Policy
 from penstock.scheduler.placement import TaskScheduler
@@ -29,7 +29,7 @@ _LESS = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Scenario2Verdict(Verdict):
     """Whether what the paper shows came about."""
 
     knn_starts_where_most_is_free: bool
@@ -39,11 +39,6 @@ class Verdict:
     first_sink_moves: bool
     second_sink_stays: bool
     knn_gives_way: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether all of it did."""
-        return all(getattr(self, name) for name in self.__slots__)
 
 
 def _taxi(figures: Parameters) -> Taxi:
@@ -95,7 +90,7 @@ def scene(figures: Parameters, policy: Policy[Any] | None, seed: int, *, rises: 
     return ran(spec, policy, END_S, seed, waiting=KNN, others=[placed])
 
 
-def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
+def verdict(figures: Parameters, finished: FinishedRun) -> Scenario2Verdict:
     """Return what came about."""
     of, moves = _taxi(figures), finished.moves()
     meanwhile = [plan.desired_accuracy[0] for at_s, plan in finished.plans() if STARTS_S < at_s <= BUSY_S]
@@ -106,7 +101,7 @@ def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
         ]
         for task in (KNN, *SINKS)
     )
-    return Verdict(
+    return Scenario2Verdict(
         knn_starts_where_most_is_free=_placed_at(finished) == "tm2",
         neighbours_at_minimum_meanwhile=bool(meanwhile) and min(meanwhile) <= of.minimums[0] + _LESS,
         knn_sheds_first=knn[0] < _SHED <= min(one[0], two[0]),

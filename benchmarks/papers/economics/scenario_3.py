@@ -8,7 +8,7 @@ import numpy as np
 from penstock.benchmarks.papers.cluster_model.curves import Curve, Steps
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics.applications import KNN, cluster_spec, figure, knn_full, knn_part
-from penstock.benchmarks.papers.economics.runs import WARM_S, FinishedRun, ran
+from penstock.benchmarks.papers.economics.runs import WARM_S, FinishedRun, Verdict, ran
 from penstock.model.policy import Policy
 
 STAYS_S = 45.0
@@ -18,7 +18,7 @@ _WINDOW_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Scenario3Verdict(Verdict):
     """Of all steps of the rate: whether accuracy came to where it stays within two cycles, and fell and rose again.
 
     Lag is bounded if it is never above 2 x overload x period (docs/design/papers/stream-economics.md 10).
@@ -28,11 +28,6 @@ class Verdict:
     is_shed_at_the_peaks: bool
     is_whole_between: bool
     lag_is_bounded: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether all of it did."""
-        return all(getattr(self, name) for name in self.__slots__)
 
 
 def levels(figures: Parameters, *, rises: bool = True) -> list[tuple[float, float]]:
@@ -58,7 +53,7 @@ def scene(figures: Parameters, policy: Policy[Any] | None, seed: int, *, rises: 
     return ran(spec, policy, end_s(figures), seed)
 
 
-def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
+def verdict(figures: Parameters, finished: FinishedRun) -> Scenario3Verdict:
     """Return what came about; two cycles are 10 s, and the accuracy of a time is that of 5 s."""
     full, period_s = knn_full(figures, 2), figure(figures, "qod.period_s")
     follows: list[bool] = []
@@ -71,4 +66,6 @@ def verdict(figures: Parameters, finished: FinishedRun) -> Verdict:
         (high if rate > full else low).append(stays)
     over = max(rate for _, rate in levels(figures)) - full
     worst = float(finished.lag()[finished.within(WARM_S, end_s(figures))].max())
-    return Verdict(all(follows), max(high) < 1 - _TOLERANCE, min(low) >= 1 - _TOLERANCE, worst <= 2 * over * period_s)
+    return Scenario3Verdict(
+        all(follows), max(high) < 1 - _TOLERANCE, min(low) >= 1 - _TOLERANCE, worst <= 2 * over * period_s
+    )

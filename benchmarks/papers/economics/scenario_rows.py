@@ -10,12 +10,11 @@ import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.parameters import Parameters
 from penstock.benchmarks.papers.economics import scenario_1, scenario_2, scenario_3
-from penstock.benchmarks.papers.economics.applications import parameters
+from penstock.benchmarks.papers.economics.applications import parameters, taxi
 from penstock.benchmarks.papers.economics.controllers import PAPER, PENSTOCK
 from penstock.benchmarks.papers.economics.rivals import EqualDrop
-from penstock.benchmarks.papers.economics.rows import FEW, each
-from penstock.benchmarks.papers.economics.runs import WARM_S, FinishedRun
-from penstock.benchmarks.papers.evaluation import Progress, Row, share
+from penstock.benchmarks.papers.economics.runs import FEW, WARM_S, FinishedRun, Verdict
+from penstock.benchmarks.papers.evaluation import Progress, Row, in_turn, share
 from penstock.model.policy import Policy
 
 GOAL = 0.9
@@ -60,7 +59,7 @@ def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
 def _rows(seed: int, seeds: Sequence[int], scenario: Scenario, progress: Progress) -> list[Row]:
     scene: Callable[..., FinishedRun] = scenario.module.scene
     paper, ours, rival, acts = [], [], [], []
-    for draw in each(seeds, scenario.name, progress):
+    for draw in in_turn(seeds, scenario.name, progress):
         figures = parameters(draw)
         paper.append(scenario.module.verdict(figures, scene(figures, PAPER, draw)))
         ours.append(scenario.module.verdict(figures, scene(figures, PENSTOCK, draw)))
@@ -69,7 +68,7 @@ def _rows(seed: int, seeds: Sequence[int], scenario: Scenario, progress: Progres
         acts.append(bool(calm.moves()) or calm.sheds(scenario.calm_s, float("inf")))
     control = share(acts)
 
-    def row(name: str, verdicts: Sequence[Any]) -> Row:
+    def row(name: str, verdicts: Sequence[Verdict]) -> Row:
         held = share([verdict.holds for verdict in verdicts])
         return Row(
             seed, name, scenario.shows, f">= {GOAL} of draws", held, share(rival), control,
@@ -97,16 +96,19 @@ def wider_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]
         cpu_s = float(parameters(None).value("taxi", "sink_2_cpu_s"))
         return parameters(draw).having(taxi__sink_1_over_2=float(ratio), taxi__sink_2_cpu_s=float(cost) * cpu_s)
 
+    def free(figures: Parameters, policy: Policy[Any], draw: int) -> FinishedRun:
+        return scenario_1.scene_of(figures, policy, draw, scenario_1.free_loads(taxi(figures), draw))
+
     run = scenario_1.scene
     variants: Sequence[tuple[str, str, Callable[[int], Parameters], Callable[..., FinishedRun]]] = (
         ("TDSnk1 x1, TDSnk2 x2", "the other configuration", other, run),
         (f"costs x1/{WIDER:g} to x{WIDER:g}", "TDSnk2's cost and TDSnk1's over it", wide, run),
-        ("loads drawn", "loads of 1.05 to 3.2 times what a machine carries", parameters, scenario_1.free_scene),
+        ("loads drawn", "loads of 1.05 to 3.2 times what a machine carries", parameters, free),
     )
     result = []
     for name, what, drawn, scene in variants:
         verdicts = []
-        for draw in each(seeds, f"Figure 3, {name}", progress):
+        for draw in in_turn(seeds, f"Figure 3, {name}", progress):
             values = drawn(draw)
             verdicts.append(scenario_1.verdict(values, scene(values, PAPER, draw)))
         held = share([verdict.holds for verdict in verdicts])
@@ -122,8 +124,10 @@ def wider_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]
 def _slow_row(seed: int, seeds: Sequence[int], progress: Progress) -> Row:
     """Load creeps over the limit: what lacks is then less than a source takes, and Algorithm 2 moves the smallest."""
     moved = []
-    for draw in each(seeds, "Figure 3, load rises slowly", progress):
-        first = scenario_1.slow_scene(parameters(draw), PAPER, draw).moves()[:1]
+    for draw in in_turn(seeds, "Figure 3, load rises slowly", progress):
+        figures = parameters(draw)
+        slow = scenario_1.slow_loads(figures, taxi(figures))
+        first = scenario_1.scene_of(figures, PAPER, draw, slow).moves()[:1]
         moved.append(bool(first) and first[0].task == "TDSnk1")
     return Row(
         seed, "Figure 3, load rises slowly: TDSnk1 is first to move", "-", "-", share(moved),
@@ -131,8 +135,8 @@ def _slow_row(seed: int, seeds: Sequence[int], progress: Progress) -> Row:
     )  # fmt: skip
 
 
-def _missed(verdicts: Sequence[Any]) -> str:
+def _missed(verdicts: Sequence[Verdict]) -> str:
     """Return what did not come about, and in how many draws."""
-    count = Counter(name for verdict in verdicts for name in verdict.__slots__ if not getattr(verdict, name))
-    parts = [f"{name.replace('_', ' ')} in {times}" for name, times in count.most_common()]
+    count = Counter(name for verdict in verdicts for name in verdict.missing())
+    parts = [f"{name} in {times}" for name, times in count.most_common()]
     return f"not so, of {len(verdicts)} draws: {', '.join(parts)}" if parts else f"so in all {len(verdicts)} draws"

@@ -6,9 +6,9 @@ import numpy as np
 
 from penstock.benchmarks.papers.decision_speed import measure
 from penstock.benchmarks.papers.economics.applications import parameters
-from penstock.benchmarks.papers.economics.rows import FEW, collected
+from penstock.benchmarks.papers.economics.runs import FEW
 from penstock.benchmarks.papers.economics.tracking import accuracy_errors, rate_errors
-from penstock.benchmarks.papers.evaluation import Progress, Row, Spread
+from penstock.benchmarks.papers.evaluation import Progress, Row, collected, spread
 from penstock.benchmarks.papers.large_snapshots import SIZES
 
 _CYCLES = 200
@@ -73,7 +73,7 @@ def speed_rows(seed: int, progress: Progress) -> list[Row]:
     for done, (name, limit_ms) in enumerate((("qod (paper)", 115.0), ("qod (penstock)", 10.0))):
         progress("time of a cycle", done, 2)
         speed = measure(name, size, _CYCLES)
-        own = Spread(speed.cpu_median_ms, speed.cpu_median_ms, speed.cpu_median_ms)
+        own = spread([speed.cpu_median_ms])
         found.append(
             Row(
                 seed, f"Figure 7: a cycle, {size.name}, {name}", "< 115 ms (median)", f"<= {limit_ms:g} ms", own,
