@@ -59,16 +59,6 @@ def _sums(trace: Trace) -> Sequence[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """An application's allocation."""
-
-    cores: float
-    memory_bytes: float
-    heap_bytes: float
-    threads: int
-
-
-@dataclass(frozen=True, slots=True)
 class Application:
     """An application: its trace, what a row costs, what lives.
 

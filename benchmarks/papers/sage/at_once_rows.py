@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from penstock.benchmarks.papers.evaluation import Row, share, spread
 from penstock.benchmarks.papers.sage.outcomes import Outcome
-from penstock.scheduler.shrink_rules import HeapDown
 
 MOST_TIME = 0.5
 """Of the sizing time of one action at a time."""
@@ -25,14 +22,15 @@ def rows(seed: int, own: Outcomes, serial: Outcomes, best: Outcomes) -> list[Row
         spread([item.oversize for item in [good for good in each if good.holds] or each]) for each in (own, serial)
     )
     holds, they_hold = (share([item.holds for item in each]) for each in (own, serial))
-    swings, their_swings = (spread([_swings(item) for item in each]) for each in (own, serial))
-    together = float(np.mean([_together(item) for item in own]))
+    swings, their_swings = (spread([item.detours() for item in each]) for each in (own, serial))
+    often, they_often = (share([item.detours() > 0 for item in each]) for each in (own, serial))
+    together = share([_together(item) for item in own])
     return [
         Row(
             seed, "at once: sizing time", "serial", "<= 0.5 x serial", took, theirs, control,
             took.median <= MOST_TIME * theirs.median and still, "min",
             f"baseline: one action at a time; {took.median / max(theirs.median, 1e-9):.2f} of it; several resources in "
-            f"one action in {100 * together:.0f}% of draws; control: actions of one that begins with its optimum",
+            f"one action in {together.median:.0%} of draws; control: actions of one that begins with its optimum",
         ),
         Row(
             seed, "at once: oversize", "serial", f"<= {EQUAL:g} more", over, their_over, control,
@@ -45,19 +43,11 @@ def rows(seed: int, own: Outcomes, serial: Outcomes, best: Outcomes) -> list[Row
         Row(
             seed, "at once: undo actions and swings", "0", "0", swings, their_swings, control,
             swings.median == 0 and still,
-            note=f"draws with one: {_part(own)}, one action at a time {_part(serial)}",
+            note=f"draws with one: {often.median:.0%}, one action at a time {they_often.median:.0%}",
         ),
     ]  # fmt: skip
-
-
-def _swings(item: Outcome) -> float:
-    return float(item.undone() + item.swings(HeapDown.window_s))
 
 
 def _together(item: Outcome) -> bool:
     times = [action.time_s for action in item.actions]
     return len(set(times)) < len(times)
-
-
-def _part(items: Outcomes) -> str:
-    return f"{100 * float(np.mean([_swings(item) > 0 for item in items])):.0f}%"

@@ -8,11 +8,10 @@ import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.loop import Run
 from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
-from penstock.benchmarks.papers.evaluation import Progress
+from penstock.benchmarks.papers.evaluation import Progress, in_turn
 from penstock.benchmarks.papers.sage.applications import (
     PACKAGE,
     Application,
-    Given,
     Trace,
     archetype,
     latency_bound_s,
@@ -21,6 +20,7 @@ from penstock.benchmarks.papers.sage.fleet import Member, ran
 from penstock.benchmarks.papers.sage.optimum import Optimum, living, optimum, resident_bytes
 from penstock.benchmarks.papers.sage.outcomes import Outcome, outcomes
 from penstock.model.policy import Policy
+from penstock.scheduler.resizer import Allocation
 from penstock.scheduler.sage import Sage
 from penstock.scheduler.sage_at_once import SageAtOnce
 
@@ -54,11 +54,9 @@ def drawn_applications(seeds: Sequence[int], progress: Progress) -> list[Drawn]:
     """Return the n-th archetype, with parameters +-30%, for the n-th draw; archetypes come again after the last."""
     count = int(evaluation_parameters(PACKAGE, None).value("sage", "applications"))
     draws = []
-    for number, seed in enumerate(seeds):
-        progress("brute force", number, len(seeds))
+    for number, seed in enumerate(in_turn(seeds, "brute force", progress)):
         application = archetype(evaluation_parameters(PACKAGE, seed), number % count, f"a{number}")
         draws.append(Drawn(seed, application, optimum(application)))
-    progress("brute force", len(seeds), len(seeds))
     return draws
 
 
@@ -133,4 +131,4 @@ def _times(drawn: Drawn, factors: np.ndarray[Any, np.dtype[np.float64]]) -> Memb
     heap = min(memory, best.heap_bytes * float(factors[2]))
     # More threads than partitions could not start: each reads at least one.
     threads = min(max(1, round(best.threads * float(factors[3]))), drawn.application.partitions)
-    return Member(drawn.application, Given(best.cores * float(factors[0]), memory, heap, threads))
+    return Member(drawn.application, Allocation(best.cores * float(factors[0]), memory, heap, threads))

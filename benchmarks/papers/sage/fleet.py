@@ -18,8 +18,9 @@ from penstock.benchmarks.papers.cluster_model.spec import (
     StateSpec,
     TaskSpec,
 )
-from penstock.benchmarks.papers.sage.applications import Application, Averaged, Given
+from penstock.benchmarks.papers.sage.applications import Application, Averaged
 from penstock.model.policy import Policy
+from penstock.scheduler.resizer import Allocation
 
 STEP_S = 10.0
 REPORT_S = 10.0
@@ -34,7 +35,7 @@ class Member:
     """An application of a fleet: what it is given at first, and how its remote service is (None: as it should be)."""
 
     application: Application
-    given: Given
+    given: Allocation
     service: Curve | None = None
     errors: Curve = Constant(0.0)
     in_flight: int = 0

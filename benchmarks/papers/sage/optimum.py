@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from penstock.benchmarks.papers.cluster_model import heap as heaps
 from penstock.benchmarks.papers.cluster_model.services import MOST_LOAD
-from penstock.benchmarks.papers.sage.applications import Application, Given, latency_bound_s
+from penstock.benchmarks.papers.sage.applications import Application, latency_bound_s
 from penstock.benchmarks.papers.sage.fleet import FULLNESS
+from penstock.scheduler.resizer import Allocation
 
 Values = NDArray[np.float64]
 CORES_STEP = 0.01
@@ -30,7 +31,7 @@ SPARE_THREADS = 3
 class Optimum:
     """The cheapest size that holds the bounds, and its price in cores."""
 
-    given: Given
+    given: Allocation
     price: float
 
 
@@ -134,7 +135,7 @@ def _shared(claims: Values, count: Values, capacity: Values) -> Values:
     return np.asarray(np.minimum(each, level) * count, np.float64)
 
 
-def _least_cores(own: Application, live: Values, threads: int) -> Iterator[Given]:
+def _least_cores(own: Application, live: Values, threads: int) -> Iterator[Allocation]:
     """Yield for each heap with which the bounds can be held the least cores that hold them."""
     heap = HEAPS * live.max()
     cpu_s, _ = row_costs(own, live, heap, threads)
@@ -146,7 +147,7 @@ def _least_cores(own: Application, live: Values, threads: int) -> Iterator[Given
     for number in np.flatnonzero(fits.any(axis=0)):
         cores = float(tried[np.argmax(fits[:, number]), number])
         memory = max(float(heap[number]), resident_bytes(own, live, float(heap[number]), threads))
-        yield Given(cores, memory, float(heap[number]), threads)
+        yield Allocation(cores, memory, float(heap[number]), threads)
 
 
 def _least_threads(own: Application, live: Values) -> int:

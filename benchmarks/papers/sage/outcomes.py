@@ -7,10 +7,12 @@ import numpy as np
 
 from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.loop import DecisionRecord, Run
-from penstock.benchmarks.papers.sage.applications import Given, latency_bound_s
+from penstock.benchmarks.papers.sage.applications import latency_bound_s
 from penstock.benchmarks.papers.sage.fleet import Member
 from penstock.benchmarks.papers.sage.optimum import Optimum, price
 from penstock.model.plan import ApplicationSize, RescalePlan
+from penstock.scheduler.resizer import Allocation
+from penstock.scheduler.shrink_rules import HeapDown
 
 RESOURCES = ("heap", "memory", "cores", "threads")
 GROUP = {"heap": 0, "memory": 0, "cores": 1, "threads": 2}
@@ -37,7 +39,7 @@ class Outcome:
     """The sizing of an application; ``late``: the most rows that waited at the end, over the bound."""
 
     actions: tuple[Action, ...]
-    final: Given
+    final: Allocation
     optimum: Optimum
     oversize: float
     cores_over: float
@@ -57,17 +59,21 @@ class Outcome:
 
     def undone(self) -> int:
         """Return how many actions took back a shrink: the same resource had been made smaller before."""
-        return sum(
-            action.is_up and any(not old.is_up and old.resource == action.resource for old in self.actions[:place])
-            for place, action in enumerate(self.actions)
-        )
+        return self._reversals(is_up=True, within_s=float("inf"))
 
     def swings(self, within_s: float) -> int:
         """Return how often a resource went up and then down within so many seconds."""
+        return self._reversals(is_up=False, within_s=within_s)
+
+    def detours(self) -> float:
+        """Return how many actions undid a shrink, or went up and then down within the shrink's window."""
+        return float(self.undone() + self.swings(HeapDown.window_s))
+
+    def _reversals(self, *, is_up: bool, within_s: float) -> int:
         return sum(
-            not action.is_up
+            action.is_up == is_up
             and any(
-                old.is_up and old.resource == action.resource and action.time_s - old.time_s < within_s
+                old.is_up != is_up and old.resource == action.resource and action.time_s - old.time_s < within_s
                 for old in self.actions[:place]
             )
             for place, action in enumerate(self.actions)
@@ -99,7 +105,7 @@ def outcomes(
     result = []
     for number, (member, best) in enumerate(zip(members, optima, strict=True)):
         own = member.application
-        final = Given(
+        final = Allocation(
             float(cluster.cores[number]),
             float(cluster.memory[number]),
             float(cluster.heap[number]),
@@ -121,7 +127,7 @@ def outcomes(
     return result
 
 
-def actions_of(records: Sequence[DecisionRecord], started: Sequence[Given]) -> list[list[Action]]:
+def actions_of(records: Sequence[DecisionRecord], started: Sequence[Allocation]) -> list[list[Action]]:
     """Return by application what was done, in order; what was refused was not done."""
     now = [
         {"heap": each.heap_bytes, "memory": each.memory_bytes, "cores": each.cores, "threads": float(each.threads)}

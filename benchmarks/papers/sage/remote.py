@@ -10,13 +10,13 @@ from penstock.benchmarks.papers.cluster_model.curves import Constant, Curve, Ste
 from penstock.benchmarks.papers.cluster_model.loop import DecisionRecord
 from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
 from penstock.benchmarks.papers.evaluation import Progress
-from penstock.benchmarks.papers.sage.applications import PACKAGE, Given, Trace, archetype
+from penstock.benchmarks.papers.sage.applications import PACKAGE, Trace, archetype
 from penstock.benchmarks.papers.sage.cases import FLEET, ours
 from penstock.benchmarks.papers.sage.fleet import Member, ran
 from penstock.benchmarks.papers.sage.outcomes import actions_of
-from penstock.model.columns import Bools
 from penstock.scheduler.growth_rules import ThreadsUp
 from penstock.scheduler.remote_guard import backlog_correlates, explained_by_service
+from penstock.scheduler.resizer import Allocation
 
 LEAST_OVERLOAD = 1.1
 """With less there is no backlog in some draws."""
@@ -64,8 +64,8 @@ def noise_blocked(seeds: Sequence[int]) -> tuple[list[float], list[float]]:
         backlog = np.cumsum(100 * np.exp(0.5 * random.standard_normal((60, 50))), axis=0)
         latency = 5 * np.exp(0.3 * _wandering(random, 60, 50))
         calls = 500 * (1 + 0.1 * random.standard_normal((60, 50)))
-        own.append(_share(explained_by_service(backlog, latency, calls, calls, window)))
-        literal.append(_share(backlog_correlates(backlog, latency, window)))
+        own.append(float(explained_by_service(backlog, latency, calls, calls, window).mean()))
+        literal.append(float(backlog_correlates(backlog, latency, window).mean()))
     return own, literal
 
 
@@ -94,7 +94,7 @@ def _member(seed: int, number: int, case: Case) -> Member:
         state_bytes=0.0,
         grown_bytes=1.0,
     )
-    given = Given(
+    given = Allocation(
         cores=CORES * rate * own.row_cpu_s,
         memory_bytes=1.3 * (HEAP * own.live_bytes + own.nonheap_bytes),
         heap_bytes=HEAP * own.live_bytes,
@@ -133,7 +133,3 @@ def _wandering(random: np.random.Generator, ticks: int, columns: int) -> NDArray
     for tick in range(1, ticks):
         values[tick] = 0.8 * values[tick - 1] + 0.6 * values[tick]
     return values
-
-
-def _share(flags: Bools) -> float:
-    return float(np.mean(flags))

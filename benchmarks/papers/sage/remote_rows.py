@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, spread
+from penstock.benchmarks.papers.evaluation import Progress, Row, Spread, share, spread
 from penstock.benchmarks.papers.sage.remote import Case, grown, noise_blocked
 from penstock.scheduler.growth_rules import ThreadsUp
 
@@ -58,6 +58,5 @@ def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
 
 
 def _acted(times_s: Sequence[float], within_s: float = float("inf")) -> Spread:
-    limit = np.finfo(np.float64).max if np.isinf(within_s) else within_s
-    share = float(np.mean(np.array(times_s) <= limit))
-    return Spread(share, share, share, len(times_s))
+    """Return in which part of the draws there was an action, and in time."""
+    return share([time_s <= within_s and np.isfinite(time_s) for time_s in times_s])

@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from penstock.benchmarks.papers.evaluation import Row, Spread, spread
+from penstock.benchmarks.papers.evaluation import Row, Spread, share, spread
 from penstock.benchmarks.papers.sage.fleet import Member
 from penstock.benchmarks.papers.sage.optimum import price
 from penstock.benchmarks.papers.sage.outcomes import Outcome
-from penstock.scheduler.resizer import Allocation, ContainerLimits, Host, resize
-from penstock.scheduler.shrink_rules import HeapDown
+from penstock.scheduler.resizer import ContainerLimits, Host, resize
 
 MOST_OVER = 0.14
 MOST_S = 2400.0
@@ -28,8 +27,8 @@ def rows(seed: int, own: Outcomes, best: Outcomes, rested: Outcomes, started: Se
     over = _spread(right, _over)
     control = _spread(best, _actions)
     still = control.median == 0
-    swings, downs = _spread(own, _swings), _spread(own, lambda item: float(item.downs()))
-    took, holds = _spread(own, lambda item: item.sizing_s / 60), _share([item.holds for item in own])
+    swings, downs = _spread(own, Outcome.detours), _spread(own, lambda item: float(item.downs()))
+    took, holds = _spread(own, lambda item: item.sizing_s / 60), share([item.holds for item in own])
     worst = max(item.oversize for item in right)
     begun = spread([_begun(member, item) for member, item in zip(started, own, strict=True)])
     return [
@@ -56,7 +55,7 @@ def rows(seed: int, own: Outcomes, best: Outcomes, rested: Outcomes, started: Se
         Row(
             seed, "undo actions and swings", "0", "0", swings, control=control, met=swings.median == 0 and still,
             note="a shrink taken back, or up and down within the shrink's window; "
-            f"draws with one: {_part(own, lambda item: _swings(item) > 0)}",
+            f"draws with one: {_part(own, lambda item: item.detours() > 0)}",
         ),
         Row(
             seed, "shrinks of heap or memory", "<= 1", "<= 1", downs, control=control, met=downs.median <= 1 and still,
@@ -65,7 +64,7 @@ def rows(seed: int, own: Outcomes, best: Outcomes, rested: Outcomes, started: Se
         Row(
             seed, "sizing time", "about 40 min", "<= 40", took, control=control,
             met=took.median <= MOST_S / 60 and still, unit="min",
-            note=f"to the last action; in the mean {_mean(own):.0f} min",
+            note=f"to the last action; in the mean {np.mean([item.sizing_s / 60 for item in own]):.0f} min",
         ),
         Row(
             seed, "actions when begun again where Sage stopped", "-", "-", _spread(rested, _actions),
@@ -147,10 +146,6 @@ def _fits(item: Outcome) -> bool:
     return item.oversize <= MOST_OVER
 
 
-def _swings(item: Outcome) -> float:
-    return float(item.undone() + item.swings(HeapDown.window_s))
-
-
 def _begun(member: Member, item: Outcome) -> float:
     given = member.given
     return price(member.application, given.cores, given.memory_bytes) / item.optimum.price - 1
@@ -159,28 +154,15 @@ def _begun(member: Member, item: Outcome) -> float:
 def _in_containers(item: Outcome) -> float:
     """Return the oversize of the containers that the resizer gives for a size, threads' part of memory included."""
     optimum = item.optimum.given
-    final = item.final
-    limits = ContainerLimits()
-    given = resize(
-        Allocation(final.cores, final.memory_bytes, final.heap_bytes, final.threads), limits, [Host(16.0, 64e9)] * 64
-    )
+    given = resize(item.final, ContainerLimits(), [Host(16.0, 64e9)] * 64)
     cores, memory, _, _ = given.size
     weight = (item.optimum.price - optimum.cores) / optimum.memory_bytes
     return (cores + weight * memory) / item.optimum.price - 1
-
-
-def _mean(items: Outcomes) -> float:
-    return float(np.mean([item.sizing_s / 60 for item in items]))
 
 
 def _spread(items: Outcomes, figure: Callable[[Outcome], float]) -> Spread:
     return spread([figure(item) for item in items])
 
 
-def _share(flags: Sequence[bool]) -> Spread:
-    share = float(np.mean(flags))
-    return Spread(share, share, share, len(flags))
-
-
 def _part(items: Outcomes, holds: Callable[[Outcome], bool]) -> str:
-    return f"{100 * float(np.mean([holds(item) for item in items])):.0f}% of draws"
+    return f"{share([holds(item) for item in items]).median:.0%} of draws"

@@ -11,7 +11,7 @@ from penstock.benchmarks.papers.cluster_model.cluster import Cluster
 from penstock.benchmarks.papers.cluster_model.loop import EVALUATED, Run
 from penstock.benchmarks.papers.cluster_model.parameters import evaluation_parameters
 from penstock.benchmarks.papers.sage import at_once_rows
-from penstock.benchmarks.papers.sage.applications import PACKAGE, Averaged, Given, Trace, archetype, latency_bound_s
+from penstock.benchmarks.papers.sage.applications import PACKAGE, Averaged, Trace, archetype, latency_bound_s
 from penstock.benchmarks.papers.sage.cases import Drawn, drawn_applications, ours, starved, steady
 from penstock.benchmarks.papers.sage.fleet import Member, fleet, ran
 from penstock.benchmarks.papers.sage.optimum import Optimum, holds, living, optimum
@@ -24,6 +24,7 @@ from penstock.model.plan import ApplicationSize, Decision, NoChange, RescalePlan
 from penstock.model.snapshot import ClusterSnapshot
 from penstock.scheduler.action_log import ActionLog, EntryKind, read_log, snapshot_of
 from penstock.scheduler.guarded import guarded
+from penstock.scheduler.resizer import Allocation
 from penstock.scheduler.sage import Sage
 from tests.scheduler.sage_applications import GB, actions, simulate
 
@@ -182,7 +183,7 @@ def test_a_policy_that_swings_is_shown_up() -> None:
 
 
 def test_verdicts() -> None:
-    best = Optimum(Given(1.0, 4e9, 2e9, 2), 2.0)
+    best = Optimum(Allocation(1.0, 4e9, 2e9, 2), 2.0)
 
     def sized(*actions: Action) -> Outcome:
         return Outcome(actions, best.given, best, 0.1, 0.1, 0.1, 0.5, 0.0)
@@ -204,7 +205,7 @@ def test_verdicts() -> None:
 
 
 def test_a_headline_row_is_not_met_where_sage_acts_at_the_optimum() -> None:
-    size = Optimum(Given(1.0, 4e9, 2e9, 2), 2.0)
+    size = Optimum(Allocation(1.0, 4e9, 2e9, 2), 2.0)
     still = Outcome((), size.given, size, 0.1, 0.1, 0.1, 0.5, 0.0)
     acts = replace(still, actions=(Action(5 * MINUTE, "cores", 1.0, 1.5),))
     members = [Member(archetype(evaluation_parameters(PACKAGE, None), 0, "a"), size.given)]
@@ -219,7 +220,7 @@ def test_a_headline_row_is_not_met_where_sage_acts_at_the_optimum() -> None:
 
 
 def test_at_once_has_to_be_twice_as_fast_no_larger_and_without_a_way_back() -> None:
-    size = Optimum(Given(1.0, 4e9, 2e9, 2), 2.0)
+    size = Optimum(Allocation(1.0, 4e9, 2e9, 2), 2.0)
 
     def sized(minutes: Sequence[float], over: float, late: float = 0.5) -> Outcome:
         acts = tuple(Action(minute * MINUTE, "cores", 1.5, 1.0) for minute in minutes)
