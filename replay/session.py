@@ -64,36 +64,23 @@ def check_installed() -> None:
         raise UserError(f"Spark is needed ({error}): {INSTALL}") from error
 
 
-def open_session(
-    master: str | None = None,
-    *,
-    session: SparkSession | None = None,
-    settings: Mapping[str, str] | None = None,
-    name: str = "penstock",
-) -> SparkSession:
-    """Return a session for Penstock's use. See `spark_session` for one that ends.
+@contextmanager
+def spark_session(
+    master: str | None = None, *, settings: Mapping[str, str] | None = None, name: str = "penstock"
+) -> Iterator[SparkSession]:
+    """Open a session, and stop it at the end unless it stands beside one that was there.
 
-    The first of these that applies: a new one beside ``session``, which stays as it is; ``master``, also of Spark
-    Connect (``sc://HOST:PORT``); ``SPARK_REMOTE``; beside the session that is active, as in a notebook; that of
-    ``spark-submit``; ``local[*]``. One on this machine listens on loopback only, and its workers import what this
-    process can. ``settings`` are Spark's, and win over those that a launch sets.
+    The first of these that applies: ``master``, also of Spark Connect (``sc://HOST:PORT``); ``SPARK_REMOTE``; a new one
+    beside the session that is active, as in a notebook, which stays as it is; that of ``spark-submit``; ``local[*]``.
+    One on this machine listens on loopback only, and its workers import what this process can. ``settings`` are those
+    of Spark, and win over those that a launch sets. What Spark raises within comes out as one of Penstock's errors,
+    see `spark_failures`.
 
     Raises:
         OptionError: two places are named at once.
         UserError: pyspark or a Java is missing, or Spark does not start.
     """
-    return _open(master, session, settings or {}, name)[0]
-
-
-@contextmanager
-def spark_session(
-    master: str | None = None, *, settings: Mapping[str, str] | None = None, name: str = "penstock"
-) -> Iterator[SparkSession]:
-    """Open a session as `open_session` does, and stop it at the end unless it stands beside one that was there.
-
-    What Spark raises within comes out as one of Penstock's errors, see `spark_failures`.
-    """
-    opened, own = _open(master, None, settings or {}, name)
+    opened, own = _open(master, settings or {}, name)
     try:
         yield opened
     except spark_errors() as error:
@@ -104,9 +91,7 @@ def spark_session(
                 opened.stop()
 
 
-def _open(
-    master: str | None, session: SparkSession | None, settings: Mapping[str, str], name: str
-) -> tuple[SparkSession, bool]:
+def _open(master: str | None, settings: Mapping[str, str], name: str) -> tuple[SparkSession, bool]:
     """Return a session, and whether it was launched for that."""
     remote = os.environ.get(_REMOTE) or None
     if master is not None and remote is not None and master != remote:
@@ -114,7 +99,7 @@ def _open(
     check_installed()
     from pyspark.sql import SparkSession
 
-    running = session or (SparkSession.getActiveSession() if master is None and remote is None else None)
+    running = SparkSession.getActiveSession() if master is None and remote is None else None
     if running is not None:
         return _configured(running.newSession(), {**SQL_SETTINGS, **settings}), False
     if remote is not None or (master or "").startswith(REMOTE_SCHEME):

@@ -287,22 +287,15 @@ def summarise(job: Job, metrics: JobMetrics, *, stopped: bool) -> RunSummary:
 
 def print_summary(summary: RunSummary) -> None:
     """Print the table that ends a run, to stderr, and what there is to say of bad records."""
-    names = ("rows in", "rows out", "late", "dead letters", "time", "rows/s")
-    columns = [
-        Column("job", figures=False),
-        Column("", figures=False),
-        *(Column(name) for name in names),
-    ]
-    row = [
-        summary.job,
-        summary.status,
-        count_text(summary.rows_in),
-        count_text(summary.rows_out),
-        count_text(summary.late),
-        count_text(summary.dead_lettered),
-        seconds_text(summary.seconds),
-        rate_text(summary.rows_per_s),
-    ]
-    print_table(columns, [row])
+    texts = {
+        "rows in": count_text(summary.rows_in),
+        "rows out": count_text(summary.rows_out),
+        "late": count_text(summary.late),
+        "dead letters": count_text(summary.dead_lettered),
+        "time": seconds_text(summary.seconds),
+        "rows/s": rate_text(summary.rows_per_s),
+    }
+    columns = [Column("job", figures=False), Column("", figures=False), *map(Column, texts)]
+    print_table(columns, [[summary.job, summary.status, *texts.values()]])
     for line in summary.bad_records:
         print(line.sentence(), file=sys.stderr)

@@ -1,15 +1,25 @@
 """Requirements of Penstock: from its installed metadata, or from setup.cfg in a checkout."""
 
 import configparser
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?$")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 _BOUND = re.compile(r"\s*(>=|<=|==|!=|<|>)\s*([0-9][0-9.]*)")
+_HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +33,11 @@ class Requirement:
     @property
     def text(self) -> str:
         """The bounds as they are written."""
-        return ",".join(operator + version for operator, version in self.bounds)
+        return ",".join(sign + version for sign, version in self.bounds)
 
     def allows(self, version: str) -> bool:
         """Whether a version is within the bounds."""
-        return all(_compare(version, operator, bound) for operator, bound in self.bounds)
+        return all(_HOLDS[sign](*_padded(version, bound)) for sign, bound in self.bounds)
 
 
 def requirements() -> list[Requirement]:
@@ -72,24 +82,11 @@ def _from_checkout(file: Path) -> Iterator[Requirement]:
                 yield requirement
 
 
-def _compare(version: str, operator: str, bound: str) -> bool:
-    left, right = _numbers(version), _numbers(bound)
-    width = max(len(left), len(right))
-    left += (0,) * (width - len(left))
-    right += (0,) * (width - len(right))
-    match operator:
-        case ">=":
-            return left >= right
-        case "<=":
-            return left <= right
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case "<":
-            return left < right
-        case _:
-            return left > right
+def _padded(*versions: str) -> list[tuple[int, ...]]:
+    """Return the numbers of versions, as many of each: 3.1 is 3.1.0."""
+    numbers = [_numbers(version) for version in versions]
+    width = max(map(len, numbers))
+    return [(*known, *(0,) * (width - len(known))) for known in numbers]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -146,14 +146,12 @@ class WindowedStream(NameHints):
         Updates leave as often as the job's ``emit_interval`` says, every 100 ms unless `run` was given another one.
         """
         emission = Emission(mode) if every is None else Emission("updates", to_microseconds(every, "every"))
-        old = self._windowing
-        return WindowedStream(self._stream, self._keys, Windowing(old.window, old.lateness_us, old.clock, emission))
+        return WindowedStream(self._stream, self._keys, replace(self._windowing, emission=emission))
 
     def allowed_lateness(self, lateness: Duration) -> "WindowedStream":
         """Let each window take rows for this long after its end."""
-        old = self._windowing
         lateness_us = to_microseconds(lateness, "lateness")
-        return WindowedStream(self._stream, self._keys, Windowing(old.window, lateness_us, old.clock, old.emission))
+        return WindowedStream(self._stream, self._keys, replace(self._windowing, lateness_us=lateness_us))
 
     def agg(self, **aggregates: AggregateCall) -> "Stream":
         """Aggregate each window (and key); rows have ``window_start`` and ``window_end``."""

@@ -212,12 +212,11 @@ def default_name() -> str:
 
 
 def _checkpoints(options: Mapping[str, Any]) -> CheckpointOptions:
-    checkpoints = CheckpointOptions(**changed_fields(CHECKPOINTS, options))
-    if checkpoints.directory is None:
-        idle = [option for option in CHECKPOINTS if option in options and option != "checkpoint_dir"]
-        if idle:
-            raise OptionError(f"{idle[0]} needs a checkpoint_dir")
-    return checkpoints
+    fields = changed_fields(CHECKPOINTS, options)
+    idle = [option for option in CHECKPOINTS if option in options and option != "checkpoint_dir"]
+    if idle and fields.get("directory") is None:
+        raise OptionError(f"{idle[0]} needs a checkpoint_dir")
+    return CheckpointOptions(**fields)
 
 
 def _place(node: OperatorNode) -> str:

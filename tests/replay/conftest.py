@@ -39,8 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """A session on two cores of this machine, as the commands launch one."""
-    from penstock.replay.session import open_session
+    from penstock.replay.session import spark_session
 
-    session = open_session("local[2]", settings=SETTINGS)
-    yield session
-    session.stop()
+    with spark_session("local[2]", settings=SETTINGS) as session:
+        yield session

@@ -164,5 +164,6 @@ def test_a_pipeline_is_validated_and_replayed_by_a_server(
 
 def test_a_server_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "CONNECT_PATIENCE_S", 0.5)
-    with pytest.raises(RetryableError, match=r"no server of Spark Connect answers at sc://127\.0\.0\.1:"):
-        session.open_session(f"sc://127.0.0.1:{free_port()}")
+    answer = r"no server of Spark Connect answers at sc://127\.0\.0\.1:"
+    with pytest.raises(RetryableError, match=answer), session.spark_session(f"sc://127.0.0.1:{free_port()}"):
+        pass

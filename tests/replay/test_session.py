@@ -15,7 +15,7 @@ from penstock.dev.java import bundled_java, parse_version, version_text
 from penstock.doctor.spark import INSTALL
 from penstock.model.errors import OptionError, UserError
 from penstock.replay.java_shim import make_java_home
-from penstock.replay.session import SQL_SETTINGS, open_session, spark_session
+from penstock.replay.session import SQL_SETTINGS, spark_session
 from tests.hidden_libraries import hide
 
 TOOLS = ("bash", "sh", "dirname", "ps", "rm", "uname")
@@ -89,7 +89,7 @@ def test_a_missing_java_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(UserError, match="Spark needs Java 17 or newer.* " + re.escape(INSTALL)):
-        open_session("local[1]")
+        spark_session("local[1]").__enter__()
 
 
 def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
@@ -100,15 +100,14 @@ def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
         assert beside.conf.get("spark.sql.shuffle.partitions") == "3"
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert spark.range(3).count() == 3
-    assert open_session(session=spark) is not spark
     with pytest.raises(OptionError, match=r"spark\.driver\.memory cannot be set in a Spark that runs already"):
-        open_session(settings={"spark.driver.memory": "3g"})
+        spark_session(settings={"spark.driver.memory": "3g"}).__enter__()
 
 
 def test_two_places_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://one")
     with pytest.raises(OptionError, match="--master local and SPARK_REMOTE=sc://one name two places"):
-        open_session("local")
+        spark_session("local").__enter__()
 
 
 def test_a_spark_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,4 +115,4 @@ def test_a_spark_of_another_version_is_refused(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(UserError, match=r"SPARK_HOME=.* has Spark 3\.5\.1, and PySpark is .*: unset SPARK_HOME"):
-        open_session("local[1]")
+        spark_session("local[1]").__enter__()
