@@ -1,4 +1,7 @@
-"""How many cases a property of a paper is tried on: 100 in ``make test``, 1,000 in ``make test-all``, or by choice."""
+"""How many cases a property of a paper, or the simulated machine, is tried on.
+
+100 in ``make test``, 1,000 in ``make test-all``, or by choice.
+"""
 
 import os
 

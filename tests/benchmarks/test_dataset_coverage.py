@@ -42,29 +42,47 @@ def found(request: pytest.FixtureRequest, both: dict[str, Coverage]) -> Coverage
     return both[request.param]
 
 
+@pytest.mark.long(
+    "counts what two sets of a million events have, which long tests read; test_ties_are_broken and the files stay"
+)
 def test_every_window_size_closes_often(found: Coverage) -> None:
     assert min(found.closed_windows.values()) >= 8, found.closed_windows
 
 
+@pytest.mark.long(
+    "counts what two sets of a million events have, which long tests read; test_ties_are_broken and the files stay"
+)
 def test_days_change(found: Coverage) -> None:
     assert found.days >= 2
     assert found.split_auctions >= 1
 
 
+@pytest.mark.long(
+    "counts what two sets of a million events have, which long tests read; test_ties_are_broken and the files stay"
+)
 def test_prices_and_channels_take_every_branch(found: Coverage) -> None:
     assert found.price_sides == {"below", "inside", "above"}
     assert found.channel_ids == {"Apple", "Google", "Facebook", "Baidu", "url", "none"}
 
 
+@pytest.mark.long(
+    "counts what two sets of a million events have, which long tests read; test_ties_are_broken and the files stay"
+)
 def test_sessions_break_and_just_hold(both: dict[str, Coverage]) -> None:
     assert both["day"].broken_sessions >= 1000
     assert both["day"].exact_gaps >= 8
 
 
+@pytest.mark.long(
+    "counts what two sets of a million events have, which long tests read; test_ties_are_broken and the files stay"
+)
 def test_every_time_of_day_occurs(both: dict[str, Coverage]) -> None:
     assert both["day"].bid_time_types == {"dayTime", "nightTime", "otherTime"}
 
 
+@pytest.mark.long(
+    "counts what two sets of a million events have, which long tests read; test_ties_are_broken and the files stay"
+)
 @pytest.mark.parametrize("name", [*JOINS, *RANKINGS])
 def test_joins_and_rankings_have_work(at_midnight: dict[str, int], name: str) -> None:
     assert at_midnight[name] >= (2 if "days" in name else 1)

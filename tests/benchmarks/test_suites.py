@@ -16,6 +16,7 @@ SOME = (
 
 
 @pytest.mark.slow
+@pytest.mark.long("suites that make test has itself; a suite that fails")
 def test_a_suite_under_random_settings() -> None:
     report = suite([*SOME, "--random-settings=6"], {"PENSTOCK_ORDER_EXAMPLES": "5"}, 6)
     assert report.failure is None

@@ -16,6 +16,7 @@ from penstock.state.files.arrow_files import open_files
 from penstock.state.leases.run_lease import RunLease
 from penstock.state.leases.run_records import Owner
 from tests.contracts.faulty_s3 import FORBIDDEN, PASSING, SILENT, Store, s3_store
+from tests.long_cases import but_for
 
 FAULTS = int(os.environ.get("PENSTOCK_S3_FAULTS", "20"))
 MOST_ATTEMPTS = 10
@@ -65,7 +66,9 @@ def test_a_fault_that_passes_is_not_noticed(store: Store, fault: str) -> None:
     assert store.faults.struck == 4
 
 
-@pytest.mark.parametrize("fault", ["error", FORBIDDEN])
+@pytest.mark.parametrize(
+    "fault", but_for(["error", FORBIDDEN], [FORBIDDEN], "waits until it gives up; [forbidden] stays")
+)
 def test_a_fault_that_stays_ends_in_an_error_that_names_the_file(store: Store, fault: str) -> None:
     files = open_files(store.url("staying"))
     files.write("a/x", b"before")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.docs.followed import Followed, change, follow
 from tests.docs.pages import ROOT
+from tests.long_cases import but_for
 
 HOW_TO = ROOT / "docs" / "how-to"
 
@@ -45,6 +46,11 @@ def test_what_the_page_shows_is_what_comes_out(followed: tuple[str, Followed]) -
     assert [text.strip() for text in printed] == [text.strip() for text in copy.outputs]
 
 
+@pytest.mark.parametrize(
+    "followed",
+    but_for(SUITES, ["add-a-policy.md"], "suites that make test has itself, once more in a copy; [add-a-policy] stays"),
+    indirect=True,
+)
 def test_its_tests_and_the_suites_pass(followed: tuple[str, Followed]) -> None:
     page, copy = followed
     tests = [name for name in copy.files if name.startswith("tests/") and not _needs_spark(copy.root / name)]
@@ -53,6 +59,7 @@ def test_its_tests_and_the_suites_pass(followed: tuple[str, Followed]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long("a Spark of its own in a copy; tests/replay has every form on Spark")
 def test_it_is_replayed_on_spark(followed: tuple[str, Followed]) -> None:
     _, copy = followed
     tests = [name for name in copy.files if name.startswith("tests/") and _needs_spark(copy.root / name)]

@@ -38,18 +38,21 @@ def check(report: ChaosReport, kills: int) -> None:
     assert (report.lost, report.duplicated) == (0, 0), report
 
 
+@pytest.mark.long("25 kills; test_operators_need_no_names has two")
 def test_r1_kills_at_any_moment(tmp_path: Path, server: ForkServer) -> None:
     report = Attacker(tmp_path, server.start, EVENTS, (2, 3, 1)).moments(25, seed=1)
     check(report, 25)
     assert report.after_checkpoint >= 20
 
 
+@pytest.mark.long("a kill at each of thirty points; test_simulated crashes at them in the simulator")
 def test_r2_s5_a_crash_at_every_point(tmp_path: Path, server: ForkServer) -> None:
     report = Attacker(tmp_path, server.start, FEWER_EVENTS, (1, 2)).every_point(seed=2)
     check(report, 30)
     assert report.unreached == ()
 
 
+@pytest.mark.long("kills and spills to disk; test_simulated_pages crashes in the simulator")
 def test_r2_a_crash_at_every_point_of_the_page_store(tmp_path: Path, server: ForkServer) -> None:
     attacker = Attacker(tmp_path, server.start, FEWER_EVENTS, (1, 2), state_bytes=SMALL_STATE)
     report = attacker.every_point(4, "pages.")
@@ -57,20 +60,24 @@ def test_r2_a_crash_at_every_point_of_the_page_store(tmp_path: Path, server: For
     assert report.unreached == ()
 
 
+@pytest.mark.long("ten kills; test_operators_need_no_names has two at any moment")
 def test_r3_crashes_before_and_while_sinks_commit(tmp_path: Path, server: ForkServer) -> None:
     check(Attacker(tmp_path, server.start, FEWER_EVENTS, (2,)).before_commit(10, seed=3), 10)
 
 
+@pytest.mark.long("nine kills; test_operators_need_no_names has two at any moment")
 def test_r8_crashes_while_recovering_twice_in_a_row(tmp_path: Path, server: ForkServer) -> None:
     check(Attacker(tmp_path, server.start, FEWER_EVENTS, (1, 2, 3)).while_recovering(3, seed=8), 9)
 
 
+@pytest.mark.long("ten kills; tests/state/checkpoints/test_repository passes damaged ones over")
 def test_s1_s2_a_damaged_checkpoint_is_passed_over(tmp_path: Path, server: ForkServer) -> None:
     report = Attacker(tmp_path, server.start, EVENTS, (1, 2)).damage(8, seed=12)
     check(report, 10)
     assert report.fallbacks >= 8
 
 
+@pytest.mark.long("fills a disk and waits; test_write_behind and test_frozen_buckets have full disks")
 @pytest.mark.parametrize("room", [0, 3_000])
 def test_s3_a_full_disk_passes(tmp_path: Path, server: ForkServer, room: int) -> None:
     check(full_disk(tmp_path, server.start, EVENTS, room), 0)
@@ -89,6 +96,7 @@ ps.read_iterable(rows, schema=pa.schema({"k": pa.int64()})).name("rows").write_j
 """
 
 
+@pytest.mark.long("waits for a run that hangs; test_a_pipeline_may_print kills runs")
 def test_a_run_that_hangs_is_ended_and_the_next_one_begins(tmp_path: Path, server: ForkServer) -> None:
     file = tmp_path / "silent.py"
     file.write_text(SILENT)
@@ -149,6 +157,7 @@ def test_a_program_that_changes_from_run_to_run_is_refused(tmp_path: Path, serve
         Chaos(file, changed, ChaosOptions(kills=1), tmp_path / "runs", server.start).run()
 
 
+@pytest.mark.long("half a million events three times; the command runs on a pipeline that keeps windows")
 def test_the_command_tells_what_it_did(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "penstock", "chaos", str(PIPELINE), "--kills", "1", "--checkpoint-interval", "30ms",

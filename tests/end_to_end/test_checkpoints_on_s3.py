@@ -40,6 +40,9 @@ def run(folder: Path, out: str, store: Store | None, failpoint: str = "") -> int
 
 
 @pytest.mark.slow
+@pytest.mark.long(
+    "five lives, three of them killed; tests/contracts/test_s3 has faults of the store, test_one_run killed runs"
+)
 def test_a_job_that_is_killed_goes_on_from_s3(tmp_path: Path) -> None:
     assert run(tmp_path, "expected", None) == 0
     with s3_store() as store:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.dsl import job as job_module
+from tests.long_cases import but_for
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("kafka_"))
@@ -51,7 +52,9 @@ def test_an_example_runs_and_prints_what_was_recorded(path: Path, tmp_path: Path
     assert len(opening.splitlines()) <= 6
 
 
-@pytest.mark.parametrize("name", ["leaderboard", "custom_source"])
+@pytest.mark.parametrize(
+    "name", but_for(["leaderboard", "custom_source"], ["leaderboard"], "one more process; [leaderboard] stays")
+)
 def test_an_example_prints_the_same_when_the_command_runs_it(name: str, tmp_path: Path) -> None:
     output = run("-m", "penstock", "run", ROOT / "examples" / f"{name}.py", folder=tmp_path)
     assert output == (RECORDED / f"{name}.txt").read_text()

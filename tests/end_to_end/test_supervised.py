@@ -10,6 +10,7 @@ FAULTS = ("stopped", "killed", "directory_is_a_file", "second_run", "take_over",
 
 
 @pytest.mark.slow
+@pytest.mark.long("six faults of a supervised job; test_one_run has second runs and take-overs")
 def test_every_round_runs_on_exactly_or_ends_with_a_sentence(tmp_path: Path) -> None:
     report = supervise(tmp_path, len(FAULTS), seed=0, names=FAULTS)
     assert [one for one in report.rounds if one.wrong] == []

@@ -25,6 +25,7 @@ from penstock.engine.connectors.kafka.admin import create_topic, is_ready, look
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from tests.kafka.conftest import MakeTopic
 from tests.kafka.secured_broker import USER, SecuredBroker
+from tests.long_cases import but_for
 
 ROOT = Path(penstock.__file__).parents[1]
 PATIENCE_S = 60.0
@@ -58,6 +59,7 @@ def test_a_topic_takes_and_gives_messages(kafka: str, topic: MakeTopic) -> None:
     assert consume(settings, name, 2) == ["a", "b"]
 
 
+@pytest.mark.long("three starts of a broker; test_undelivered starts one again")
 def test_restarts_clean_or_not_keep_data_and_address(own_broker: LocalBroker) -> None:
     settings = {"bootstrap.servers": own_broker.bootstrap}
     create_topic(KafkaSettings(own_broker.bootstrap), "kept", 1)
@@ -129,7 +131,9 @@ def dev_kafka(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "ending", but_for([signal.SIGTERM, signal.SIGINT], [signal.SIGINT], "a broker for each signal; SIGINT stays")
+)
 def test_the_command_runs_until_it_is_told_to_stop(ending: signal.Signals, tmp_path: Path) -> None:
     kept = ["--dir", "here"] if ending is signal.SIGTERM else []
     command = dev_kafka(tmp_path, *kept)
@@ -148,6 +152,7 @@ def test_the_command_runs_until_it_is_told_to_stop(ending: signal.Signals, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == (["here"] if kept else [])
 
 
+@pytest.mark.long("two brokers of the command; it runs until it is told to stop, and refuses what cannot be")
 def test_the_command_creates_topics_and_keeps_those_that_are_there(tmp_path: Path) -> None:
     wanted = ["--dir", "here", "--topic", "orders:3", "--topic", "dead"]
     for attempt, said in (
@@ -177,6 +182,7 @@ def test_a_topic_that_cannot_be_is_refused_before_anything_starts(text: str, tmp
     assert (command.returncode, output) == (2, "") and errors.startswith("error: ")
 
 
+@pytest.mark.long("one more broker; test_the_command_runs_until_it_is_told_to_stop")
 def test_the_command_says_so_when_the_broker_ends_by_itself(tmp_path: Path) -> None:
     command = dev_kafka(tmp_path)
     try:

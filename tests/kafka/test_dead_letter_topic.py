@@ -215,6 +215,7 @@ def test_what_cannot_be_replayed_is_said(kafka: str, topic: MakeTopic) -> None:
         assert failed.exit_code == code and sentence in failed.output, failed.output
 
 
+@pytest.mark.long("waits for a broker that is gone; test_undelivered waits for one too")
 def test_a_broker_that_is_gone_ends_the_attempt_and_the_next_writes_again(
     own_broker: LocalBroker, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ class Publishing:
         return Running(self._proxy.address, self._topic, self._folder, 1, accept=False)
 
 
+@pytest.mark.long("waits for answers that are held back; test_request_errors has errors that pass")
 def test_k7_late_ends_of_transactions(proxy: TcpProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(SEED)
     if not DELAYS:

@@ -23,6 +23,7 @@ from penstock.engine.connectors.kafka.admin import create_topic, delete_topics
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.model.errors import UserError
+from tests.long_cases import but_for
 
 MakeTopic = Callable[..., str]
 RUNS = 10
@@ -129,7 +130,7 @@ def stamp(time_s: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S.000", time.gmtime(time_s))
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", but_for([1, 2], [1], "ten runs once more; parallelism 1 stays"))
 def test_ten_runs_are_as_one(
     kafka: str, topic: MakeTopic, tmp_path: Path, parallelism: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,9 @@ def test_ten_runs_are_as_one(
     assert len(windows_of(tmp_path)) > len(before)
 
 
+@pytest.mark.long(
+    "thirty thousand rows and two kills; test_added_sink kills runs, test_ten_runs_are_as_one goes on from them"
+)
 def test_a_run_that_is_killed_is_made_good_by_the_next(kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     name = topic(3)
     feed = Feed(kafka, name, 3)

@@ -54,6 +54,7 @@ def ended(child: Child) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long("a kill at each of fifteen points; test_between_complete_and_commit has three")
 @pytest.mark.parametrize("nth", [1, 3])
 def test_every_point(start: Start, kafka: str, topic: MakeTopic, tmp_path: Path, nth: int) -> None:
     """One job, a life for each point, at changing parallelism."""

@@ -11,6 +11,7 @@ EVENTS, SECONDS = 10_000, 8.0
 
 
 @pytest.mark.slow
+@pytest.mark.long("a job on a slow link for seconds; test_source outlives a broker that is gone")
 def test_n2_a_job_outlives_a_slow_link(tmp_path: Path) -> None:
     report = slow_links(tmp_path, EVENTS, SECONDS, seed=1)
     assert report.failure is None, report.failure

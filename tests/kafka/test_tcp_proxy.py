@@ -17,6 +17,9 @@ PATIENCE_S = 30.0
 LITTLE_S = 0.3
 
 
+pytestmark = pytest.mark.long("the proxy of test_delayed_end_txn, which is long; test_request_errors has errors")
+
+
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
     """A proxy that leads to a broker of its own, with a topic ``t``."""

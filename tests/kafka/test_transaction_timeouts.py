@@ -9,6 +9,9 @@ from tests.chaos.kafka_timeouts import CHECK_S, FREED_S, TIMEOUT_MS, timed_out_t
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long(
+    "waits until transactions time out; test_sink_exactly_once names and makes commits that were not made"
+)
 def test_k3_what_the_broker_aborted_is_sent_again(kafka: str, tmp_path: Path) -> None:
     report = timed_out_transactions(tmp_path, kafka, 20_000, 2, seed=3)
     assert report.failure is None, report.failure

@@ -60,6 +60,7 @@ def read_until(stream: IO[str], text: str) -> str:
     raise AssertionError("".join(lines))
 
 
+@pytest.mark.long("waits for a broker that is gone; test_nothing_is_lost_when_the_broker_comes_back")
 @pytest.mark.parametrize(
     ("checkpoints", "small"), [(False, False), (True, False), (False, True)], ids=["plain", "checkpoints", "full queue"]
 )

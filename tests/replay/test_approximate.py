@@ -57,6 +57,7 @@ def test_columns_are_followed_through_the_plan(tmp_path: Path) -> None:
         approximate_columns(job.graph, sinks(job)["some"])
 
 
+@pytest.mark.long("three answers of Spark; test_columns_are_followed_through_the_plan")
 def test_an_estimate_may_be_off_by_its_error(tmp_path: Path, spark: SparkSession) -> None:
     job = job_of(tmp_path)
     job.run("approximate")

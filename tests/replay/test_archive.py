@@ -182,6 +182,7 @@ def test_what_retention_took_first_is_a_gap(spark: SparkSession, kafka: str, top
 
 
 @pytest.mark.slow
+@pytest.mark.long("a second Spark that is killed; test_of_two_runs_at_a_time_one_counts")
 def test_a_run_that_is_killed_is_done_again(spark: SparkSession, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     name, folder = topic(2), tmp_path / "archives"
     for partition in range(2):

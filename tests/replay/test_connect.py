@@ -125,6 +125,9 @@ def ask(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long(
+    "a server of Spark Connect and four commands; test_validation.test_the_commands has Spark in the process"
+)
 def test_a_pipeline_is_validated_and_replayed_by_a_server(
     server: str, kafka: str, topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def disturb(shop: Shop) -> None:
     shop.put(shop.topics["changes"], [{**gone, "weight": -1}, {**stands, "weight": -1}, other], key="s3")
 
 
+@pytest.mark.long("five validations of four topics; the refusals, and test_validation with a broken operator")
 def test_what_sinks_wrote_and_their_corrections_are_the_exact_answer(
     shop: Shop, topic: MakeTopic, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

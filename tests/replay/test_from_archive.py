@@ -41,6 +41,7 @@ def go_on(kafka: str, topic: str, folder: Path, rows: int) -> None:
     assert handle.stop().source_rows == rows
 
 
+@pytest.mark.long("a job, an archive and two validations; test_archive reads rows from both")
 def test_what_retention_took_is_validated_from_the_archive(
     spark: SparkSession, kafka: str, topic: MakeTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

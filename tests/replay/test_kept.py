@@ -139,6 +139,7 @@ def test_rows_are_those_of_the_messages_that_were_kept(edges: list[int], some: l
     assert offsets_read <= len(inside) + sum(gap for gap in between if gap <= near)
 
 
+@pytest.mark.long("five runs of commands on Spark; the readings of logs of what was kept")
 def test_a_stream_that_drops_at_its_source_is_the_same_as_a_replay_of_what_it_kept(
     shop: Shop, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

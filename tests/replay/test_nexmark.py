@@ -5,8 +5,8 @@ q12 has windows of processing time: which rows they held is known to nobody afte
 
 import datetime
 import secrets
-from collections.abc import Iterator, Mapping
-from functools import reduce
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ from tests.replay.both import reading
 from tests.replay.validation_reading import from_json
 
 EVENTS = 200_000
+FEW = ("q3", "q5", "q18")
+"""A join, windows over windows, and a ranking."""
+
 BROKEN = ("q7", "q8", "q11")
 
 
@@ -49,14 +52,29 @@ def events(kafka: str) -> Iterator[EventTopic]:
 
 
 @pytest.fixture(scope="module")
-def replayed(spark: SparkSession, events: EventTopic, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
-    """What a stream of all queries has written, held against Spark."""
-    return replay_queries(NexmarkJob(events, tmp_path_factory.mktemp("nexmark")), spark, interval="2s", at_once=3)
+def replay(
+    spark: SparkSession, events: EventTopic, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[tuple[str, ...]], Replayed]:
+    """What a stream of some queries, or of all, has written, held against Spark: each stream runs once."""
+
+    @cache
+    def found(queries: tuple[str, ...]) -> Replayed:
+        pipeline = NexmarkJob(events, tmp_path_factory.mktemp("nexmark"), queries)
+        return replay_queries(pipeline, spark, interval="2s", at_once=3)
+
+    return found
 
 
-@pytest.mark.parametrize("name", QUERIES)
-def test_spark_answers_what_the_stream_does(replayed: Replayed, name: str) -> None:
-    (found,) = [query for query in replayed.validation.queries if query.query == name]
+WHOLE = pytest.mark.long("all queries on Spark; a stream of q3, q5 and q18")
+OF_FEW = [pytest.param(FEW, name, id=name) for name in FEW]
+OF_ALL = [pytest.param(QUERIES, name, marks=WHOLE, id=f"{name} of all") for name in QUERIES]
+
+
+@pytest.mark.parametrize(("queries", "name"), [*OF_FEW, *OF_ALL])
+def test_spark_answers_what_the_stream_does(
+    replay: Callable[[tuple[str, ...]], Replayed], queries: tuple[str, ...], name: str
+) -> None:
+    (found,) = [query for query in replay(queries).validation.queries if query.query == name]
     assert (found.why, found.status) == (None, ComparisonStatus.SAME)
     assert found.rows_exact == found.rows_stream > 0
 
@@ -70,13 +88,18 @@ def test_a_fingerprint_is_that_of_a_multiset(spark: SparkSession) -> None:
     assert [row == same[0] for row in same[1:]] == [True, *([False] * len(others))]
 
 
-def test_the_replay_ends_where_the_last_checkpoint_was(replayed: Replayed, events: EventTopic) -> None:
+@pytest.mark.parametrize("queries", [pytest.param(FEW, id="few"), pytest.param(QUERIES, marks=WHOLE, id="all")])
+def test_the_replay_ends_where_the_last_checkpoint_was(
+    replay: Callable[[tuple[str, ...]], Replayed], queries: tuple[str, ...], events: EventTopic
+) -> None:
+    replayed = replay(queries)
     (source,) = replayed.validation.sources
     assert source.topic == events.topic
     assert sum((source.stop or {}).values()) == replayed.events == EVENTS
     assert replayed.checkpoints > 1
 
 
+@pytest.mark.long("a stream and a command on Spark; test_validation catches a broken operator with its windows")
 def test_a_broken_operator_is_named_with_its_windows(
     spark: SparkSession,
     events: EventTopic,

@@ -53,6 +53,7 @@ def test_structs_and_lists_that_tie(spark: SparkSession) -> None:
     check_both(spark, build)
 
 
+@pytest.mark.long("more types; test_structs_and_lists_that_tie")
 def test_maps_that_tie(spark: SparkSession) -> None:
     kind = pa.map_(pa.string(), pa.int64())
     tags = pa.array([[("b", 1)], [("a", 2)], None, [("a", 1)], [], [("a", 1), ("b", 2)]], kind)
@@ -137,6 +138,7 @@ class Longest(ps.UserAggregate):
         return pa.array(state["most"][groups])
 
 
+@pytest.mark.long("functions of users on Spark; test_over, and test_aggregates_of_users of windows")
 def test_aggregates_of_users_over_frames(spark: SparkSession) -> None:
     def build(job: Job) -> dict[str, Stream]:
         keyed = timed(job, ROWS).key_by("k")

@@ -4,6 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from penstock.benchmarks.replay.bids import FIELDS, PARTITIONS, write_bids
@@ -24,6 +25,7 @@ from tests.replay.kafka_rows import everything, rows_of, source_of
 BIDS = 120_000
 
 
+@pytest.mark.long("a benchmark's engines; test_kafka_source reads topics on Spark")
 def test_every_engine_reads_the_same_bids(spark: SparkSession, kafka: str, tmp_path: Path) -> None:
     name = f"bids-{secrets.token_hex(4)}"
     stops = write_bids(kafka, name, tmp_path, BIDS)

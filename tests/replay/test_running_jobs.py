@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,11 @@ OPEN = {
 FEW = ("tumbling", "session", "plain")
 
 
-def pipeline(kafka: str, topic: str, folder: Path) -> Job:
-    """Return a job that writes all answers as texts to two sinks, as each costs Spark many queries, and few to one."""
+def pipeline(kafka: str, topic: str, folder: Path, modes: Collection[str]) -> Job:
+    """Return a job that writes answers as texts to a sink for each mode, as each costs Spark many queries.
+
+    All answers are written to ``append`` and ``changelog`` together, and a few to ``few``.
+    """
     job = Job()
     rows = read_kafka(topic, kafka=kafka, schema=SCHEMA, time="at", watermark="3s", job=job).name("rows")
     texts: dict[str, list[Stream]] = {"append": [], "changelog": [], "few": []}
@@ -114,7 +117,8 @@ def pipeline(kafka: str, topic: str, folder: Path) -> Job:
         texts["changelog" if stream.updating else "append"].append(written)
         if name in FEW:
             texts["few"].append(written)
-    for mode, streams in texts.items():
+    for mode in modes:
+        streams = texts[mode]
         together = streams[0].union(*streams[1:])
         together.write_parquet(folder / mode, mode="append" if mode == "few" else mode).name(mode)
     return job
@@ -130,11 +134,21 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("running")
+    """All answers."""
+    return run(kafka, tmp_path_factory.mktemp("running"), ("append", "changelog"))
+
+
+@pytest.fixture(scope="module")
+def ran_few(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A few of them."""
+    return run(kafka, tmp_path_factory.mktemp("few"), ("few",))
+
+
+def run(kafka: str, folder: Path, modes: Collection[str]) -> Ran:
     topic = f"running-{folder.parent.name}-{folder.name}-{secrets.token_hex(4)}"
     create_topic(KafkaSettings(kafka), topic, 2, {"retention.ms": "-1"})
     fill(kafka, topic, 0, 400)
-    job = pipeline(kafka, topic, folder)
+    job = pipeline(kafka, topic, folder, modes)
     handle = start(job, folder, parallelism=2)
     wait_for(handle, 400)
     handle.savepoint("half", 60)
@@ -146,6 +160,7 @@ def ran(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(job, folder)
 
 
+@pytest.mark.long("every operator on Spark; test_an_earlier_savepoint_knows_less has three of them")
 def test_what_was_put_out_is_what_was_due(ran: Ran, spark: SparkSession) -> None:
     found = validated(ran.job, spark, checkpoint_of(ran.folder), ["append", "changelog"])
     for query in found.values():
@@ -156,25 +171,27 @@ def test_what_was_put_out_is_what_was_due(ran: Ran, spark: SparkSession) -> None
     assert said.count(" were still to come") == sum(len(query.notes) for query in found.values())
 
 
-def test_an_earlier_savepoint_knows_less(ran: Ran, spark: SparkSession) -> None:
-    (found,) = validated(ran.job, spark, checkpoint_of(ran.folder, "half"), ["few"]).values()
+def test_an_earlier_savepoint_knows_less(ran_few: Ran, spark: SparkSession) -> None:
+    (found,) = validated(ran_few.job, spark, checkpoint_of(ran_few.folder, "half"), ["few"]).values()
     assert (found.why, found.status) == (None, ComparisonStatus.SAME), found
-    now = sum(pq.read_metadata(file).num_rows for file in (ran.folder / "few").glob("part-*"))
+    now = sum(pq.read_metadata(file).num_rows for file in (ran_few.folder / "few").glob("part-*"))
     assert 0 < found.rows_exact < now and found.open
 
 
-def test_a_window_that_was_over_and_is_lost_is_missing(ran: Ran, spark: SparkSession) -> None:
-    files = [file for file in sorted((ran.folder / "few").glob("part-*")) if pq.read_metadata(file).num_rows]
+@pytest.mark.long("one more answer of Spark; test_validation finds rows that are lost")
+def test_a_window_that_was_over_and_is_lost_is_missing(ran_few: Ran, spark: SparkSession) -> None:
+    files = [file for file in sorted((ran_few.folder / "few").glob("part-*")) if pq.read_metadata(file).num_rows]
     lost, whole = pq.read_table(files[0]), files[0].read_bytes()
     pq.write_table(lost.slice(1), files[0])
     try:
-        (found,) = validated(ran.job, spark, checkpoint_of(ran.folder), ["few"]).values()
+        (found,) = validated(ran_few.job, spark, checkpoint_of(ran_few.folder), ["few"]).values()
     finally:
         files[0].write_bytes(whole)
     assert (found.missing, found.extra, found.different) == (1, 0, 0)
     assert found.examples[0].exact is not None and found.examples[0].exact == lost.to_pylist()[0]
 
 
+@pytest.mark.long("four validations of topics; test_an_earlier_savepoint_knows_less validates files")
 def test_a_topic_holds_what_its_checkpoint_promises(
     kafka: str, topic: MakeTopic, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -218,6 +235,7 @@ def test_a_source_that_is_no_topic_must_have_ended(spark: SparkSession, tmp_path
     assert "source 'some' had not been read to its end at the checkpoint" in str(found.why)
 
 
+@pytest.mark.long("a job that waits; test_a_source_that_is_no_topic_must_have_ended is refused too")
 def test_answers_that_are_awaited_are_not_guessed(
     kafka: str, topic: MakeTopic, spark: SparkSession, tmp_path: Path
 ) -> None:

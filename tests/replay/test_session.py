@@ -76,6 +76,7 @@ def test_the_java_that_pip_brings_runs_behind_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long("a Spark of its own; test_the_java_that_pip_brings_runs_behind_it")
 def test_spark_starts_on_a_machine_without_java(tmp_path: Path) -> None:
     environment = without_java(tmp_path / "bin")
     ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)

@@ -34,6 +34,7 @@ def test_spark_means_what_our_kernels_mean(spark: SparkSession) -> None:
     assert check(in_spark(spark, rows), SCHEMA, expressions) > 150
 
 
+@pytest.mark.long("400 expressions more; test_spark_means_what_our_kernels_mean")
 def test_of_further_types_too(spark: SparkSession) -> None:
     rows = pa.Table.from_pylist(drawn(ROW, 250), schema=MORE)
     expressions = fitting(drawn(WHOLE, 400), MORE)

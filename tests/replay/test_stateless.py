@@ -14,6 +14,7 @@ import penstock as ps
 from penstock import col, hash_
 from penstock.dsl.job import Job
 from penstock.dsl.stream import Stream
+from tests.long_cases import but_for
 from tests.replay.both import EPOCH, FIELDS, check_both, compiled, random_rows, timed
 
 ROWS = random_rows(31, 300)
@@ -90,7 +91,7 @@ def test_functions_on_rows_and_batches(spark: SparkSession) -> None:
     assert 0 < answers["map"].num_rows < 300 and answers["flat_map"].num_rows > 0
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", but_for([True, False], [False], "the same coroutines in order; [False] stays"))
 def test_coroutines(spark: SparkSession, ordered: bool) -> None:
     tries: dict[Any, int] = {}
 

@@ -5,6 +5,8 @@ Broken operators and topics that others write to are caught, and put right, in t
 
 from typing import Any
 
+import pytest
+
 from penstock.replay.validation_result import ComparisonStatus, QueryValidation, Validation
 from tests.kafka.reading import read_topic
 from tests.kafka.test_source import transaction
@@ -17,6 +19,7 @@ def queries(validation: Validation) -> dict[str, QueryValidation]:
     return {query.query: query for query in validation.queries}
 
 
+@pytest.mark.long("four topics on Spark; test_nexmark reads a topic, test_output_formats[avro] another")
 def test_what_a_stream_wrote_to_topics_is_what_spark_computes(shop: Shop, spark: Any) -> None:
     # Rows of others that are not committed lie between those of the stream, which come in many transactions.
     for name in SINKS:

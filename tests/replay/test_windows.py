@@ -58,6 +58,7 @@ def random_window(draw: random.Random) -> Windowing:
     return Windowing(window)
 
 
+@pytest.mark.long("windows of any size; test_windows_with_and_without_keys has given ones")
 def test_random_windows(spark: SparkSession) -> None:
     draw = random.Random(17)
     micros = [draw.randrange(-(10**8), 10**8) for _ in range(20)] + [draw.randrange(-20, 20) for _ in range(40)]

@@ -11,6 +11,7 @@ from penstock.commands.cli import app
 from tests.command_line import penstock
 
 
+@pytest.mark.long("a whole evaluation twice; test_report writes its rows, test_simulated_logs decides again")
 def test_an_evaluation_writes_rows_charts_and_logs_that_decide_the_same_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

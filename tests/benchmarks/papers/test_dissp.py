@@ -120,6 +120,7 @@ def test_late_reports_do_not_make_shedding_swing() -> None:
             assert of["wave balance-sic without ledger"] > 2 * of["wave balance-sic"]
 
 
+@pytest.mark.long("many nodes; test_coordinators_make_the_case_as_given_fair")
 def test_coordinators_make_nodes_fair_together() -> None:
     """Over draws: BALANCE-SIC is fairer than random and than nodes alone, more so if sources hold back."""
     names = ("random", "fair", "balance-sic", "balance-sic and sources")
@@ -230,6 +231,7 @@ def test_impossible_cases_are_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long("a whole evaluation; its rows from made-up figures, and single cases")
 def test_the_evaluation_runs_from_one_end_to_the_other() -> None:
     steps: list[str] = []
     result = EVALUATION.run(0, 1, lambda what, done, whole: steps.append(f"{what} {done}/{whole}"))

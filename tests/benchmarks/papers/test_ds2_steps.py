@@ -57,6 +57,7 @@ def test_it_settles_in_three_steps_without_oscillation(first: int, turned: int, 
     assert is_settled(Steps(first, 5, turned, carries, 1.0)) is settled
 
 
+@pytest.mark.long("draws of the evaluation; steps of single jobs")
 def test_the_headline_is_met_and_the_harsher_reading_of_noise_is_not() -> None:
     named = {row.row: row for row in rows(0, draw_seeds(0, 4), lambda what, done, whole: None)}
     headline = named[f"DS2: draws {SETTLES}, sigma <= 0.01, 10% noise"]

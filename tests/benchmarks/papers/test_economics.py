@@ -74,6 +74,7 @@ def test_where_minimums_are_too_much_they_fill_the_machine() -> None:
     assert 2 * of.full * (sum(of.cpu_s) + of.source_cpu_s) == pytest.approx(1.0)
 
 
+@pytest.mark.long("scenes of three draws and two controllers; scenario 1 and scenario 3")
 def test_scenario_2_sheds_by_priority_and_the_rival_does_not() -> None:
     drawn = [(parameters(seed), seed) for seed in (1, 2, 3)]
     for controller in (PAPER, PENSTOCK):
@@ -93,11 +94,13 @@ def test_knn_is_full_where_its_fuller_instance_is() -> None:
     assert knn_full(FOUND, 2) == pytest.approx(1 / (400e-6 * 0.55))
 
 
+@pytest.mark.long("all rows of a peak; an equal drop, and a controller that comes too late, at one")
 def test_the_rows_of_a_peak_are_met(peak: dict[str, Row]) -> None:
     assert [name for name, row in peak.items() if row.met is False] == []
     assert sum(row.met is True for row in peak.values()) >= 7
 
 
+@pytest.mark.long("all rows of a peak; an equal drop, and a controller that comes too late, at one")
 def test_rival_and_control_stand_beside_the_lag(peak: dict[str, Row]) -> None:
     lag = peak["overload x2: lag / (2 x overload x period)"]
     assert lag.baseline is not None and lag.baseline.median > 5 * lag.ours.median
@@ -130,6 +133,7 @@ def test_lag_maxima_tell_a_steady_rate_and_are_wrong_after_a_step() -> None:
     assert np.percentile(np.abs(steady), 90) < 0.028 < np.percentile(np.abs(stepped), 90)
 
 
+@pytest.mark.long("all rows of tracking; test_lag_maxima_tell_a_steady_rate")
 def test_estimates_are_within_the_papers_figures_while_the_load_is_steady() -> None:
     rows = tracking_rows.rows(0, [SEED], TOLD)
     asked = {"Figure 3: |cAc - ac| of the sources, mean": 0.024, "Figure 5: rate error, p90": 0.028}
@@ -148,6 +152,7 @@ def test_equal_drop_is_what_the_fullest_machine_carries() -> None:
     assert float(np.median(keeps)) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.long("draws of three loads; scenario 1 as the paper has it")
 def test_figure_3_is_tried_beyond_what_the_model_sets() -> None:
     rows = scenario_rows.wider_rows(0, draw_seeds(0, 1), lambda what, done, whole: None)
     assert [row.row.split(":")[0] for row in rows] == [

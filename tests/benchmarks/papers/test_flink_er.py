@@ -20,6 +20,7 @@ def rows() -> list[Row]:
     return list(run(0, 2, lambda what, done, whole: None).rows)
 
 
+@pytest.mark.long("draws of the whole evaluation; test_a_seed_gives_the_same_again has one run")
 def test_the_headline_rows_are_met_but_for_those_that_cannot_be(rows: list[Row]) -> None:
     missed = {row.row for row in rows if row.met is False}
     # One taker fetches all that moves; and skewed keys take longer to drain.
@@ -30,12 +31,14 @@ def test_the_headline_rows_are_met_but_for_those_that_cannot_be(rows: list[Row])
     assert sum(row.met is True for row in rows) >= 4
 
 
+@pytest.mark.long("draws of the whole evaluation; test_a_seed_gives_the_same_again has one run")
 def test_a_break_lasts_until_the_one_new_instance_has_all_that_moves(rows: list[Row]) -> None:
     for row in rows:
         if row.row.startswith("break"):
             assert 0.8 < row.ours.median < 1.3 and row.control is not None and row.control.median >= 0.95
 
 
+@pytest.mark.long("draws of the whole evaluation; test_a_seed_gives_the_same_again has one run")
 def test_rivals_and_controls_stand_beside_them(rows: list[Row]) -> None:
     by_name = {row.row: row for row in rows}
     lag = by_name["lag over 1 s of input after the step, uniform keys"]
@@ -57,6 +60,7 @@ class WrongTask:
         return RescalePlan("the wrong one", tasks=(TaskSize(snapshot.tasks.name.index("split"), 4),)), True
 
 
+@pytest.mark.long("three runs to their end; test_a_seed_gives_the_same_again has a shorter one")
 def test_a_policy_that_grows_the_wrong_task_is_shown_up() -> None:
     found, case = parameters(None), WordCountCase("count")
     _, right = ran(found, case, FlinkEr(), 3)

@@ -45,6 +45,7 @@ def ended(query: Query, name: str, draw: int | None = None) -> RunOutcome:
     return outcome(given, query, contenders(query)[name], 0)
 
 
+@pytest.mark.long("three draws of all queries; test_every_query_ends_at_its_target has one draw")
 def test_memory_is_taken_from_what_has_no_state_and_nothing_is_lost(found: list[Row]) -> None:
     named = {row.row: row for row in found}
     for name in ("q1: memory", "q3: memory of filters and sink", "q3: memory"):
@@ -54,6 +55,7 @@ def test_memory_is_taken_from_what_has_no_state_and_nothing_is_lost(found: list[
         assert named[f"{label}: instances, {TWO}"].met and named[f"{label}: managed memory, {TWO}"].met
 
 
+@pytest.mark.long("three draws of all queries; test_every_query_ends_at_its_target has one draw")
 def test_ours_is_cheaper_than_ds2_where_the_cache_is_too_small_and_at_once(found: list[Row]) -> None:
     named = {row.row: row for row in found}
     for name in ("cores", "memory", "steps", "rate over the target"):

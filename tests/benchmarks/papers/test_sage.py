@@ -26,6 +26,7 @@ from penstock.scheduler.action_log import ActionLog, EntryKind, read_log, snapsh
 from penstock.scheduler.guarded import guarded
 from penstock.scheduler.resizer import Allocation
 from penstock.scheduler.sage import Sage
+from tests.long_cases import but_for
 from tests.scheduler.sage_applications import GB, actions, simulate
 
 MINUTE = 60.0
@@ -69,7 +70,14 @@ def test_no_cheaper_size_on_a_grid_holds_the_bounds() -> None:
         assert not (fits & cheaper).any()
 
 
-@pytest.mark.parametrize(("seed", "number"), [(110, 10), (1334076657, 12), (1671048924, 10), (78452958, 6)])
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    but_for(
+        [(110, 10), (1334076657, 12), (1671048924, 10), (78452958, 6)],
+        [(110, 10), (1334076657, 12)],
+        "large applications; two smaller ones stay",
+    ),
+)
 def test_a_service_and_partitions_fit_their_application(seed: int, number: int) -> None:
     """These applications call often, or a slow service meets their peak; a size holds the bounds all the same."""
     own = archetype(evaluation_parameters(PACKAGE, seed), number, "a")
@@ -95,6 +103,7 @@ def judged(starving: tuple[list[Drawn], list[Member], Cluster, Run]) -> list[Out
     return outcomes(members, [item.optimum for item in drawn], cluster, done, 1200.0)
 
 
+@pytest.mark.long("hours of a fleet; tests/scheduler/test_sage gives what lacks everything in order")
 def test_what_lacks_everything_gets_it_in_order(starving: tuple[list[Drawn], list[Member], Cluster, Run]) -> None:
     found = judged(starving)
     assert np.median([item.undone() for item in found]) == 0
@@ -105,6 +114,7 @@ def test_what_lacks_everything_gets_it_in_order(starving: tuple[list[Drawn], lis
         assert item.final.cores > item.optimum.given.cores
 
 
+@pytest.mark.long("hours of a fleet; test_simulated_logs decides again from half an hour")
 def test_a_log_gives_the_same_decisions_and_sizes_again(
     starving: tuple[list[Drawn], list[Member], Cluster, Run], tmp_path: Path
 ) -> None:
@@ -267,6 +277,7 @@ def acted(seeds: Sequence[int], case: Case, guard: str) -> float:
     return float(np.mean(np.isfinite(grown(seeds, case, guard, nothing_told, ""))))
 
 
+@pytest.mark.long("many draws; tests/scheduler/test_sage_services has single ones")
 def test_a_service_that_falters_gets_no_threads_and_load_does() -> None:
     seeds = list(range(12))
     assert acted(seeds, Case(slow=True), "none") >= 0.6

@@ -17,6 +17,7 @@ from penstock.model.plan import NoChange
 from penstock.model.snapshot import SCHEMA
 from penstock.scheduler.action_log import ActionLogError, EntryKind, read_log
 from tests.benchmarks.papers.half_hour import PLACEMENT, TICKS, half_hour
+from tests.long_cases import but_for
 
 NAMES = tuple(sorted(POLICIES))
 
@@ -39,8 +40,11 @@ def log(request: pytest.FixtureRequest, logs: dict[str, Path], tmp_path_factory:
     return logs[name]
 
 
-def every(policies: tuple[str, ...]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("log", "name"), [(name, name) for name in policies], indirect=["log"], ids=policies)
+def every(policies: tuple[str, ...], *long: str) -> pytest.MarkDecorator:
+    cases = [pytest.param(name, name, id=name) for name in policies]
+    kept = [(name, name) for name in policies if name not in long]
+    tried = but_for(cases, kept, "decides again many times; policies that do it sooner, and once for each policy")
+    return pytest.mark.parametrize(("log", "name"), tried, indirect=["log"])
 
 
 @every(NAMES)
@@ -51,7 +55,7 @@ def test_a_simulated_log_replays_to_identical_decisions(log: Path, name: str) ->
         assert any(not isinstance(item.decision, NoChange) for item in again)
 
 
-@every(NAMES)
+@every(NAMES, "flink-er", "justin", "memory-choice", "qod", "qod-paper", "sage", "sage-at-once")
 def test_a_changed_parameter_changes_some(log: Path, name: str) -> None:
     before = [plain(item.decision) for item in redecide(log, name, {})]
     assert any(

@@ -170,9 +170,17 @@ def go_on_from_the_aborted_epoch(patch):
         (forget_the_notes_at_restore, "tumbled"),
         (forget_the_notes_at_restore, "sessions"),
         (publish_before_the_sync, "sessions"),
-        (forget_what_held_the_watermark_back, "tumbled"),
+        pytest.param(
+            forget_what_held_the_watermark_back,
+            "tumbled",
+            marks=pytest.mark.long("many seeds before it is found; ten bugs that are found sooner stay"),
+        ),
         (forget_the_last_epoch, "sessions"),
-        (take_the_other_region_back_without_its_sinks, "apart"),
+        pytest.param(
+            take_the_other_region_back_without_its_sinks,
+            "apart",
+            marks=pytest.mark.long("many seeds before it is found; go_on_from_the_aborted_epoch-apart stays"),
+        ),
         (go_on_from_the_aborted_epoch, "apart"),
     ],
 )

@@ -19,10 +19,12 @@ from penstock.engine.executors.simulation.timing_dependence import timing_depend
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.function_sink import FunctionSink
 from tests.engine.executors.simulated_support import PIPELINES, read, rows, shared
+from tests.long_cases import but_for
 
 pytestmark = pytest.mark.xdist_group("simulated")
 
 SEEDS = range(1, 71)
+FEW = range(1, 7)
 
 POINTS = {
     "checkpoint.before_commit",
@@ -46,16 +48,34 @@ POINTS = {
 
 
 @cache
-def results(name):
-    """Run a pipeline under every seed, once."""
-    return [shared(name).run(seed) for seed in SEEDS]
+def result(name, seed):
+    """Run a pipeline under a seed, once."""
+    return shared(name).run(seed)
+
+
+def results(name, seeds=SEEDS):
+    """Run a pipeline under every seed."""
+    return [result(name, seed) for seed in seeds]
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+def test_a_few_seeds_put_out_what_the_undisturbed_run_does(name):
+    assert [(result.seed, result.problem) for result in results(name, FEW) if result.problem is not None] == []
+
+
+@pytest.mark.parametrize(
+    "name", but_for(PIPELINES, ["tumbled"], "seventy seeds; six seeds of it, and all of [tumbled]")
+)
 def test_every_seed_puts_out_what_the_undisturbed_run_does(name):
     assert [(result.seed, result.problem) for result in results(name) if result.problem is not None] == []
 
 
+def test_the_seeds_of_a_pipeline_see_most_points():
+    crashed = {point for result in results("tumbled") for point in result.crashed_at}
+    assert len(POINTS & crashed) > 8
+
+
+@pytest.mark.long("seventy seeds of every pipeline; test_the_seeds_of_a_pipeline_see_most_points")
 def test_the_seeds_see_crashes_everywhere():
     everything = [result for name in PIPELINES for result in results(name)]
     crashed = sum((Counter(result.crashed_at) for result in everything), Counter())
@@ -65,6 +85,7 @@ def test_the_seeds_see_crashes_everywhere():
     assert sum(result.committed for result in everything) > 2 * len(everything)
 
 
+@pytest.mark.long("seventy seeds of [apart]; test_simulated_pages[apart] sees regions restart")
 def test_regions_restart_while_the_rest_runs_on():
     told = [line for result in results("apart") for line in result.story if "RESTARTED" in line]
     assert sum("while the rest ran on" in line for line in told) > 10
@@ -81,8 +102,8 @@ def test_undisturbed_is_what_the_embedded_executor_puts_out():
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_seed_reproduces_its_trace(name):
     again = shared(name).run(3)
-    assert again.trace == results(name)[2].trace
-    assert again.trace != results(name)[3].trace
+    assert again.trace == result(name, 3).trace
+    assert again.trace != result(name, 4).trace
 
 
 def test_a_seed_reproduces_its_trace_in_another_process():
@@ -92,7 +113,7 @@ def test_a_seed_reproduces_its_trace_in_another_process():
     )
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == hashlib.sha256(results("joined")[2].trace.encode()).hexdigest()
+    assert ran.stdout.strip() == hashlib.sha256(result("joined", 3).trace.encode()).hexdigest()
 
 
 def test_without_faults_nothing_goes_wrong():

@@ -31,8 +31,9 @@ from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.job_graph import SinkSpec, SourceSpec
 from penstock.model.schema import to_arrow_schema
+from tests.papers_cases import cases
 
-EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", cases(500)))
 STEPS = 50
 SCHEMA = to_arrow_schema({"key": "int64", "value": "int64"})
 LOOP = LoopOptions(batch_rows=4, channel_bytes=256, key_groups=8)

@@ -11,12 +11,18 @@ import pytest
 
 from penstock.engine.executors.simulation.paged import SimulatedPaging
 from tests.engine.executors.simulated_support import PIPELINES, simulation
+from tests.long_cases import but_for
 
 SEEDS = range(1, 1 + int(os.environ.get("PENSTOCK_PAGED_SEEDS", "5")))
 POINTS = {"pages.bucket.before_write", "pages.flush.segment", "pages.snapshot.done", "pages.cut.written"}
 
 
-@pytest.mark.parametrize("name", PIPELINES)
+LONG = ("sessions", "nested", "joined", "near")
+
+
+@pytest.mark.parametrize(
+    "name", but_for(PIPELINES, {*PIPELINES} - {*LONG}, "many pages move; [counted], [tumbled] and [apart] stay")
+)
 def test_every_seed_puts_out_what_the_undisturbed_run_does(name: str, tmp_path: Path) -> None:
     paged = simulation(name, paging=SimulatedPaging(tmp_path))
     results = [paged.run(seed) for seed in SEEDS]

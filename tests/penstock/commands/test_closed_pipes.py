@@ -10,6 +10,7 @@ import pytest
 import penstock as ps
 from penstock.model.errors import OutputClosedError
 from tests.docs.pages import ROOT
+from tests.long_cases import but_for
 
 CLOSED = 141
 PATIENCE_S = 120
@@ -36,7 +37,12 @@ def first_line(command: list[str], folder: Path) -> tuple[int, str, str]:
         return ran.wait(PATIENCE_S), line, errors
 
 
-@pytest.mark.parametrize("more", ["", ', checkpoint_dir="checkpoints", checkpoint_interval="50ms"'])
+@pytest.mark.parametrize(
+    "more",
+    but_for(
+        ["", ', checkpoint_dir="checkpoints", checkpoint_interval="50ms"'], [""], "with checkpoints, too; without stays"
+    ),
+)
 @pytest.mark.parametrize("how", [[], ["-m", "penstock", "run"]])
 def test_a_pipeline_that_prints_ends_when_nobody_reads(how: list[str], more: str, tmp_path: Path) -> None:
     (tmp_path / "pipeline.py").write_text(PIPELINE.format(more=more))

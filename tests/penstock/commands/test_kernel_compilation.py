@@ -42,6 +42,9 @@ def run(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.slow
+@pytest.mark.long(
+    "three processes, one compiles a pipeline; test_what_was_warmed_is_compiled_by_nobody compiles two kernels"
+)
 def test_a_second_process_compiles_nothing_wherever_the_folder_went(tmp_path: Path) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     home.mkdir()

@@ -10,6 +10,7 @@ import pytest
 import penstock as ps
 from penstock.dsl.job import Job
 from penstock.model.errors import RetryableError
+from tests.long_cases import but_for
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def writing(nobody: str, folder: Path) -> Job:
     return orders.job
 
 
-@pytest.mark.parametrize("make", [reading, writing])
+@pytest.mark.parametrize("make", but_for([reading, writing], [reading], "waits as long for a sink; [reading] stays"))
 def test_a_first_start_without_a_broker_fails_with_its_address(
     tmp_path: Path,
     nobody: str,

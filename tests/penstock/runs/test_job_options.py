@@ -64,6 +64,7 @@ WRONG = {
 RIGHT = ['ps.run("job", checkpoint_dir="x", checkpoint_interval="1 minute", restarts=None)', "ps.run()"]
 
 
+@pytest.mark.long("mypy from nothing; make type, and test_type_checkers_see_the_same_names of imports")
 def test_a_type_checker_knows_options_and_modes(tmp_path: Path) -> None:
     lines = ["import penstock as ps", 's = ps.read_csv("x.csv")', *WRONG, *RIGHT]
     file = tmp_path / "pipeline.py"

@@ -12,6 +12,7 @@ from penstock.model.plan import RescalePlan, ShedPlan, TaskSize, as_dict
 from tests.benchmarks.papers.cluster_model.policies import scripted
 from tests.benchmarks.papers.cluster_model.small import cluster_spec, edge, machine, ran, service, source, state, task
 from tests.benchmarks.papers.cluster_model.waves import Bursts, Sine
+from tests.long_cases import but_for
 
 
 def busy_cluster():  # type: ignore[no-untyped-def]
@@ -85,7 +86,9 @@ def test_steps_grow_while_nothing_changes() -> None:
     assert cluster.totals.records_in[32] == pytest.approx(100 * 100, rel=0.01)
 
 
-@pytest.mark.parametrize("hours", [1, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "hours", but_for([1, pytest.param(24, marks=pytest.mark.slow)], [1], "a whole day of a cluster; one hour of it")
+)
 def test_a_day_of_twenty_instances_takes_seconds(hours: int) -> None:
     """33 s of a core for a day were measured, on two cores that thirty processes shared; the bound is thrice that."""
     cluster = Cluster(busy_cluster(), 0, 1.0, 10.0)

@@ -90,6 +90,7 @@ def is_object(message: bytes) -> bool:
         return False
 
 
+@pytest.mark.long("ten thousand messages; test_json_shapes damages fewer")
 def test_ten_thousand_mutated_messages_are_rows_or_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_json, "BLOCK_BYTES", 1 << 15)
     rng = random.Random(11)
