@@ -13,17 +13,21 @@ import pyarrow as pa
 import penstock as ps
 from penstock.dsl.job import Job
 from penstock.dsl.sinks import SinkHandle
-from penstock.model.connectors import ENDED, Read, Reader, Source
+from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 READ_ROWS = 200
 
 
 class Numbers(Source):
-    """Two partitions of numbers: even and odd ones."""
+    """Two partitions of numbers: even and odd ones.
 
-    def __init__(self, rows: int, pause_ms: float = 0.0) -> None:
+    Those that wait have something to come after the row ``waits_at`` for ever: their job ends only if it is killed.
+    """
+
+    def __init__(self, rows: int, pause_ms: float = 0.0, waits_at: int | None = None) -> None:
         self.rows, self.pause_ms = rows, pause_ms
+        self.given = rows if waits_at is None else min(rows, waits_at)
 
     @property
     def schema(self) -> pa.Schema:
@@ -43,9 +47,9 @@ class NumbersReader(Reader):
         self._source, self._first, self._position = source, first, position
 
     def read(self, max_rows: int) -> Read:
-        end = min(self._source.rows, self._position + min(max_rows, READ_ROWS))
-        if end == self._position:
-            return ENDED
+        end = min(self._source.given, self._position + min(max_rows, READ_ROWS))
+        if end <= self._position:
+            return ENDED if self._position == self._source.rows else NOTHING
         time.sleep(self._source.pause_ms / 1_000)
         ids = range(2 * self._position + self._first, 2 * end + self._first, 2)
         self._position = end
