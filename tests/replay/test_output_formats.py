@@ -1,6 +1,7 @@
 """Every format that a sink writes is read again for a validation; what leaves nothing behind is counted."""
 
 import datetime
+import secrets
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from penstock.replay.source_reading import SourceReading
 from penstock.replay.validation import validate_sink
 from penstock.replay.validation_result import ComparisonStatus, QueryValidation
 from tests.kafka.reading import read_topic
+from tests.long_cases import but_for
 from tests.replay.kafka_rows import produce
 
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -76,11 +78,14 @@ def job_of(kafka: str, topics: dict[str, str], folder: Path) -> Job:
     return job
 
 
-@pytest.fixture(scope="module")
-def written(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, dict[str, str], Path]:
-    folder = tmp_path_factory.mktemp("formats")
+Written = tuple[Job, dict[str, str], Path]
+
+
+def written_to(kafka: str, folder: Path) -> Written:
+    """Run the job with topics of its own."""
     names = ("avro", "narrow", "avro upserts", "protobuf", "raw", "arrow")
-    topics = {name: f"formats-{folder.parent.name}-{index}" for index, name in enumerate(names)}
+    own = secrets.token_hex(4)
+    topics = {name: f"formats-{own}-{index}" for index, name in enumerate(names)}
     for topic in topics.values():
         create_topic(KafkaSettings(kafka), topic, 2, {"retention.ms": "-1"})
     job = job_of(kafka, topics, folder)
@@ -88,31 +93,38 @@ def written(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, 
     return job, topics, folder
 
 
+@pytest.fixture(scope="module")
+def written(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """What all tests here read, and none changes."""
+    return written_to(kafka, tmp_path_factory.mktemp("formats"))
+
+
 def validated(job: Job, name: str, spark: SparkSession) -> QueryValidation:
     (node,) = [node for node in job.graph.operators.values() if node.name == name and isinstance(node.spec, SinkSpec)]
     return validate_sink(job.graph, node, SourceReading(spark, tasks=2), spark)
 
 
-@pytest.mark.parametrize("name", COMPARED)
-def test_what_was_written_is_what_spark_computes(
-    written: tuple[Job, dict[str, str], Path], name: str, spark: SparkSession
-) -> None:
+@pytest.mark.parametrize(
+    "name", but_for(COMPARED, ["avro", "csv"], "an answer of Spark for every format; [avro] and [csv] stay")
+)
+def test_what_was_written_is_what_spark_computes(written: Written, name: str, spark: SparkSession) -> None:
     found = validated(written[0], name, spark)
     assert (found.why, found.status) == (None, ComparisonStatus.SAME), found
     assert found.rows_exact == found.rows_stream == (5 if "csv " in name or name in ("avro upserts", "arrow") else 300)
 
 
-def test_what_leaves_nothing_behind_is_counted(written: tuple[Job, dict[str, str], Path], spark: SparkSession) -> None:
+def test_what_leaves_nothing_behind_is_counted(written: Written, spark: SparkSession) -> None:
     for name in ("callback", "black hole", "memory"):
         found = validated(written[0], name, spark)
         assert found.status == ComparisonStatus.NOT_COMPARED and found.rows_exact == 300
         assert "leaves nothing that could be read again, so only rows were counted" in str(found.why)
 
 
+@pytest.mark.long("three answers of Spark; test_validation finds rows that are lost or come twice")
 def test_a_message_that_comes_twice_and_a_line_that_is_changed_are_found(
-    written: tuple[Job, dict[str, str], Path], kafka: str, spark: SparkSession
+    tmp_path: Path, kafka: str, spark: SparkSession
 ) -> None:
-    job, topics, folder = written
+    job, topics, folder = written_to(kafka, tmp_path)
     produce(kafka, topics["avro"], [read_topic(kafka, topics["avro"])[0].value])
     found = validated(job, "avro", spark)
     assert (found.extra, found.missing) == (1, 0)
