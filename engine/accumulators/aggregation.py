@@ -17,7 +17,7 @@ from penstock.engine.accumulators.bags import DISTINCT, MOST_LANES, CountDistinc
 from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.accumulators.registry import make_accumulator
 from penstock.engine.kernels.accumulate import add_counts, add_deltas
-from penstock.engine.kernels.scan import scan_counts
+from penstock.engine.kernels.running_totals import scan_counts
 from penstock.model.aggregates import AggregateCall
 from penstock.model.errors import NumericOverflowError, PlanError, UserError
 from penstock.model.expressions import Expr

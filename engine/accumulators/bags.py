@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.engine.accumulators.arrays import Rows, bitmap, build, kept_rows, signs_of, taken
 from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.accumulators.ordering import canonical
-from penstock.engine.kernels.scan import follow_counts
+from penstock.engine.kernels.running_totals import follow_counts
 from penstock.model.errors import NumericOverflowError
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import BagCells, BagColumn, KeyedTable, Slots

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.engine.accumulators.arrays import Rows, build, signs_of
 from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.kernels.accumulate import add_counts
-from penstock.engine.kernels.scan import scan_counts
+from penstock.engine.kernels.running_totals import scan_counts
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import INTEGER, Slots
 

@@ -20,7 +20,7 @@ from penstock.engine.accumulators.arrays import (
 )
 from penstock.engine.accumulators.cells import DOUBLE, Accumulator, Cells
 from penstock.engine.kernels.accumulate_floats import DoubleSums, add_doubles
-from penstock.engine.kernels.scan import scan_doubles
+from penstock.engine.kernels.running_totals import scan_doubles
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots
 

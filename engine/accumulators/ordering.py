@@ -1,7 +1,7 @@
 """Columns of any ordered type as keys that kernels compare: 64-bit words, or bytes for text.
 
 The order is SQL's: NaN equals itself and is greatest, both zeros are one, text goes by code point.
-Called by ``best.py`` and by whatever needs one canonical form of a value.
+Called by ``extremes.py`` and by whatever needs one canonical form of a value.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The sort keys of a row as one binary value and back, so that a bag can hold whole rows.
 
-Called by ``best_updating.py``. Layout: the words of all levels, then the byte length of every text,
+Called by ``extremes_updating.py``. Layout: the words of all levels, then the byte length of every text,
 8 bytes each; then the texts.
 """
 

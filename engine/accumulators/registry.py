@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from penstock.engine.accumulators.bags import collect, count_distinct
-from penstock.engine.accumulators.best import BestOrder, best
-from penstock.engine.accumulators.best_updating import best_updating
 from penstock.engine.accumulators.cells import Accumulator
 from penstock.engine.accumulators.counting import count
+from penstock.engine.accumulators.extremes import BestOrder, best
+from penstock.engine.accumulators.extremes_updating import best_updating
 from penstock.engine.accumulators.floats import float_mean, float_sum
 from penstock.engine.accumulators.ordering import SortColumn, is_ordered
 from penstock.engine.accumulators.sketches import LG_K, approx_count_distinct, approx_quantile

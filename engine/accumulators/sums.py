@@ -22,7 +22,7 @@ from penstock.engine.accumulators.arrays import (
 )
 from penstock.engine.accumulators.cells import Accumulator, Cells
 from penstock.engine.kernels.accumulate import add_deltas, add_integers, add_wide
-from penstock.engine.kernels.scan import scan_integers
+from penstock.engine.kernels.running_totals import scan_integers
 from penstock.model.errors import NumericOverflowError
 from penstock.state.keys.arrays import Ints, Mask, read_only
 from penstock.state.store import INTEGER, KeyedTable, Slots

@@ -1,4 +1,4 @@
-"""Doing again what may have been done, for steps that are once however often they are done."""
+"""Retries of idempotent steps whose outcome is not known."""
 
 from collections.abc import Callable
 from typing import TypeVar

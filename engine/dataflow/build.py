@@ -21,7 +21,7 @@ from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.source_options import ReadPace, SourceStart, SourceStream
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import descriptor_of, make_operator
-from penstock.engine.plan.planner import meets_everything, placed_by
+from penstock.engine.plan.planner import has_broadcast_input, placed_by
 from penstock.engine.plan.regions import regions
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.engine.restore.state_assignment import OperatorStart
@@ -199,13 +199,13 @@ class _Builder:
             return OperatorStart()
         if self._services.paging is not None and self._is_keyed(node):
             return self._restored.paged_start_of(node.name, index)
-        if meets_everything(node):
+        if has_broadcast_input(node):
             self._restored.check_parallelism(node.name, task.parallelism)
         return self._restored.start_of(node.name, index, self._owners(task.parallelism), self._is_keyed(node))
 
     def _is_keyed(self, node: OperatorNode) -> bool:
         """Return whether an operator has state that lies by the keys of its rows, from every input."""
-        if not descriptor_of(node.spec).keyed or meets_everything(node):
+        if not descriptor_of(node.spec).keyed or has_broadcast_input(node):
             return False
         return all(edge.keys for edge in self._graph.incoming(node.id))
 

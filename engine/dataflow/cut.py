@@ -12,9 +12,9 @@ from penstock.engine.core.contract import Notes
 from penstock.engine.dataflow.chain import ChainNode
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.operators.sink import SinkOperator
+from penstock.engine.paging.key_ranges import owned_runs
 from penstock.engine.paging.paged_operator import PagedOperator
 from penstock.engine.paging.pages_cut import PagesCut
-from penstock.engine.paging.ring import owned_runs
 from penstock.state.tables.image import StoreDump, dump_of
 
 

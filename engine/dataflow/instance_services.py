@@ -38,7 +38,7 @@ Hosts = Callable[[TaskId, int], bool]
 """Returns whether the instance of a task with this index is to be built here."""
 
 
-def nobody_wakes(instance: str) -> None:
+def no_wake(instance: str) -> None:
     """Wake nobody: for loops that nothing comes to from other threads."""
 
 
@@ -64,7 +64,7 @@ class InstanceServices:
     clock: Clock
     state: StateFactory
     dead_letters: DeadLetterWriter
-    wake: Wake = nobody_wakes
+    wake: Wake = no_wake
     async_calls: MakeCalls = IoThread
     channel: MakeChannel = local_channel
     hosts: Hosts = everything_here

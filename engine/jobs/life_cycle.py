@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.engine.core.event_log import EventLog
-from penstock.engine.jobs.restart_policy import RestartPolicy, may_pass
+from penstock.engine.jobs.restart_policy import RestartPolicy, is_retryable
 from penstock.model.ids import TaskId
 
 
@@ -262,7 +262,7 @@ class JobLifeCycle:
             since_ns, self._running_since_ns = self._running_since_ns, None
             self._ran_ns = 0 if since_ns is None else event.now_ns - since_ns
             self.error = event.error
-        elif self.error is None or (may_pass(self.error) and not may_pass(event.error)):
+        elif self.error is None or (is_retryable(self.error) and not is_retryable(event.error)):
             self.error = event.error
         known = event.tasks is not None and self._struck is not None
         struck = (self._struck or frozenset()) | (event.tasks or frozenset()) if known else None
@@ -276,7 +276,7 @@ class JobLifeCycle:
 
     def _decide(self, now_ns: int) -> list[Command]:
         assert self.error is not None
-        if not may_pass(self.error):
+        if not is_retryable(self.error):
             self.state = _S.FAILED
             return [GiveUp(self.error, "another attempt would fail in the same way")]
         if self._stopping and not self.has_run:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from penstock.engine.core.contract import Clock
 from penstock.engine.core.repeated_failures import RepeatedFailures
 from penstock.engine.jobs.end_of_input import passed_over
-from penstock.engine.jobs.restart_policy import may_pass
+from penstock.engine.jobs.restart_policy import is_retryable
 from penstock.engine.restore.notices import restored_text
 from penstock.engine.restore.restorer import missing_sinks
 from penstock.engine.restore.state_assignment import RestoredState
@@ -46,7 +46,7 @@ class JobNotices:
 
     def not_restored(self, error: BaseException, has_run: bool) -> None:
         """Say why an attempt could not begin, if another follows."""
-        if not may_pass(error):
+        if not is_retryable(error):
             return
         text = self._tries.add(_sentence(error), self._clock.monotonic_ns())
         if text is None:

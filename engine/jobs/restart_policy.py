@@ -6,7 +6,7 @@ from penstock.model.config import RestartOptions
 from penstock.model.errors import RetryableError
 
 
-def may_pass(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Return whether a restart may help: the outside world failed, or a worker is lost.
 
     What the user got wrong, what is fatal, what is a bug and what nobody foresaw would only fail again.

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import Aggregation
 from penstock.engine.core.contract import Operator
-from penstock.engine.operators.state_words import key_names, key_traits
-from penstock.engine.operators.words import Words
+from penstock.engine.operators.descriptions import Words
+from penstock.engine.operators.state_descriptions import key_names, key_traits
 from penstock.model.expressions import Expr, column_name, columns_of
 from penstock.model.job_graph import KeyedSpec, OperatorNode, OperatorSpec
 from penstock.model.schema import StreamSchema

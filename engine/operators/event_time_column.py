@@ -9,9 +9,9 @@ from penstock.engine.connectors.time_range import time_error, unusable_times
 from penstock.engine.core.contract import LATE, MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us, time_type
+from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import OperatorDescriptor, PlanContext, Wanted, time_column
 from penstock.engine.operators.ordered_rows import without_late
-from penstock.engine.operators.words import Words
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import OperatorNode, TimeSpec

@@ -1,4 +1,4 @@
-"""Bad rows cost themselves, not their batch: evaluate over a batch and reject only the rows that fail."""
+"""Evaluation over a batch that rejects only the rows that fail."""
 
 from collections.abc import Callable
 from typing import TypeVar

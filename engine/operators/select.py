@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from penstock.engine.core.contract import MAIN, Emission, Operator
 from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_predicate, compile_projection, infer_type
+from penstock.engine.operators.descriptions import Words, columns_text, expression_text
 from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted, columns_used
 from penstock.engine.operators.isolate import evaluate
-from penstock.engine.operators.words import Words, columns_text, expression_text
 from penstock.model.errors import ExpressionError
 from penstock.model.expressions import Expr, col, column_name, columns_of
 from penstock.model.job_graph import FilterSpec, OperatorNode, ProjectSpec, SplitSpec

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from penstock.engine.core.contract import Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
+from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import KeyExpressions, OperatorDescriptor
-from penstock.engine.operators.words import Words
 from penstock.model.connectors import Writer
 from penstock.model.errors import PlanError
 from penstock.model.expressions import col

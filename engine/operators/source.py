@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from penstock.engine.core.contract import MAIN
+from penstock.engine.operators.descriptions import Detail, Words, error_details, expression_text
 from penstock.engine.operators.descriptor import OperatorDescriptor
 from penstock.engine.operators.select import Pass
-from penstock.engine.operators.words import Detail, Words, error_details, expression_text
 from penstock.model.durations import format_microseconds
 from penstock.model.expressions import Expr
 from penstock.model.job_graph import OperatorNode, SourceSpec

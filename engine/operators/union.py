@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from penstock.engine.core.contract import MAIN, Emission
 from penstock.engine.core.elements import Batch
+from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted
 from penstock.engine.operators.select import Pass
-from penstock.engine.operators.words import Words
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import OperatorNode, UnionSpec
 from penstock.model.schema import StreamSchema

@@ -15,7 +15,7 @@ from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores, FreeMemory
 from penstock.engine.paging.bucket_sweep import BucketSweep, BucketTurn
-from penstock.engine.paging.growth import Growth
+from penstock.engine.paging.row_bound import Growth
 from penstock.engine.paging.waiting import WaitingInput
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.core.contract import Notes, Operator
 from penstock.engine.core.elements import START_OF_TIME_US
-from penstock.engine.paging.ring import Span
+from penstock.engine.paging.key_ranges import Span
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.tables.image import StoreDump
 

@@ -12,8 +12,8 @@ import msgspec
 import pyarrow as pa
 
 from penstock.engine.core.contract import Notes
+from penstock.engine.paging.key_ranges import Span
 from penstock.engine.paging.part_files import decode_part
-from penstock.engine.paging.ring import Span
 from penstock.model.errors import CheckpointError, StateCorruptionError
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreDump, dump_of

@@ -21,8 +21,8 @@ from penstock.engine.paging.bucket import SWEPT, Bucket, ResidentState
 from penstock.engine.paging.bucket_pages import bucket_range, drop_bucket, read_bucket
 from penstock.engine.paging.bucket_writing import write_bucket
 from penstock.engine.paging.frozen_buckets import FrozenBuckets
+from penstock.engine.paging.key_ranges import lows_of
 from penstock.engine.paging.options import PagingOptions
-from penstock.engine.paging.ring import lows_of
 from penstock.model.errors import BugError, CheckpointError
 from penstock.state.store import Accesses, KeyedTable, Locate, RowLog, StateStore, TableSpec
 from penstock.state.stores.memory_store import MemoryStore

@@ -10,8 +10,8 @@ import pyarrow as pa
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import Bucket
 from penstock.engine.paging.bucket_pages import append_image, image_lengths, pages_of, write_image
+from penstock.engine.paging.key_ranges import Span
 from penstock.engine.paging.part_files import encode_part
-from penstock.engine.paging.ring import Span
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreDump, dump_of
 

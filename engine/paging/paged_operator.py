@@ -11,13 +11,13 @@ from dataclasses import replace
 from penstock.engine.core.contract import Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.paging.backlog import Backlog
-from penstock.engine.paging.beginnings import begin
 from penstock.engine.paging.bucket import PASSED, SWEPT, BucketSource
 from penstock.engine.paging.bucket_moves import BucketMoves
 from penstock.engine.paging.bucket_store import BucketStores
+from penstock.engine.paging.key_ranges import owned_spans
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.pages_cut import PagedCut, PagesCut
-from penstock.engine.paging.ring import owned_spans
+from penstock.engine.paging.restored_buckets import begin
 from penstock.model.errors import BugError
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import dump_of

@@ -120,7 +120,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
     keys = _placing(node, port, producer.by(edge.output) if producer.parallelism == own else None)
     if edge.exchange is not None:
         exchange = edge.exchange
-    elif keys is None or meets_everything(node):
+    elif keys is None or has_broadcast_input(node):
         exchange = "forward" if own == producer.parallelism else "rebalance"
     elif own == 1:
         exchange = "forward" if producer.parallelism == 1 else "rebalance"
@@ -137,7 +137,7 @@ def _edge(node: OperatorNode, port: int, edge: Input, own: int, placed: dict[Ope
     return Edge(edge.operator, edge.output, node.id, port, exchange, chained, keys or ())
 
 
-def meets_everything(node: OperatorNode) -> bool:
+def has_broadcast_input(node: OperatorNode) -> bool:
     """Return whether one side of a join is broadcast, so that rows of the other meet their partners anywhere."""
     two_sided = descriptor_of(node.spec).partitioning is Partitioning.BY_SIDES
     return two_sided and any(edge.exchange == "broadcast" for edge in node.inputs)

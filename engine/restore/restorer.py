@@ -1,4 +1,4 @@
-"""Between a checkpoint and the instances that go on from it: which one, whether it fits, and what sinks do first.
+"""The start of an attempt from a checkpoint: which one, whether it fits, and what sinks do first.
 
 The recovering job calls it before each attempt (docs/design/recovery.md 4).
 """

@@ -17,8 +17,8 @@ from penstock.engine.core.contract import Notes, RowCounters
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US
 from penstock.engine.paging.bucket import BucketSource
 from penstock.engine.paging.bucket_pages import headers, read_bucket
+from penstock.engine.paging.key_ranges import span_of_groups
 from penstock.engine.paging.part_files import decode_part
-from penstock.engine.paging.ring import span_of_groups
 from penstock.engine.restore.state_migration import Adapt
 from penstock.model.errors import UserError
 from penstock.model.key_groups import key_groups_at

@@ -1,4 +1,4 @@
-"""Kills a pipeline again and again and holds what it has committed against an undisturbed run.
+"""Kills a pipeline again and again and compares what it has committed with an undisturbed run.
 
 Everything is real: processes, SIGKILL, files (docs/design/fault-tests.md 1). Called by ``penstock chaos``, the tests
 and ``make chaos``.

@@ -13,7 +13,7 @@ from penstock.commands.arguments import optional, pairs
 from penstock.commands.exit_codes import FAILED, Debug, Json, errors_as_exit_codes
 
 if TYPE_CHECKING:
-    from penstock.engine.control.log_replay import Redecided
+    from penstock.engine.control.decision_replay import Redecided
 
 
 def _policies() -> list[str]:
@@ -42,7 +42,7 @@ def decide(
     """
     differ = 0
     with errors_as_exit_codes(debug or context.obj, as_json):
-        from penstock.engine.control.log_replay import only_policy, redecide
+        from penstock.engine.control.decision_replay import only_policy, redecide
 
         changed = pairs("--set", changes, "period_s=10")
         decisions = list(redecide(log, policy or only_policy(log), changed))
@@ -53,7 +53,7 @@ def decide(
 
 
 def _print_decisions(decisions: "Sequence[Redecided]", differ: int, *, as_json: bool) -> None:
-    from penstock.engine.control.log_replay import plain
+    from penstock.engine.control.decision_replay import plain
 
     if as_json:
         for item in decisions:

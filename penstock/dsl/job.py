@@ -34,7 +34,7 @@ from penstock.model.installation import installed_version
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
-from penstock.runs.compilation_notice import tell_of_compiling
+from penstock.runs.compilation_notice import announce_compilation
 from penstock.runs.failpoint_settings import arm_from
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
@@ -224,7 +224,7 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         PlanError: the pipeline cannot be run so.
     """
     arm_from(os.environ)
-    tell_of_compiling()
+    announce_compilation()
     keeps = keeps_open(job.graph, options.at_end, checkpoints=options.checkpoints.directory is not None)
     begin_run(job.graph)
     if options.checkpoints.directory is None:

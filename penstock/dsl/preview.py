@@ -21,7 +21,7 @@ from penstock.engine.plan.planner import plan
 from penstock.model.coercion import is_number
 from penstock.model.config import LoopOptions
 from penstock.model.ids import OperatorId
-from penstock.runs.compilation_notice import tell_of_compiling
+from penstock.runs.compilation_notice import announce_compilation
 
 BATCH_ROWS = 8_192
 """Rows of a batch in a preview: few, so that a source is not read far beyond what is shown."""
@@ -92,7 +92,7 @@ class Preview:
 
 def preview(job: Job, operator: OperatorId, output: str, rows: int, timeout_s: float) -> Preview:
     """Run what leads to an output, apart from the job's own sinks, until ``rows`` rows have come or time is over."""
-    tell_of_compiling()
+    announce_compilation()
     sink = _FirstRows(rows)
     graph = graph_up_to(job, operator, output, sink)
     updating = job.graph[operator].outputs[output].changelog

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.engine.operators.descriptions import Words, expression_text
 from penstock.engine.operators.descriptor import Partitioning
 from penstock.engine.operators.registry import descriptor_of
-from penstock.engine.operators.words import Words, expression_text
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.ids import OperatorId
 from penstock.model.job_graph import MAIN, OperatorNode

@@ -1,4 +1,4 @@
-"""Says on standard error that kernels are being compiled, so that the silence of a first run is no riddle."""
+"""The notice on standard error that kernels are being compiled, which keeps a first run silent for a while."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ QUIET = "PENSTOCK_QUIET_KERNELS"
 """An environment variable; any text in it lets kernels be compiled without a word."""
 
 
-def tell_of_compiling() -> None:
+def announce_compilation() -> None:
     """Let the first kernel that this process has to compile be announced; without this nothing is said."""
     mark_used(time.time())
     if not os.environ.get(QUIET) and not KernelCache.compiled:

@@ -1,4 +1,4 @@
-"""Arrays as kernels like them: inputs in the one shape they are compiled for, large ones on huge pages."""
+"""The arrays that kernels take: one layout for each type, large ones on huge pages."""
 
 import math
 import mmap

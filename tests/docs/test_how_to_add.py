@@ -25,7 +25,7 @@ SUITES = {
     ),
     "add-a-policy.md": (
         "tests/scheduler/test_guards.py::test_nothing_raises_and_no_plan_leaves_its_quotas[threshold]",
-        "tests/engine/control/test_log_replay.py::test_every_policy_comes_back_from_its_parameters[threshold]",
+        "tests/engine/control/test_decision_replay.py::test_every_policy_comes_back_from_its_parameters[threshold]",
     ),
 }
 """The suites of the project that take in what the page adds."""

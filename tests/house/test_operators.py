@@ -28,8 +28,8 @@ ENDS = {"SourceSpec", "SinkSpec"}
 NEUTRAL = (
     "engine/operators/descriptor.py",
     "engine/operators/registry.py",
-    "engine/operators/state_words.py",
-    "engine/operators/words.py",
+    "engine/operators/state_descriptions.py",
+    "engine/operators/descriptions.py",
     "replay/operators/registry.py",
 )
 """Files in those homes that are about operators of all kinds."""

@@ -8,6 +8,7 @@ from penstock.engine.operators.aggregates.count_window import CountWindowAggrega
 from penstock.engine.operators.aggregates.group_aggregate import GroupAggregate
 from penstock.engine.operators.aggregates.session_aggregate import SessionAggregate
 from penstock.engine.operators.aggregates.window_aggregate import WindowAggregate
+from penstock.engine.operators.descriptions import Words, aggregate_text, group_text, window_details
 from penstock.engine.operators.descriptor import (
     Columns,
     KeyedDescriptor,
@@ -20,8 +21,7 @@ from penstock.engine.operators.descriptor import (
     key_places,
     time_column,
 )
-from penstock.engine.operators.state_words import aggregate_meanings, key_words, window_traits
-from penstock.engine.operators.words import Words, aggregate_text, group_text, window_details
+from penstock.engine.operators.state_descriptions import aggregate_meanings, key_words, window_traits
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import AggregateSpec, OperatorNode
 from penstock.model.schema import StreamSchema

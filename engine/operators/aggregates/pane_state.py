@@ -14,7 +14,7 @@ from penstock.engine.operators.aggregates.aggregate_input import EvaluatedRows
 from penstock.engine.operators.aggregates.aggregate_schema import AggregatePlan
 from penstock.engine.operators.aggregates.pane_windows import PaneWindows
 from penstock.engine.operators.aggregates.window_state import UnplacedRows, WindowState
-from penstock.engine.operators.scratch import ScratchGroups
+from penstock.engine.operators.merge_groups import ScratchGroups
 from penstock.state.keys.arrays import Ints, read_only
 from penstock.state.keys.batch_keys import KeyCodec
 from penstock.state.store import Slots

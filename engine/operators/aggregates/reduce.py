@@ -17,11 +17,11 @@ from penstock.engine.operators.aggregates.reduce_runs import CountRows, GlobalRo
 from penstock.engine.operators.aggregates.reduce_schema import plan_reduce
 from penstock.engine.operators.aggregates.reduce_state import KeyedRows, ReduceState, RunningRows, WindowedRows
 from penstock.engine.operators.aggregates.updating_aggregates import OrderedAggregate
+from penstock.engine.operators.descriptions import Words, function_name, group_text, window_details
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.ordered_rows import tie_order
-from penstock.engine.operators.state_words import key_names, window_traits
-from penstock.engine.operators.words import Words, function_name, group_text, window_details
+from penstock.engine.operators.state_descriptions import key_names, window_traits
 from penstock.model.job_graph import OperatorNode, ReduceSpec
 from penstock.model.schema import StreamSchema
 from penstock.model.windows import Count, Global, Session

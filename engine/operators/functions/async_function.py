@@ -8,12 +8,12 @@ from penstock.engine.core.async_calls import Asked, AsyncCalls
 from penstock.engine.core.contract import MAIN, Emission, Notes, Operator, OperatorContext
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import kept_time
+from penstock.engine.operators.descriptions import Words, error_details, function_name
 from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted
 from penstock.engine.operators.functions.call_backlog import CallBacklog
-from penstock.engine.operators.functions.call_lines import Call, Line, OrderedLine, UnorderedLine
+from penstock.engine.operators.functions.pending_calls import Call, Line, OrderedLine, UnorderedLine
 from penstock.engine.operators.functions.row_results import RowResults
 from penstock.engine.operators.functions.user_results import rows_without, time_errors
-from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import PlanError
 from penstock.model.job_graph import AsyncFunctionSpec, OperatorNode

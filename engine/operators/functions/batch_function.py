@@ -8,9 +8,9 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, Operator, chunks
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
+from penstock.engine.operators.descriptions import Words, error_details, function_name
 from penstock.engine.operators.descriptor import OperatorDescriptor
 from penstock.engine.operators.functions.user_results import batch_of, time_errors
-from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.errors import BadRecordError, PlanError
 from penstock.model.job_graph import BatchFunctionSpec, OperatorNode
 from penstock.model.option_literals import BatchFormat

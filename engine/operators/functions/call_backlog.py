@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.core.elements import Batch
-from penstock.engine.operators.functions.call_lines import Call
+from penstock.engine.operators.functions.pending_calls import Call
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.state.keys.arrays import Ints
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, Operator, chunks
 from penstock.engine.core.elements import Batch
 from penstock.engine.core.event_time import kept_time
+from penstock.engine.operators.descriptions import Words, error_details, function_name
 from penstock.engine.operators.descriptor import Columns, OperatorDescriptor, Wanted
 from penstock.engine.operators.functions.python_rows import python_rows, python_values
 from penstock.engine.operators.functions.row_calls import FAILED, Failures, take_results
 from penstock.engine.operators.functions.row_results import RowResults
 from penstock.engine.operators.functions.user_results import rows_without, time_errors
-from penstock.engine.operators.words import Words, error_details, function_name
 from penstock.model.job_graph import OperatorNode, RowFunctionSpec
 from penstock.model.schema import WEIGHT, StreamSchema
 

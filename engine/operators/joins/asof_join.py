@@ -14,15 +14,15 @@ from penstock.engine.core.elements import END_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.kernels.asof import LastRows, TimedRows, last_before
 from penstock.engine.kernels.order import mark_ties
+from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, key_types, side_columns
 from penstock.engine.operators.joins.join_side import PairColumns, TimedSide
 from penstock.engine.operators.joins.timed_join_schema import asof_join_output
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import break_ties, without_late
 from penstock.engine.operators.row_chunks import ChunkRows, RowChunks
-from penstock.engine.operators.state_words import duration_words
+from penstock.engine.operators.state_descriptions import duration_words
 from penstock.engine.operators.timed_operator import TimedOperator
-from penstock.engine.operators.words import Words
 from penstock.model.durations import format_microseconds
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import AsOfJoinSpec

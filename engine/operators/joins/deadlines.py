@@ -1,4 +1,4 @@
-"""Numbers that are due at a time each: a few sorted runs, merged as they grow. Called by `interval_rows`."""
+"""Numbers with deadlines, in a few sorted runs that are merged as they grow. Called by `interval_rows`."""
 
 import numpy as np
 

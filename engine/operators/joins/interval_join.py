@@ -13,6 +13,7 @@ from penstock.engine.connectors.time_range import time_limits
 from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext, chunks
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import column_times_us, event_times_us
+from penstock.engine.operators.descriptions import Words, expression_text, signed_text
 from penstock.engine.operators.joins.interval_rows import IntervalRows
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, keeps_unmatched
 from penstock.engine.operators.joins.join_side import Arrived, PairColumns, TimedSide, join_sides, taken
@@ -20,9 +21,8 @@ from penstock.engine.operators.joins.same_keys import same_keys
 from penstock.engine.operators.joins.timed_join_schema import event_time, interval_join_output
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
 from penstock.engine.operators.ordered_rows import without_late
-from penstock.engine.operators.state_words import expression_words, signed_words
+from penstock.engine.operators.state_descriptions import expression_words, signed_words
 from penstock.engine.operators.timed_operator import TimedOperator
-from penstock.engine.operators.words import Words, expression_text, signed_text
 from penstock.model.expressions import Expr, columns_of
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import IntervalJoinSpec

@@ -3,14 +3,14 @@
 from collections.abc import Sequence, Set
 
 from penstock.engine.core.contract import Operator
+from penstock.engine.operators.descriptions import Words, expression_text, windowing_text
 from penstock.engine.operators.joins.incremental_join import IncrementalJoin
 from penstock.engine.operators.joins.inner_join import InnerJoin
 from penstock.engine.operators.joins.join_schema import join_output
-from penstock.engine.operators.joins.one_join import OneJoin
 from penstock.engine.operators.joins.two_sided import TwoSidedDescriptor, join_headline, output_detail
+from penstock.engine.operators.joins.unique_key_join import OneJoin
 from penstock.engine.operators.joins.window_join import WindowJoin
-from penstock.engine.operators.state_words import expression_words, window_traits
-from penstock.engine.operators.words import Words, expression_text, windowing_text
+from penstock.engine.operators.state_descriptions import expression_words, window_traits
 from penstock.model.expressions import columns_of
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import JoinSpec

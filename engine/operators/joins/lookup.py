@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from penstock.engine.core.contract import MAIN, Emission, Operator, OperatorContext
 from penstock.engine.core.elements import Batch
+from penstock.engine.operators.descriptions import Words
 from penstock.engine.operators.descriptor import OperatorDescriptor, Wanted, columns_used
 from penstock.engine.operators.joins.join_schema import side_columns
 from penstock.engine.operators.joins.join_side import JoinSide, PairColumns, taken
 from penstock.engine.operators.joins.lookup_index import LookupIndex
 from penstock.engine.operators.joins.lookup_schema import lookup_key_types, lookup_output
 from penstock.engine.operators.joins.two_sided import columns_of_side, join_headline, narrowed_output, output_detail
-from penstock.engine.operators.words import Words
 from penstock.model.expressions import col
 from penstock.model.job_graph import OperatorNode
 from penstock.model.join_specs import LookupSpec

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.engine.core.contract import LATE, MAIN
+from penstock.engine.operators.descriptions import Detail, expression_text
 from penstock.engine.operators.descriptor import (
     Columns,
     KeyExpressions,
@@ -16,8 +17,7 @@ from penstock.engine.operators.descriptor import (
     time_column,
 )
 from penstock.engine.operators.joins.join_schema import LATE_RIGHT, keeps_unmatched
-from penstock.engine.operators.state_words import changelog_words, expression_words, key_words
-from penstock.engine.operators.words import Detail, expression_text
+from penstock.engine.operators.state_descriptions import changelog_words, expression_words, key_words
 from penstock.model.expressions import Expr, column_name
 from penstock.model.join_specs import Output, TwoSided
 from penstock.model.schema import StreamSchema

@@ -1,4 +1,4 @@
-"""Rows that wait for the one row of their key, for `one_join`: all of a key leave together.
+"""Rows that wait for the one row of their key, for `unique_key_join`: all of a key leave together.
 
 They lie in a log, linked from the newest to the oldest of each key. Ids only grow, and what leads from one to the next
 is an array by id, so rows that wait long are now and then given new ids.

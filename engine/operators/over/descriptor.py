@@ -4,13 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from penstock.engine.core.contract import LATE, MAIN, Operator
 from penstock.engine.expressions.compiler import infer_type
+from penstock.engine.operators.descriptions import Words, aggregate_text, columns_text, count_text, order_text
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext, StateLayout
 from penstock.engine.operators.over.input import seen_expressions
 from penstock.engine.operators.over.over import Over
 from penstock.engine.operators.over.schema import plan_over
 from penstock.engine.operators.over.updates import UpdatingOver
-from penstock.engine.operators.state_words import aggregate_meanings, aggregate_words, expression_words, order_words
-from penstock.engine.operators.words import Words, aggregate_text, columns_text, count_text, order_text
+from penstock.engine.operators.state_descriptions import (
+    aggregate_meanings,
+    aggregate_words,
+    expression_words,
+    order_words,
+)
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import OverSpec
 from penstock.model.schema import StreamSchema

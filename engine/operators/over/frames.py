@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.aggregation import BoundAggregation
+from penstock.engine.operators.merge_groups import ScratchGroups
 from penstock.engine.operators.over.input import OverInput
 from penstock.engine.operators.over.schema import OverPlan
-from penstock.engine.operators.scratch import ScratchGroups
 from penstock.state.keys.arrays import Ints
 from penstock.state.store import Slots, StateStore
 

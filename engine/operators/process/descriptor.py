@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from penstock.engine.core.contract import LATE, MAIN
+from penstock.engine.operators.descriptions import Words, columns_text, function_name
 from penstock.engine.operators.descriptor import Columns, KeyedDescriptor, KeyExpressions, PlanContext
 from penstock.engine.operators.process.process import Process
 from penstock.engine.operators.process.schema import plan_process
-from penstock.engine.operators.words import Words, columns_text, function_name
 from penstock.model.durations import format_microseconds
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import ProcessSpec

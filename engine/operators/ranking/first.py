@@ -12,16 +12,16 @@ from penstock.engine.core.contract import LATE, MAIN, Emission, OperatorContext,
 from penstock.engine.core.elements import END_OF_TIME_US, START_OF_TIME_US, Batch
 from penstock.engine.core.event_time import event_times_us
 from penstock.engine.expressions.compiler import compile_projection
-from penstock.engine.kernels.arrivals import pass_first
+from penstock.engine.kernels.first_rows import pass_first
+from penstock.engine.operators.descriptions import Words, columns_text
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ordered_rows import OrderedRows, tie_order, without_late
 from penstock.engine.operators.processing_clock import ProcessingClock
 from penstock.engine.operators.ranking.first_schema import first_output
-from penstock.engine.operators.state_words import duration_words
+from penstock.engine.operators.state_descriptions import duration_words
 from penstock.engine.operators.timed_operator import TimedOperator
-from penstock.engine.operators.words import Words, columns_text
 from penstock.model.durations import format_microseconds
 from penstock.model.errors import BugError
 from penstock.model.job_graph import OperatorNode

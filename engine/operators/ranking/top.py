@@ -11,15 +11,15 @@ import pyarrow as pa
 from penstock.engine.core.contract import MAIN, Emission, OperatorContext
 from penstock.engine.core.elements import Batch
 from penstock.engine.expressions.compiler import compile_projection
+from penstock.engine.operators.descriptions import Words, columns_text, count_text, order_text
 from penstock.engine.operators.descriptor import KeyedDescriptor, PlanContext
 from penstock.engine.operators.isolate import evaluate
 from penstock.engine.operators.key_lookup import KeyLookup
 from penstock.engine.operators.ranking.top_counts import RankedRowCounts
 from penstock.engine.operators.ranking.top_ranks import RankedRows
 from penstock.engine.operators.ranking.top_schema import plan_top
-from penstock.engine.operators.state_words import order_words
+from penstock.engine.operators.state_descriptions import order_words
 from penstock.engine.operators.updating_operator import UpdatingOperator
-from penstock.engine.operators.words import Words, columns_text, count_text, order_text
 from penstock.model.job_graph import OperatorNode
 from penstock.model.keyed_specs import TopSpec
 from penstock.model.schema import StreamSchema

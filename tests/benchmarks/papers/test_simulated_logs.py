@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.control.log_replay import Redecided, plain, redecide
+from penstock.engine.control.decision_replay import Redecided, plain, redecide
 from penstock.engine.control.policies import POLICIES, make_policy, parameters_of
 from penstock.model.errors import OptionError
 from penstock.model.plan import NoChange

@@ -27,7 +27,7 @@ from penstock.engine.jobs.life_cycle import (
     TakeDown,
     TakenDown,
 )
-from penstock.engine.jobs.restart_policy import RestartPolicy, may_pass
+from penstock.engine.jobs.restart_policy import RestartPolicy, is_retryable
 from penstock.model.config import RestartOptions
 from penstock.model.errors import (
     BadRecordError,
@@ -97,8 +97,8 @@ def test_what_would_fail_again_is_not_tried_again(error: Exception) -> None:
 
 
 def test_only_what_comes_from_outside_may_pass() -> None:
-    assert all(may_pass(error) for error in (RetryableError(), LOST, ConnectionResetError(), TimeoutError()))
-    assert not any(may_pass(error) for error in (OptionError(), FatalError(), BugError(), ValueError(), OSError()))
+    assert all(is_retryable(error) for error in (RetryableError(), LOST, ConnectionResetError(), TimeoutError()))
+    assert not any(is_retryable(error) for error in (OptionError(), FatalError(), BugError(), ValueError(), OSError()))
 
 
 def test_delays_double_up_to_the_most_and_then_the_attempts_are_used_up() -> None:

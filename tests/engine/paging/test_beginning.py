@@ -12,9 +12,9 @@ from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.contract import Emission, RowCounters
 from penstock.engine.core.elements import START_OF_TIME_US, Batch
 from penstock.engine.paging.bucket import BucketSource
+from penstock.engine.paging.key_ranges import RING, WHOLE, Span
 from penstock.engine.paging.options import PagingOptions
 from penstock.engine.paging.paged_operator import PagedOperator
-from penstock.engine.paging.ring import RING, WHOLE, Span
 from tests.engine.paging.counting import COUNTING, ROOM, Counting, counts, rows
 from tests.engine.paging.driving import Paged, context_of
 from tests.engine.paging.kinds import KINDS, batch_of

@@ -17,8 +17,8 @@ from penstock.engine.paging.bucket_pages import (
     read_bucket,
     write_image,
 )
+from penstock.engine.paging.key_ranges import RING, Span
 from penstock.engine.paging.part_files import encode_part
-from penstock.engine.paging.ring import RING, Span
 from penstock.model.errors import StateCorruptionError
 from penstock.state.stores.page_store import PageStore
 from penstock.state.tables.image import StoreDump

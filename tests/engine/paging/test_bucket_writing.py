@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.engine.paging.bucket import Bucket, ResidentState
 from penstock.engine.paging.bucket_pages import read_bucket
 from penstock.engine.paging.bucket_writing import MOST_SEGMENTS, write_bucket
-from penstock.engine.paging.ring import RING, Span
+from penstock.engine.paging.key_ranges import RING, Span
 from penstock.state.store import FixedColumn, RowLog, TableSpec
 from penstock.state.stores.memory_store import MemoryStore
 from penstock.state.stores.page_store import PageStore

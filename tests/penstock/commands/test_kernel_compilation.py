@@ -154,10 +154,10 @@ def test_it_is_said_once_and_only_when_asked(
     monkeypatch.setattr(KernelCache, "compiled", 0)
     monkeypatch.setattr(KernelCache, "compiles", None)
     monkeypatch.setenv(kernel_news.QUIET, "1")
-    kernel_news.tell_of_compiling()
+    kernel_news.announce_compilation()
     assert KernelCache.compiles is None
     monkeypatch.delenv(kernel_news.QUIET)
-    kernel_news.tell_of_compiling()
+    kernel_news.announce_compilation()
     assert KernelCache.compiles is not None
     KernelCache.compiles()
     assert capsys.readouterr().err.startswith("compiling kernels")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from penstock.engine.operators.words import expression_text
+from penstock.engine.operators.descriptions import expression_text
 from penstock.model.expressions import col, lit
 from penstock.model.job_graph import FilterSpec, ProjectSpec, SinkSpec, SourceSpec, SplitSpec
 from penstock.plan_views.text import explain, mermaid

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.engine.executors.managers.failures import Failure, error_of, failure_of
-from penstock.engine.jobs.restart_policy import may_pass
+from penstock.engine.jobs.restart_policy import is_retryable
 from penstock.model import errors
 from penstock.model.errors import PenstockError, UserError
 
@@ -28,7 +28,7 @@ def test_an_error_stays_what_it_is(kind: type[BaseException]) -> None:
     after = crossed(kind("'a' is not there"))
     assert type(after) is kind
     assert after.args == ("'a' is not there",)
-    assert may_pass(after) == may_pass(kind("x"))
+    assert is_retryable(after) == is_retryable(kind("x"))
 
 
 def test_a_class_that_only_the_other_process_knows_becomes_the_nearest_known_one() -> None:

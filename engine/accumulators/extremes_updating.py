@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.accumulators.arrays import Rows, kept_rows, signs_of, taken
-from penstock.engine.accumulators.best import BestCells, BestOrder, text_type
 from penstock.engine.accumulators.cells import FLAG, Accumulator, Cells
+from penstock.engine.accumulators.extremes import BestCells, BestOrder, text_type
 from penstock.engine.accumulators.ordering import Keys
 from penstock.engine.accumulators.pairs import pack, unpack
 from penstock.state.keys.arrays import Mask

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.commands.cli import app
-from penstock.engine.control.log_replay import redecide
+from penstock.engine.control.decision_replay import redecide
 from penstock.engine.control.policies import POLICIES, make_policy, parameters_of
 from penstock.model.errors import OptionError
 from penstock.model.snapshot import ApplicationColumns, ClusterSnapshot, InstanceColumns, MachineColumns, TaskColumns

@@ -1,11 +1,11 @@
-"""The first buckets of an instance: what a checkpoint has of the keys that it owns. Called by `paged_operator`."""
+"""The buckets that an instance begins with: its keys' part of a checkpoint. Called by `paged_operator`."""
 
 from collections.abc import Sequence
 
 from penstock.engine.core.contract import Notes
 from penstock.engine.paging.bucket import PASSED, Bucket, BucketSource
 from penstock.engine.paging.bucket_store import BucketStores
-from penstock.engine.paging.ring import Span
+from penstock.engine.paging.key_ranges import Span
 from penstock.state.tables.image import StoreImage
 
 

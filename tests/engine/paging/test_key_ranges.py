@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.paging.ring import RING, WHOLE, Span, owned_spans, span_of_groups
+from penstock.engine.paging.key_ranges import RING, WHOLE, Span, owned_spans, span_of_groups
 from penstock.model.key_groups import assign, key_groups_at, reassign
 
 groups = st.integers(1, 300) | st.sampled_from([128, 1000, 32_768, 65_535])

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.core.elements import Batch
-from penstock.engine.paging.growth import Growth
 from penstock.engine.paging.options import PagingOptions
+from penstock.engine.paging.row_bound import Growth
 
 NOTES = st.lists(st.tuples(st.integers(1, 40_000), st.integers(-100_000, 1 << 24)), max_size=12)
 MOST, LEAST, FIRST = 32_768, 64, 4_096

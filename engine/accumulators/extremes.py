@@ -2,7 +2,7 @@
 
 min orders by its value, first by (time, value), arg_min(value, by) by (by, value), and so on with
 the direction turned; ties are thereby decided by the row's own columns. Append-only:
-``best_updating.py`` can retract.
+``extremes_updating.py`` can retract.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from penstock.engine.accumulators.arrays import (
 from penstock.engine.accumulators.cells import FLAG, Accumulator, Cells
 from penstock.engine.accumulators.ordering import Keys, SortColumn
 from penstock.engine.kernels.accumulate_best import least_pair, least_text, least_word
-from penstock.engine.kernels.scan import scan_least
+from penstock.engine.kernels.running_totals import scan_least
 from penstock.model.errors import BugError
 from penstock.state.keys.arrays import NO_BYTES, Bytes, Ints, Mask, read_only
 from penstock.state.store import INTEGER, ColumnSpec, KeyedTable, Slots, TextColumn

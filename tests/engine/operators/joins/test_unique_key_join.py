@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.engine.core.elements import Batch
 from penstock.engine.operators.joins import waiting_rows
-from penstock.engine.operators.joins.one_join import OneJoin
+from penstock.engine.operators.joins.unique_key_join import OneJoin
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.expressions import Expr, col
 from penstock.model.job_graph import FilterSpec
