@@ -43,7 +43,7 @@ def _column(parts: Sequence[Part], counts: Sequence[int], place: int) -> pa.Arra
         if picks is None:
             words[at : at + count] = source
         else:
-            _pick(read_only(source), read_only(picks), words[at : at + count])
+            pick(read_only(source), read_only(picks), words[at : at + count])
         at += count
     return pa.Array.from_buffers(kind, words.size, [None, pa.py_buffer(words)])
 
@@ -54,6 +54,7 @@ def _is_word(kind: pa.DataType) -> bool:
 
 
 @jit
-def _pick(source: NDArray[np.int64], picks: Picks, target: NDArray[np.int64]) -> None:
+def pick(source: NDArray[np.signedinteger], picks: Picks, target: NDArray[np.signedinteger]) -> None:
+    """Write the picked values of the source to the target, whatever integers they are."""
     for i in range(picks.size):
         target[i] = source[np.uint32(picks[i])]
