@@ -1,0 +1,125 @@
+"""Frames: what the two ends of a link tell each other of, in a fixed header of 48 bytes and a tail.
+
+| bytes | field | |
+|---|---|---|
+| 1 | kind | see `Kind` |
+| 1 | flags | 0 |
+| 2 | tail | bytes that follow the header |
+| 4 | channel | its number on the link |
+| 4 | rows | of a batch |
+| 4 | piece | bytes of the body that go with this frame |
+| 8 | body | bytes of the body in all |
+| 8 | size | bytes of credit that a batch takes or that are given back; bytes of the ring that were read |
+| 8 | value | ingest time in wall microseconds, watermark, epoch, whether drained |
+| 8 | keep | of a batch |
+
+Numbers are little-endian, ``value`` and ``size`` signed.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Idle, Reroute, Watermark
+from penstock.model.errors import BugError
+
+_HEADER = struct.Struct("<BBHIIIqqqd")
+_OWNER = struct.Struct("<II")
+
+HEADER_BYTES = _HEADER.size
+
+
+class Kind(IntEnum):
+    """What a frame is of: an element of a channel, the schema of those that follow, or the link itself."""
+
+    SCHEMA = 1
+    ROWS = 2
+    PIECE = 3
+    """More of the body that the last `SCHEMA` or `ROWS` began."""
+    WATERMARK = 4
+    BARRIER = 5
+    IDLE = 6
+    REROUTE = 7
+    END = 8
+    CREDIT = 9
+    READ = 10
+    """So many bytes of the ring were read."""
+    BYE = 11
+    """Nothing follows on the link, and nothing is missing."""
+
+
+class Frame(NamedTuple):
+    """A header and its tail."""
+
+    kind: Kind
+    channel: int = 0
+    rows: int = 0
+    piece: int = 0
+    body: int = 0
+    size: int = 0
+    value: int = 0
+    keep: float = 1.0
+    tail: bytes = b""
+
+
+def pack(frame: Frame) -> bytes:
+    """Return the bytes of a frame."""
+    kind, channel, rows, piece, body, size, value, keep, tail = frame
+    return _HEADER.pack(kind, 0, len(tail), channel, rows, piece, body, size, value, keep) + tail
+
+
+class FrameReader:
+    """Makes frames of bytes that come in any portions."""
+
+    def __init__(self) -> None:
+        """Begin at the start of a frame."""
+        self._bytes = bytearray()
+
+    def frames(self, more: bytes) -> Iterator[Frame]:
+        """Take in bytes and yield the frames that they complete, all of which must be taken."""
+        held = self._bytes
+        held += more
+        at = 0
+        while len(held) - at >= HEADER_BYTES:
+            kind, _, tail, channel, rows, piece, body, size, value, keep = _HEADER.unpack_from(held, at)
+            end = at + HEADER_BYTES + tail
+            if len(held) < end:
+                break
+            content = bytes(held[at + HEADER_BYTES : end])
+            at = end
+            yield Frame(Kind(kind), channel, rows, piece, body, size, value, keep, content)
+        del held[:at]
+
+
+def frame_of(channel: int, element: Element) -> Frame:
+    """Return the frame of a control element."""
+    match element:
+        case Watermark(time_us):
+            return Frame(Kind.WATERMARK, channel, value=time_us)
+        case Barrier(epoch):
+            return Frame(Kind.BARRIER, channel, value=epoch)
+        case Idle():
+            return Frame(Kind.IDLE, channel)
+        case Reroute(epoch, owners):
+            return Frame(Kind.REROUTE, channel, value=epoch, tail=b"".join(_OWNER.pack(*pair) for pair in owners))
+        case EndOfStream(drained):
+            return Frame(Kind.END, channel, value=drained)
+        case Batch():
+            raise BugError("a batch has a body, which its frame cannot say")
+
+
+def element_of(frame: Frame) -> Element:
+    """Return the control element of a frame that `frame_of` made."""
+    match frame.kind:
+        case Kind.WATERMARK:
+            return Watermark(frame.value)
+        case Kind.BARRIER:
+            return Barrier(frame.value)
+        case Kind.IDLE:
+            return Idle()
+        case Kind.REROUTE:
+            return Reroute(frame.value, tuple(_OWNER.iter_unpack(frame.tail)))
+        case Kind.END:
+            return EndOfStream(bool(frame.value))
+    raise BugError(f"a frame of kind {frame.kind.name} is no control element")

@@ -1,0 +1,204 @@
+"""A link by rings: any elements in any interleaving of both sides, batches larger than the ring, sudden death."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.core.clock import ManualClock
+from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Watermark
+from penstock.engine.transport.handshake import join_by_ring
+from penstock.engine.transport.link import Arrival, Arrived, Granted
+from penstock.engine.transport.picked_rows import Picks
+from penstock.engine.transport.ring import make_ring
+from penstock.engine.transport.ring_link import RingLink
+from penstock.model.errors import WorkerLostError
+from tests.engine.transport.linked_pairs import SMALL_RING_BYTES, descriptors, ring_links, rings_mapped
+from tests.engine.transport.test_batch_body import batches, picked, picks_of
+
+
+def put(link: RingLink, channel: int, element: Element, picks: Picks | None = None) -> Arrived:
+    """Send an element as a sending half does; return what is to arrive."""
+    if not isinstance(element, Batch):
+        link.send(channel, element, None, 0, 0)
+        return Arrived(channel, element)
+    rows = element.rows.num_rows if picks is None else int(picks.size)
+    link.send(channel, element, picks, rows, rows * 8)
+    return Arrived(channel, element.with_rows(picked(element.rows, picks)), rows, rows * 8)
+
+
+def exchange(sender: RingLink, receiver: RingLink) -> list[Arrival]:
+    """Turn both ends until everything has arrived."""
+    arrivals: list[Arrival] = []
+    vain = 0
+    while vain < 2:
+        sender.flush()
+        more = receiver.receive()
+        arrivals += more
+        sender.receive()
+        vain = 0 if more or sender.has_unsent() else vain + 1
+    return arrivals
+
+
+@given(st.data())
+def test_everything_arrives_in_order(data: st.DataObject) -> None:
+    with ring_links() as (one, other):
+        due: list[Arrival] = []
+        arrived: list[Arrival] = []
+        for _ in range(data.draw(st.integers(1, 8))):
+            match data.draw(st.sampled_from(["rows", "many", "watermark", "barrier", "credit", "receive", "flush"])):
+                case "rows":
+                    rows = data.draw(batches())
+                    picks = data.draw(picks_of(rows.num_rows))
+                    due.append(put(one, data.draw(st.integers(0, 2)), Batch(rows, 0.5, 77_000), picks))
+                case "many":
+                    count = data.draw(st.integers(1, 30_000))
+                    due.append(put(one, 3, Batch(pa.record_batch({"x": np.arange(count), "y": np.arange(count)}))))
+                case "watermark":
+                    due.append(put(one, 1, Watermark(data.draw(st.integers(-5, 5)))))
+                case "barrier":
+                    due.append(put(one, 2, Barrier(3)))
+                case "credit":
+                    one.grant(4, 100)
+                case "receive":
+                    arrived += other.receive()
+                    one.receive()
+                case "flush":
+                    one.flush()
+        arrived += exchange(one, other)
+        assert [item for item in arrived if isinstance(item, Arrived)] == due
+        assert one._writer.room + other._unreported == SMALL_RING_BYTES
+
+
+def test_both_sides_send_more_than_the_rings_hold_at_once() -> None:
+    rows = pa.record_batch({"x": np.arange(50_000)})
+    with ring_links() as (one, other):
+        due = [put(one, 0, Batch(rows)) for _ in range(3)]
+        back = [put(other, 0, Batch(rows)) for _ in range(3)]
+        there: list[Arrival] = []
+        here: list[Arrival] = []
+        while one.has_unsent() or other.has_unsent() or len(there) < 3 or len(here) < 3:
+            one.flush()
+            there += other.receive()
+            other.flush()
+            here += one.receive()
+        assert (there, here) == (due, back)
+
+
+def test_credit_overtakes_rows_that_wait_for_room() -> None:
+    with ring_links() as (one, other):
+        put(one, 0, Batch(pa.record_batch({"x": np.arange(100_000)})))
+        one.grant(5, 800)
+        one.flush()
+        assert list(other.receive()) == [Granted(5, 800)]
+
+
+def test_a_row_larger_than_the_ring() -> None:
+    rows = pa.record_batch({"text": ["x" * 500_000, "y"]})
+    with ring_links() as (one, other):
+        due = put(one, 0, Batch(rows))
+        assert exchange(one, other) == [due]
+
+
+def test_received_rows_hold_nothing_of_the_ring() -> None:
+    with ring_links() as (one, other):
+        due = put(one, 0, Batch(pa.record_batch({"x": np.arange(1_000)})))
+        arrivals = exchange(one, other)
+        for _ in range(40):
+            put(one, 0, Batch(pa.record_batch({"x": np.zeros(1_000, np.int64)})))
+            exchange(one, other)
+        assert arrivals == [due]
+
+
+def test_a_schema_may_change() -> None:
+    with ring_links() as (one, other):
+        due = [put(one, 0, Batch(pa.record_batch({"x": [1]}))), put(one, 0, Batch(pa.record_batch({"x": ["a"]})))]
+        assert exchange(one, other) == due
+
+
+def test_an_end_in_order_is_no_loss() -> None:
+    with ring_links() as (one, other):
+        put(one, 0, EndOfStream())
+        one.end()
+        assert exchange(one, other) == [Arrived(0, EndOfStream())]
+        one._socket.close()
+        assert other.has_ended() and list(other.receive()) == []
+
+
+def test_a_link_that_is_lost_takes_no_call_amiss_but_receive() -> None:
+    with ring_links() as (one, other):
+        due = put(other, 0, Batch(pa.record_batch({"x": [1]})))
+        other.flush()
+        other._socket.close()
+        for _ in range(3):
+            put(one, 0, Batch(pa.record_batch({"x": np.arange(100_000)})))
+            one.flush()
+        assert not one.has_unsent()
+        assert list(one.receive()) == [due]
+        with pytest.raises(WorkerLostError, match="the other"):
+            one.receive()
+
+
+@pytest.mark.parametrize("acts", [["send"], []])
+def test_a_killed_process_is_a_lost_link(acts: list[str]) -> None:
+    before, mapped = descriptors(), rings_mapped()
+    here, there = socket.socketpair()
+    command = [sys.executable, "-m", "tests.engine.transport.dying_end", str(there.fileno()), *acts]
+    child = subprocess.Popen(command, pass_fds=[there.fileno()])
+    there.close()
+    link = join_by_ring(here, ManualClock(), "child", SMALL_RING_BYTES)
+    arrived: list[Arrival] = []
+    if acts:
+        # What was written of the batch fills the ring, the rest was not.
+        select.select([link], [], [])
+        arrived += link.receive()
+    else:
+        put(link, 0, Batch(pa.record_batch({"x": np.arange(100_000)})))
+        link.flush()
+        assert link.has_unsent()
+    child.kill()
+    child.wait()
+    with pytest.raises(WorkerLostError, match="the link to child is lost"):
+        while True:
+            arrived += link.receive()
+    assert arrived == ([Arrived(0, Watermark(1))] if acts else [])
+    link.close()
+    assert (descriptors(), rings_mapped()) == (before, mapped)
+
+
+def test_nothing_is_left() -> None:
+    before, mapped = descriptors(), rings_mapped()
+    for _ in range(20):
+        with ring_links() as (one, other):
+            put(one, 0, Batch(pa.record_batch({"x": np.arange(50_000)})))
+            kept = exchange(one, other)
+            put(one, 0, Batch(pa.record_batch({"x": np.arange(50_000)})))
+        assert len(kept) == 1
+    assert (descriptors(), rings_mapped()) == (before, mapped)
+
+
+@pytest.mark.parametrize("offer", [b"", b"x" * 5, b"penstock" + bytes(28)])
+def test_a_handshake_that_fails_leaves_nothing(offer: bytes) -> None:
+    before, mapped = descriptors(), rings_mapped()
+    one, other = socket.socketpair()
+    other.sendall(offer)
+    other.shutdown(socket.SHUT_WR)
+    with pytest.raises(WorkerLostError, match="shared memory"):
+        join_by_ring(one, ManualClock(), "the other", SMALL_RING_BYTES)
+    one.close()
+    other.close()
+    assert (descriptors(), rings_mapped()) == (before, mapped)
+
+
+def test_shared_memory_cannot_be_cut_off() -> None:
+    ring = make_ring(SMALL_RING_BYTES)
+    with pytest.raises(PermissionError):
+        os.ftruncate(ring.descriptor, 0)
+    ring.close()
