@@ -1,0 +1,57 @@
+"""Channels over a link: halves whose other halves are in another task manager, by the numbers of their channels."""
+
+from functools import partial
+
+from penstock.engine.core.elements import Element
+from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
+from penstock.engine.transport.link import Arrived, Link
+from penstock.engine.transport.picked_rows import Picks
+
+PORTIONS = 8
+"""Credit goes back in portions of an eighth of a channel's capacity: a frame for each batch would say little more."""
+
+
+class LinkedChannels:
+    """The halves on this side of a link. Both sides number a channel alike."""
+
+    def __init__(self, link: Link) -> None:
+        """Begin without channels."""
+        self.link = link
+        self._senders: dict[int, SendingHalf] = {}
+        self._receivers: dict[int, ReceivingHalf] = {}
+        self._ungranted: dict[int, int] = {}
+
+    def sender(self, channel: int, name: str, capacity_bytes: int) -> SendingHalf:
+        """Make the sending half of a channel whose receiving half is on the other side."""
+        half = self._senders[channel] = SendingHalf(name, capacity_bytes, partial(self._send, channel))
+        return half
+
+    def receiver(self, channel: int, name: str, capacity_bytes: int) -> ReceivingHalf:
+        """Make the receiving half of a channel whose sending half is on the other side."""
+        half = self._receivers[channel] = ReceivingHalf(name)
+        self._ungranted[channel] = 0
+        half.join(partial(self._grant, channel, capacity_bytes // PORTIONS))
+        return half
+
+    def turn(self) -> None:
+        """Bring what has come to its halves and let what was sent leave; the loop calls it between two steps.
+
+        Raises:
+            WorkerLostError: the other side is gone; everything that it had sent whole was brought before.
+        """
+        for arrival in self.link.receive():
+            if isinstance(arrival, Arrived):
+                self._receivers[arrival.channel].accept(arrival.element, None, arrival.rows, arrival.size)
+            else:
+                self._senders[arrival.channel].add_credit(arrival.size)
+        self.link.flush()
+
+    def _send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
+        self.link.send(channel, element, picks, rows, size)
+
+    def _grant(self, channel: int, portion: int, size: int) -> None:
+        ungranted = self._ungranted[channel] + size
+        if ungranted and ungranted >= portion:
+            self.link.grant(channel, ungranted)
+            ungranted = 0
+        self._ungranted[channel] = ungranted
