@@ -22,7 +22,7 @@ _WORDS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values of one width, of which only those of the picks are meant, if given."""
+    """Values of one width, of which only those of the picks are meant, if given; both are read-only."""
 
     values: NDArray[np.signedinteger]
     picks: Picks | None = None
@@ -39,7 +39,7 @@ class _Values:
         if self.picks is None:
             words[:] = self.values[first:last]
         else:
-            pick(read_only(self.values), read_only(self.picks[first:last]), words)
+            pick(self.values, self.picks[first:last], words)
 
 
 class Body:
@@ -78,6 +78,7 @@ class BatchCodec:
         self.schema = schema
         self.plain = [place for place, field in enumerate(schema) if _is_plain(field.type)]
         """The columns that lie as they do in Arrow."""
+        self._types = [(place, schema.field(place).type, schema.field(place).type.bit_width) for place in self.plain]
         self._others = [place for place in range(len(schema)) if place not in self.plain]
         self._other_fields = pa.schema([schema.field(place) for place in self._others])
         # A message alone would come without its dictionaries.
@@ -93,14 +94,15 @@ class BatchCodec:
             return Body(0, b"", ())
         nulls = bytearray(len(self.plain))
         columns: list[_Values] = []
-        for number, place in enumerate(self.plain):
-            column, picked = rows.column(place), picks
+        own = None if picks is None else read_only(picks)
+        for number, (place, _, width) in enumerate(self._types):
+            column, picked = rows.column(place), own
             if column.null_count:
                 nulls[number] = 1
                 if picks is not None:
                     column, picked = pc.take(column, pa.array(picks), boundscheck=False), None
                 columns.append(_Values(_bits(column)))
-            columns.append(_Values(_words(column), picked))
+            columns.append(_Values(_words(column, width), picked))
         if self._others:
             others = rows.select(self._others)
             if picks is not None:
@@ -114,13 +116,12 @@ class BatchCodec:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         memory, at = pa.py_buffer(body), 0
         columns: list[pa.Array | None] = [None] * len(self.schema)
-        for number, place in enumerate(self.plain):
+        for number, (place, kind, width) in enumerate(self._types):
             validity = None
             if nulls and nulls[number]:
                 validity = memory.slice(at, (rows + 7) // 8)
                 at += _aligned(validity.size)
-            kind = self.schema.field(place).type
-            values = memory.slice(at, rows * kind.bit_width // 8)
+            values = memory.slice(at, rows * width // 8)
             at += _aligned(values.size)
             columns[place] = pa.Array.from_buffers(kind, rows, [validity, values], -1 if validity else 0)
         if self._others:
@@ -163,9 +164,9 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     )
 
 
-def _words(column: pa.Array) -> NDArray[np.signedinteger]:
-    words: NDArray[np.signedinteger] = np.frombuffer(column.buffers()[1], _WORDS[column.type.bit_width])
-    return words[column.offset : column.offset + len(column)]
+def _words(column: pa.Array, width: int) -> NDArray[np.signedinteger]:
+    words: NDArray[np.signedinteger] = np.frombuffer(column.buffers()[1], _WORDS[width])
+    return read_only(words[column.offset : column.offset + len(column)])
 
 
 def _bits(column: pa.Array) -> NDArray[np.int8]:

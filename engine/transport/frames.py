@@ -46,7 +46,7 @@ class Kind(IntEnum):
     READ = 10
     """So many bytes of the ring were read."""
     BYE = 11
-    """Nothing follows on the link, and nothing is missing."""
+    """No element follows on the link, and none is missing; what the other side sends is still read."""
 
 
 class Frame(NamedTuple):

@@ -16,7 +16,7 @@ from penstock.engine.transport.ring import ALIGNMENT, Ring, make_ring
 from penstock.engine.transport.ring_link import RingLink
 from penstock.model.errors import WorkerLostError
 
-RING_BYTES = 16 << 20
+RING_BYTES = 4 << 20
 
 VERSION = 1
 

@@ -59,10 +59,10 @@ class Link(Protocol):
         """
 
     def end(self) -> None:
-        """Tell the other side that nothing more will be sent."""
+        """Tell the other side that no element will be sent any more; what it sends is still received."""
 
     def has_ended(self) -> bool:
-        """Return whether the other side has said so; all it sent is received then."""
+        """Return whether the other side has said so; all elements that it sent are received then."""
 
     def close(self) -> None:
         """Let go of everything."""

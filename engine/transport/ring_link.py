@@ -95,7 +95,7 @@ class RingLink:
     def receive(self) -> Sequence[Arrival]:
         """Return what has come; copy it out of the ring."""
         arrivals: list[Arrival] = []
-        while not self._ended:
+        while True:
             try:
                 more = self._socket.recv(_MOST_FRAME_BYTES)
             except BlockingIOError:
@@ -103,7 +103,7 @@ class RingLink:
             except OSError as error:
                 more, self._lost = b"", str(error)
             if not more:
-                if arrivals:
+                if arrivals or (self._ended and not (self._outbox or self._unsent)):
                     # The end of the stream stays where it is.
                     return arrivals
                 raise WorkerLostError(f"the link to {self._peer} is lost: {self._lost or 'it was closed'}")

@@ -132,6 +132,26 @@ def test_an_end_in_order_is_no_loss() -> None:
         assert other.has_ended() and list(other.receive()) == []
 
 
+def test_a_side_that_has_ended_reads_on() -> None:
+    with ring_links() as (one, other):
+        other.end()
+        other.flush()
+        one.receive()
+        due = put(one, 0, Batch(pa.record_batch({"x": np.arange(100_000)})))
+        assert one.has_ended() and exchange(one, other) == [due]
+
+
+def test_a_side_that_ended_and_went_before_all_was_read_is_a_lost_link() -> None:
+    with ring_links() as (one, other):
+        put(one, 0, Batch(pa.record_batch({"x": np.arange(100_000)})))
+        other.end()
+        other.flush()
+        other._socket.close()
+        with pytest.raises(WorkerLostError):
+            one.receive()
+            one.receive()
+
+
 def test_a_link_that_is_lost_takes_no_call_amiss_but_receive() -> None:
     with ring_links() as (one, other):
         due = put(other, 0, Batch(pa.record_batch({"x": [1]})))
@@ -184,7 +204,7 @@ def test_nothing_is_left() -> None:
     assert (descriptors(), rings_mapped()) == (before, mapped)
 
 
-@pytest.mark.parametrize("offer", [b"", b"x" * 5, b"penstock" + bytes(28)])
+@pytest.mark.parametrize("offer", [b"", b"x" * 5, b"penstock" + bytes(28)], ids=["none", "short", "no descriptor"])
 def test_a_handshake_that_fails_leaves_nothing(offer: bytes) -> None:
     before, mapped = descriptors(), rings_mapped()
     one, other = socket.socketpair()
