@@ -1,7 +1,7 @@
 """Query 11 of Nexmark, by the engine's own instances, in one process or with half of them in each of two.
 
-A side builds the instances of both and steps its own; channels to the others go over a link. What an executor does
-besides is left out: checkpoints, failures, alignment of sources of different processes.
+Channels between the two go over a link. What an executor does besides is left out: checkpoints, failures, alignment of
+sources of different processes.
 """
 
 import os
@@ -22,10 +22,14 @@ from penstock.dsl.job import Job
 from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.dataflow.build import Build, build
-from penstock.engine.dataflow.instance_services import InstanceServices, MakeChannel
+from penstock.engine.dataflow.instance_services import (
+    Halves,
+    InstanceServices,
+    MakeChannel,
+    everything_here,
+    local_channel,
+)
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
-from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
-from penstock.engine.transport.in_memory import Channel, join
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import Edge, ExecutionGraph
@@ -142,38 +146,31 @@ def _built(graph: ExecutionGraph, side: int, channels: LinkedChannels | None, fo
         _memory_store,
         DeadLetterWriter(folder),
         wake=shell.wake,
-        channel=_join_here if channels is None else _join_across(graph, side, channels),
+        channel=local_channel if channels is None else _join_across(graph, side, channels),
+        hosts=everything_here if channels is None else lambda task, index: index % 2 == side,
     )
     made = build(graph, LoopOptions(), services)
-    shell.worker.add([item for item in made.instances if channels is None or item.index % 2 == side])
-    for instance in made.instances:
-        if instance.head is not None and instance not in shell.worker.instances:
-            # Those of the other process hold nobody here.
-            instance.head.ended = True
-            instance.settle()
+    shell.worker.add(made.instances)
     return made
 
 
-def _join_here(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
-    """Make a channel inside this process."""
-    return join(name, capacity_bytes)
-
-
 def _join_across(graph: ExecutionGraph, side: int, channels: LinkedChannels) -> MakeChannel:
-    """Return what makes channels of which one half may be in the other process; that half is never used."""
-    numbers: dict[tuple[Edge, int, int], int] = {}
+    """Return what makes the halves that are here, of channels that both sides number alike."""
+    pairs = (
+        (edge, producer, receiver)
+        for edge in graph.edges
+        for producer in range(graph.task_of(edge.producer).parallelism)
+        for receiver in range(graph.task_of(edge.consumer).parallelism)
+    )
+    numbers = {pair: number for number, pair in enumerate(pairs)}
 
-    def make(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Channel:
-        # Both sides build the same graph in the same order.
-        number = numbers.setdefault((edge, producer, receiver), len(numbers))
-        here = producer % 2 == side, receiver % 2 == side
-        match here:
-            case (True, False):
-                return Channel(channels.sender(number, name, capacity_bytes), ReceivingHalf(name))
-            case (False, True):
-                sender = SendingHalf(name, capacity_bytes, lambda *_: None)
-                return Channel(sender, channels.receiver(number, name, capacity_bytes))
-        return join(name, capacity_bytes)
+    def make(edge: Edge, producer: int, receiver: int, name: str, capacity_bytes: int) -> Halves:
+        number = numbers[edge, producer, receiver]
+        if producer % 2 == receiver % 2:
+            return local_channel(edge, producer, receiver, name, capacity_bytes)
+        if producer % 2 == side:
+            return channels.sender(number, name, capacity_bytes), None
+        return None, channels.receiver(number, name, capacity_bytes)
 
     return make
 
@@ -182,8 +179,8 @@ def _received(made: Build, side: int) -> int:
     return sum(
         half.received_rows
         for halves in made.receivers.values()
-        for (producer, receiver), half in halves.items()
-        if producer % 2 != side and receiver % 2 == side
+        for (producer, _), half in halves.items()
+        if producer % 2 != side
     )
 
 
