@@ -37,6 +37,11 @@ class TimeSpent:
         """The sum of all."""
         return self.busy_ns + self.remote_wait_ns + self.core_wait_ns + self.input_wait_ns + self.output_wait_ns
 
+    @property
+    def saturation(self) -> float:
+        """The share of time in which the instance worked or wanted the core, in [0, 1]: 1.0 is a bottleneck."""
+        return (self.busy_ns + self.core_wait_ns) / self.wall_ns if self.wall_ns else 0.0
+
 
 class Accounting:
     """Adds up the activities of one instance; the loop tells it about every change."""
