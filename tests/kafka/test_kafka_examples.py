@@ -31,6 +31,7 @@ def test_an_example_runs(kafka: str, path: Path, tmp_path: Path) -> None:
     assert len(path.read_text().split('"""')[1].splitlines()) <= 6
 
 
+@pytest.mark.long("both pipelines twice; test_an_example_runs has them once")
 def test_two_pipelines_find_what_one_does(kafka: str, tmp_path: Path) -> None:
     two = run(ROOT / "examples" / "kafka_two_pipelines.py", tmp_path, kafka)
     one = run(ROOT / "examples" / "hot_bids.py", tmp_path, kafka)

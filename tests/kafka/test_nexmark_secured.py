@@ -44,6 +44,7 @@ def options(secured: SecuredBroker, **other: str) -> list[str]:
     return [text for key, value in {**settings, **other}.items() for text in ("--kafka-setting", f"{key}={value}")]
 
 
+@pytest.mark.long("a broker of its own; test_security sends rows through every listener")
 def test_a_topic_behind_a_login_is_filled_and_read(
     secured: SecuredBroker,
     address: str,

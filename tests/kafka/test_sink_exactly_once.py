@@ -145,6 +145,7 @@ def test_an_open_transaction_of_a_dead_start_is_ended(kafka: str, topic: MakeTop
     assert ids_in(kafka, name, committed=False) == [1, 1]
 
 
+@pytest.mark.long("waits for a timeout of the broker; its errors are in test_request_errors")
 def test_a_transaction_that_takes_too_long_is_named(kafka: str, topic: MakeTopic, start: Start) -> None:
     """The sink says which setting that is, and publishes later."""
     name = topic()

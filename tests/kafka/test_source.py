@@ -238,6 +238,7 @@ def test_what_is_not_there_is_named(kafka: str) -> None:
         read_rows("127.0.0.1:1", "nowhere")
 
 
+@pytest.mark.long("a broker stops and starts; test_undelivered has one that comes back")
 def test_a_broker_that_is_gone_for_a_while_is_waited_for_and_told_of_with_its_return(
     own_broker: LocalBroker,
 ) -> None:

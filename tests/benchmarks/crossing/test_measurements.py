@@ -12,6 +12,7 @@ from penstock.benchmarks.nexmark.dataset import ensure_dataset
 EVENTS = 100_000
 
 
+@pytest.mark.long("every link in processes of its own; test_links sends rows over each")
 @pytest.mark.slow
 def test_every_table_has_every_link(tmp_path: Path) -> None:
     figures = measure_all(ensure_dataset(tmp_path, EVENTS), EVENTS, runs=1, seconds=0.1, share=0.02)

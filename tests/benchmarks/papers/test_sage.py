@@ -36,6 +36,7 @@ def nothing_told(what: str, done: int, whole: int) -> None:
     """Nobody looks on."""
 
 
+@pytest.mark.long("brute force over a simulation; test_a_seed_gives_the_same_again runs it")
 def test_brute_force_agrees_with_the_whole_simulation() -> None:
     """At the optimum rows wait as long as they may; with less of a resource they wait longer, or a kill comes."""
     found = [archetype(evaluation_parameters(PACKAGE, None), number, f"a{number}") for number in (0, 7, 14, 20)]
