@@ -192,7 +192,7 @@ class BucketStores(StateStore):
         write_bucket(self.pages, bucket, bucket.notes())
         self._unchecked.add(bucket.span.low)
 
-    def snapshot(self, pages: PageStore, directory: Path) -> list[str]:
+    def copy_to(self, pages: PageStore, directory: Path) -> list[str]:
         """Make a copy of the page store of which everything that was stored since the last one was read back.
 
         Runs beside the worker loop.
@@ -203,7 +203,7 @@ class BucketStores(StateStore):
         # A bucket that is stored from here on is for the next copy.
         unchecked, self._unchecked = self._unchecked, set()
         try:
-            names = pages.snapshot(directory)
+            names = pages.copy_to(directory)
             pages.check(directory, [bucket_range(low) for low in sorted(unchecked)])
         except BaseException:
             self._unchecked.update(unchecked)

@@ -34,7 +34,7 @@ class PagesCut:
             if self._released and not self._written:
                 raise CheckpointError("a checkpoint was given up before its pages were written.")
             self._frozen.write(pages)
-            names = self._stores.snapshot(pages, directory)
+            names = self._stores.copy_to(pages, directory)
             self._written = True
         # The copy is of its own: what is uploaded of it keeps nobody waiting.
         self.release()

@@ -54,13 +54,13 @@ class WriteBehind(PageStore):
         self._drain()
         self._pages.flush()
 
-    def snapshot(self, directory: Path) -> list[str]:
+    def copy_to(self, directory: Path) -> list[str]:
         """Write everything, and make ``directory`` a durable copy."""
         self._drain()
-        return self._pages.snapshot(directory)
+        return self._pages.copy_to(directory)
 
     def check(self, directory: Path, ranges: Sequence[tuple[bytes, bytes]]) -> None:
-        """Let the store below check its snapshot."""
+        """Let the store below check its copy."""
         self._pages.check(directory, ranges)
 
     def set_memory(self, memory_bytes: int) -> None:

@@ -35,7 +35,7 @@ class PageStore(Protocol):
 
     Pages are durable after `flush` and no earlier. Any thread may call, one call at a time (a scan is a call for
     each page it yields). After a `StateIoError` or `StateCorruptionError` nothing that was not flushed may be relied
-    on: close the store and restore the last snapshot.
+    on: close the store and restore the last copy.
 
     Every method raises:
         StateCorruptionError: bytes on disk are not those that were written.
@@ -64,13 +64,13 @@ class PageStore(Protocol):
     def flush(self) -> None:
         """Return when everything put and deleted so far is durable."""
 
-    def snapshot(self, directory: Path) -> list[str]:
+    def copy_to(self, directory: Path) -> list[str]:
         """Flush, and make ``directory``, which must not exist, a durable copy of the store.
 
         Files are shared with the store (hard links) where they never change again, so they must not be written to.
 
         Returns:
-            The names of the files in ``directory``, ascending; files of equal name and size of later snapshots of the
+            The names of the files in ``directory``, ascending; files of equal name and size of later copies of the
             same store may still differ in content.
 
         Raises:
@@ -78,9 +78,9 @@ class PageStore(Protocol):
         """
 
     def check(self, directory: Path, ranges: Sequence[tuple[bytes, bytes]]) -> None:
-        """Read the pages with start <= key < end of these ranges back from the files of a snapshot.
+        """Read the pages with start <= key < end of these ranges back from the files of a copy.
 
-        It detects damage to pages between their write and the snapshot at once, not when they are needed. The default
+        It detects damage to pages between their write and the copy at once, not when they are needed. The default
         has nothing to check, as for stores whose files hold no more than what a digest was made of when it was written.
 
         Raises:
@@ -115,15 +115,15 @@ class PageStores(Protocol):
         """
 
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> PageStore:
-        """Open the files of a snapshot, or of a store that was closed or whose process died.
+        """Open the files of a copy, or of a store that was closed or whose process died.
 
-        ``directory`` belongs to the store from now on, so pass a copy of a snapshot that is to be kept. The caller has
-        compared every file with its digest: no seal covers all files together, and a snapshot cut in the wrong place
+        ``directory`` belongs to the store from now on, so pass a copy of one that is to be kept. The caller has
+        compared every file with its digest: no seal covers all files together, and a copy cut in the wrong place
         may open as a store without pages.
 
         Raises:
             OptionError: the memory is less than 1 MB.
-            StateCorruptionError: files are missing or are not those of a snapshot.
+            StateCorruptionError: files are missing or are not those of a copy.
             StateIoError: the disk failed or is full.
         """
 

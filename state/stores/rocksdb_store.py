@@ -59,7 +59,7 @@ class RocksDbStores(PageStores):
         return RocksDbStore(directory, memory_bytes, new=True)
 
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "RocksDbStore":
-        """Open the files of a snapshot, or of a store that was closed or whose process died."""
+        """Open the files of a copy, or of a store that was closed or whose process died."""
         if not (directory / "CURRENT").is_file():
             raise StateCorruptionError(
                 f"{directory} is no snapshot of a page store: its file CURRENT is missing; restore another checkpoint."
@@ -129,7 +129,7 @@ class RocksDbStore(PageStore):
             self._db.flush()
         failpoint("pages.flush.done")
 
-    def snapshot(self, directory: Path) -> list[str]:
+    def copy_to(self, directory: Path) -> list[str]:
         """Flush, and make ``directory`` a durable copy of the store by hard links."""
         if directory.exists():
             raise BugError(f"a snapshot was to be made in {directory}, which exists.")
@@ -144,9 +144,9 @@ class RocksDbStore(PageStore):
         return names
 
     def check(self, directory: Path, ranges: Sequence[tuple[bytes, bytes]]) -> None:
-        """Read pages back from the files of a snapshot; RocksDB compares every block and blob with its checksum.
+        """Read pages back from the files of a copy; RocksDB compares every block and blob with its checksum.
 
-        The snapshot is opened with a cache of its own, so that nothing is answered from memory.
+        The copy is opened with a cache of its own, so that nothing is answered from memory.
         """
         if not ranges:
             return

@@ -56,7 +56,7 @@ class SimulatedPageStores(PageStores):
         return store
 
     def restore(self, directory: Path, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> "SimulatedPageStore":
-        """Open the files of a snapshot, or of a store whose process died."""
+        """Open the files of a copy, or of a store whose process died."""
         check_memory(memory_bytes)
         store = SimulatedPageStore(self._files, self._root, directory, memory_bytes)
         store.read_list()
@@ -133,7 +133,7 @@ class SimulatedPageStore(PageStore):
             self._merge()
         failpoint("pages.flush.done")
 
-    def snapshot(self, directory: Path) -> list[str]:
+    def copy_to(self, directory: Path) -> list[str]:
         """Flush, and copy the files; the list comes last."""
         self.flush()
         failpoint("pages.snapshot.flushed")

@@ -1,4 +1,4 @@
-"""One suite for every page store: against a dictionary, with snapshots, restores and crashes."""
+"""One suite for every page store: against a dictionary, with copies, restores and crashes."""
 
 import tempfile
 from pathlib import Path
@@ -92,13 +92,13 @@ def test_a_scan_may_be_left_and_the_store_written_meanwhile(store, disk):
         list(left)
 
 
-def test_a_snapshot_holds_what_was_there_and_is_not_changed_by_what_follows(store, disk):
+def test_a_copy_holds_what_was_there_and_is_not_changed_by_what_follows(store, disk):
     store.put_many([(b"a", b"1"), (b"b", b"2" * 100_000)])
-    names = store.snapshot(disk.path("first"))
+    names = store.copy_to(disk.path("first"))
     assert names == disk.names(disk.path("first"))
     store.put_many([(b"a", b"other")])
     store.delete_range(b"b", b"c")
-    store.snapshot(disk.path("second"))
+    store.copy_to(disk.path("second"))
     store.close()
     for name, pages in {"first": {b"a": b"1", b"b": b"2" * 100_000}, "second": {b"a": b"other"}}.items():
         for copy in (f"{name}-copy", f"{name}-copy-2"):
@@ -106,7 +106,7 @@ def test_a_snapshot_holds_what_was_there_and_is_not_changed_by_what_follows(stor
             restored = disk.stores.restore(disk.path(copy))
             assert dict(restored.scan(*EVERYTHING)) == pages
             restored.put_many([(b"a", b"changed")])
-            restored.snapshot(disk.path(f"{copy}-again"))
+            restored.copy_to(disk.path(f"{copy}-again"))
             restored.close()
 
 
@@ -116,9 +116,9 @@ def test_wrong_calls_are_refused(store, disk):
     with pytest.raises(StateCorruptionError, match="estore"):
         disk.stores.restore(disk.path("nothing"))
     store.put_many([(b"a", b"1")])
-    store.snapshot(disk.path("snapshot"))
+    store.copy_to(disk.path("snapshot"))
     with pytest.raises(BugError, match="exists"):
-        store.snapshot(disk.path("snapshot"))
+        store.copy_to(disk.path("snapshot"))
     with pytest.raises(OptionError, match="1 MB"):
         store.set_memory(1_000)
     with pytest.raises(OptionError, match="1 MB"):
@@ -131,7 +131,7 @@ def test_wrong_calls_are_refused(store, disk):
         lambda: list(store.scan(b"a", b"b")),
         lambda: store.delete_range(b"a", b"b"),
         store.flush,
-        lambda: store.snapshot(disk.path("late")),
+        lambda: store.copy_to(disk.path("late")),
         lambda: store.set_memory(2 * SMALLEST_MEMORY_BYTES),
         store.statistics,
     ):
@@ -153,7 +153,7 @@ class PageStoreMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.disk = self.disk_class(Path(self.folder.name))
         self.names = 0
-        self.snapshots = []
+        self.copies = []
         self.model = {}
         self.possible = {}
         self.directory = self.new_path()
@@ -194,11 +194,11 @@ class PageStoreMachine(RuleBasedStateMachine):
         self.possible = {}
 
     @rule()
-    def snapshot(self):
+    def copy(self):
         path = self.new_path()
-        self.store.snapshot(path)
+        self.store.copy_to(path)
         self.possible = {}
-        self.snapshots.append((path, dict(self.model)))
+        self.copies.append((path, dict(self.model)))
 
     @rule()
     def crash(self):
@@ -215,8 +215,8 @@ class PageStoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def restore(self, data):
-        if self.snapshots:
-            path, model = data.draw(st.sampled_from(self.snapshots))
+        if self.copies:
+            path, model = data.draw(st.sampled_from(self.copies))
             self.store.close()
             self.directory = self.new_path()
             self.disk.copy(path, self.directory)

@@ -13,11 +13,11 @@ from penstock.state.stores.simulated_page_store import SimulatedPageStore, Simul
 
 
 class SimulatedPages(SimulatedPageStore):
-    """A store on a simulated disk whose snapshots are files of the machine, as those of RocksDB are."""
+    """A store on a simulated disk whose copies are files of the machine, as those of RocksDB are."""
 
-    def snapshot(self, directory: Path) -> list[str]:
+    def copy_to(self, directory: Path) -> list[str]:
         inside = directory.relative_to("/")
-        names = super().snapshot(inside)
+        names = super().copy_to(inside)
         directory.mkdir(parents=True)
         for name in names:
             (directory / name).write_bytes(self._files.read(f"{inside.as_posix()}/{name}"))

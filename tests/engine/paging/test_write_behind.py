@@ -40,8 +40,8 @@ class Slow(PageStore):
     def flush(self) -> None:
         self.calls.append("flush")
 
-    def snapshot(self, directory: Path) -> list[str]:
-        self.calls.append(f"snapshot of {len(self.pages)}")
+    def copy_to(self, directory: Path) -> list[str]:
+        self.calls.append(f"copy of {len(self.pages)}")
         return []
 
     def set_memory(self, memory_bytes: int) -> None:
@@ -104,15 +104,15 @@ def test_reads_of_other_pages_go_first_and_no_more_than_two_writes_wait() -> Non
     pages.close()
 
 
-def test_a_snapshot_has_all_that_was_written_before_and_so_has_the_end() -> None:
+def test_a_copy_has_all_that_was_written_before_and_so_has_the_end() -> None:
     below = Slow()
     pages = WriteBehind(below)
     for number in range(6):
         pages.put_many([(bytes([number]), b"")])
-    pages.snapshot(Path("anywhere"))
+    pages.copy_to(Path("anywhere"))
     pages.put_many([(b"z", b"")])
     pages.close()
-    assert below.calls[6:] == ["snapshot of 6", "put", "close with 7"]
+    assert below.calls[6:] == ["copy of 6", "put", "close with 7"]
 
 
 def test_a_write_that_failed_is_told_by_all_that_follow() -> None:
@@ -124,7 +124,7 @@ def test_a_write_that_failed_is_told_by_all_that_follow() -> None:
         lambda: list(pages.scan(b"a", b"b")),
         lambda: pages.put_many([(b"b", b"")]),
         lambda: pages.delete_range(b"a", b"b"),
-        lambda: pages.snapshot(Path("anywhere")),
+        lambda: pages.copy_to(Path("anywhere")),
     ):
         with pytest.raises(StateIoError, match="the disk is full"):
             call()

@@ -26,21 +26,21 @@ def random_pages(count, size, seed=1):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A snapshot with small pages, which lie in tables, and large ones, which lie in blob files; and its pages."""
+    """A copy with small pages, which lie in tables, and large ones, which lie in blob files; and its pages."""
     folder = tmp_path_factory.mktemp("whole")
     pages = {**random_pages(2_000, 100), **{key + b"+": page for key, page in random_pages(24, 8_000).items()}}
     store = STORES.create(folder / "store")
     for part in range(2):
         store.put_many([page for i, page in enumerate(pages.items()) if i % 2 == part])
         store.flush()
-    store.snapshot(folder / "snapshot")
+    store.copy_to(folder / "snapshot")
     store.close()
     return folder / "snapshot", pages
 
 
 @pytest.fixture
 def broken(whole, tmp_path):
-    """Give a copy of the snapshot that may be damaged."""
+    """Give a copy of it that may be damaged."""
     copies = 0
 
     def copy():
@@ -103,7 +103,7 @@ def test_a_cut_or_missing_file_is_an_error(whole, broken, kind):
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*"])
-def test_a_snapshot_without_its_root_does_not_open(whole, broken, name):
+def test_a_copy_without_its_root_does_not_open(whole, broken, name):
     directory = broken()
     next(directory.glob(name)).unlink()
     assert outcomes(directory, whole[1]) == ["open"]
@@ -139,7 +139,7 @@ def test_a_store_that_cannot_be_made_says_where(tmp_path):
         STORES.create(tmp_path / "file" / "store")
     store = STORES.create(tmp_path / "store")
     with pytest.raises(StateIoError, match="make a snapshot"):
-        store.snapshot(tmp_path / "file" / "snapshot")
+        store.copy_to(tmp_path / "file" / "snapshot")
     store.close()
 
 
@@ -151,14 +151,14 @@ def test_batches_are_small():
     assert [len(batch) for batch in large] == [1, 1, 1]
 
 
-def test_pages_are_read_while_others_are_written_and_a_snapshot_is_made(tmp_path):
+def test_pages_are_read_while_others_are_written_and_a_copy_is_made(tmp_path):
     store = STORES.create(tmp_path / "store", SMALLEST_MEMORY_BYTES)
     kept, written = random_pages(200, 9_000), {b"w" + key: page for key, page in random_pages(600, 9_000).items()}
     store.put_many(list(kept.items()))
 
     def write():
         store.put_many(list(written.items()))
-        store.snapshot(tmp_path / "snapshot")
+        store.copy_to(tmp_path / "snapshot")
 
     with ThreadPoolExecutor(1) as background:
         writing = background.submit(write)
@@ -172,12 +172,12 @@ def test_pages_are_read_while_others_are_written_and_a_snapshot_is_made(tmp_path
     restored.close()
 
 
-def test_snapshots_share_files_that_do_not_change(tmp_path):
+def test_copies_share_files_that_do_not_change(tmp_path):
     store = STORES.create(tmp_path / "store")
     store.put_many(list(random_pages(100, 10_000).items()))
-    store.snapshot(tmp_path / "a")
+    store.copy_to(tmp_path / "a")
     store.put_many(list(random_pages(1, 10_000, seed=2).items()))
-    store.snapshot(tmp_path / "b")
+    store.copy_to(tmp_path / "b")
     store.close()
     old, new = ({p.name: p for p in (tmp_path / name).iterdir() if p.suffix in (".sst", ".blob")} for name in "ab")
     shared = [name for name in old if name in new and old[name].samefile(new[name])]
@@ -205,12 +205,12 @@ def test_space_of_forgotten_ranges_comes_back(tmp_path):
     store.close()
 
 
-def test_failpoints_lie_around_flush_and_snapshot(tmp_path):
+def test_failpoints_lie_around_flush_and_copy(tmp_path):
     passed = []
     store = STORES.create(tmp_path / "store")
     arm(passed.append)
     try:
-        store.snapshot(tmp_path / "snapshot")
+        store.copy_to(tmp_path / "snapshot")
     finally:
         arm(None)
     store.close()

@@ -59,7 +59,7 @@ def three_flushes(store):
     for version in (b"b", b"c", b"d"):
         store.put_many(numbered(5, version))
         store.flush()
-    store.snapshot(Path("snapshot"))
+    store.copy_to(Path("snapshot"))
 
 
 def test_power_may_fail_at_every_failpoint():
@@ -158,13 +158,13 @@ def test_a_full_disk_is_an_error_and_loses_nothing_that_was_flushed():
     with pytest.raises(StateIoError, match=r"write a segment.*restart from the last checkpoint"):
         store.flush()
     with pytest.raises(StateIoError):
-        store.snapshot(Path("snapshot"))
+        store.copy_to(Path("snapshot"))
     disk.crash()
     assert list(stores.restore(STORE).scan(*EVERYTHING)) == numbered(20)
     disk.capacity_bytes = None
     store = stores.restore(STORE)
     store.put_many(numbered(20, b"z"))
-    store.snapshot(Path("snapshot"))
+    store.copy_to(Path("snapshot"))
     assert list(stores.restore(Path("snapshot")).scan(*EVERYTHING)) == numbered(20, b"z")
 
 
