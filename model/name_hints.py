@@ -48,7 +48,7 @@ STREAM: Mapping[str, str] = {
     **dict.fromkeys(("group_by_dynamic", "rolling"), 'key_by("column").window(tumbling("10s"))'),
     **dict.fromkeys(("drop_nulls", "dropna"), 'filter(col("column").is_not_null())'),
     **dict.fromkeys(("start", "run", "execute"), "run() of the module, or of the Job"),
-    **{name: f'key_by("column").{said}' for name, said in _GROUPED.items()},
+    **{name: f'key_by("column").{method}' for name, method in _GROUPED.items()},
 }
 
 KEYED: Mapping[str, str] = {

@@ -299,9 +299,9 @@ class ClusterSnapshot:
         """
         if data.get("schema") != SCHEMA:
             raise ValueError(f"the snapshot has schema {data.get('schema')!r}; this version reads {SCHEMA}")
-        known = {"schema", "number", "time_s", "window_s", *GROUPS}
-        if data.keys() != known:
-            raise ValueError(f"no snapshot: it has {sorted(data.keys() ^ known)} too much or too little")
+        expected = {"schema", "number", "time_s", "window_s", *GROUPS}
+        if data.keys() != expected:
+            raise ValueError(f"no snapshot: it has {sorted(data.keys() ^ expected)} too much or too little")
         groups = {name: kind.from_dict(data[name]) for name, kind in GROUPS.items()}
         return cls(data["number"], data["time_s"], data["window_s"], **groups)
 

@@ -19,8 +19,8 @@ def to_bytes(snapshot: ClusterSnapshot) -> bytes:
     sink = pa.BufferOutputStream()
     for name in GROUPS:
         columns = getattr(snapshot, name)
-        known = {key: getattr(columns, key) for key in columns.__dataclass_fields__}
-        batch = pa.RecordBatch.from_pydict({key: pa.array(v) for key, v in known.items() if v is not None})
+        arrays = {key: getattr(columns, key) for key in columns.__dataclass_fields__}
+        batch = pa.RecordBatch.from_pydict({key: pa.array(v) for key, v in arrays.items() if v is not None})
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
     body: bytes = sink.getvalue().to_pybytes()

@@ -19,5 +19,5 @@ def approximate_columns(graph: JobGraph, sink: OperatorNode) -> InexactColumns:
 def _input_of(graph: JobGraph, node: OperatorNode, port: int) -> InexactColumns:
     before = graph[node.inputs[port].operator]
     inputs = (_input_of(graph, before, other) for other in range(len(before.inputs)))
-    known = {name: column for columns in inputs for name, column in columns.items()}
-    return form_of(before.spec).inexact(before.spec, before, known)
+    approximate = {name: column for columns in inputs for name, column in columns.items()}
+    return form_of(before.spec).inexact(before.spec, before, approximate)

@@ -71,30 +71,30 @@ def archive_topic(
             "an archive holds what is committed, so isolation.level=read_uncommitted cannot be; leave it out"
         )
     files = ArchiveFiles(url, check_name(topic))
-    known = files.manifest()
+    manifest = files.manifest()
     state = topic_state(settings, parse_topics(topic))
-    _check_same(known, state.ids[topic], files)
-    ranges, gaps = new_ranges(known, state)
+    _check_same(manifest, state.ids[topic], files)
+    ranges, gaps = new_ranges(manifest, state)
     if gaps and not accept_gap:
         raise UserError(
             f"the topic's retention took {', '.join(map(str, gaps))} away before it was archived: run more often, and "
             "go on behind the gap with --accept-gap"
         )
-    files.clean(known)
+    files.clean(manifest)
     if not ranges:
         return ArchiveRun(topic, files.where, 0, ())
-    run = files.new_run(known)
+    run = files.new_run(manifest)
     written = _write(session, settings, ranges, {topic: state.ids[topic]}, files, run, most_offsets)
     # What a topic that was made anew has under these offsets is something else.
-    _check_same(known.with_run(state.ids[topic], ()), topic_state(settings, parse_topics(topic)).ids[topic], files)
-    new = known.with_run(state.ids[topic], written)
-    files.publish(new, known, run)
+    _check_same(manifest.with_run(state.ids[topic], ()), topic_state(settings, parse_topics(topic)).ids[topic], files)
+    new = manifest.with_run(state.ids[topic], written)
+    files.publish(new, manifest, run)
     files.clean(new)
     rows = sum(file.rows for item in written for file in item.files)
     return ArchiveRun(topic, files.where, rows, tuple(written), tuple(gaps))
 
 
-def new_ranges(known: ArchiveManifest, state: TopicState) -> tuple[list[OffsetRange], list[OffsetRange]]:
+def new_ranges(manifest: ArchiveManifest, state: TopicState) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """Return what is to be archived, and what went missing since the last run.
 
     Raises:
@@ -102,7 +102,7 @@ def new_ranges(known: ArchiveManifest, state: TopicState) -> tuple[list[OffsetRa
     """
     ranges: list[OffsetRange] = []
     gaps: list[OffsetRange] = []
-    ends = known.ends()
+    ends = manifest.ends()
     for (topic, partition), low in sorted(state.low.items()):
         high = state.high[topic, partition]
         end = ends.get(partition, low)
@@ -118,11 +118,11 @@ def new_ranges(known: ArchiveManifest, state: TopicState) -> tuple[list[OffsetRa
     return ranges, gaps
 
 
-def _check_same(known: ArchiveManifest, topic_id: str | None, files: ArchiveFiles) -> None:
-    if known.topic_id is not None and topic_id is not None and known.topic_id != topic_id:
+def _check_same(manifest: ArchiveManifest, topic_id: str | None, files: ArchiveFiles) -> None:
+    if manifest.topic_id is not None and topic_id is not None and manifest.topic_id != topic_id:
         raise UserError(
-            f"topic {known.topic!r} was deleted and created again (its id was {known.topic_id}, it is {topic_id}), so "
-            f"{files.where} is the archive of another topic: archive this one somewhere else"
+            f"topic {manifest.topic!r} was deleted and created again (its id was {manifest.topic_id}, it is "
+            f"{topic_id}), so {files.where} is the archive of another topic: archive this one somewhere else"
         )
 
 
@@ -157,9 +157,9 @@ def _write(
     return [_archived_range(item, files_by_partition.get(item.partition, [])) for item in ranges]
 
 
-def _archived_range(item: OffsetRange, found: Sequence[ArchivedFile]) -> ArchivedRange:
+def _archived_range(item: OffsetRange, candidates: Sequence[ArchivedFile]) -> ArchivedRange:
     """Return what a run has of a range, after a look at whether that can be."""
-    files = tuple(sorted(found, key=lambda file: file.first))
+    files = tuple(sorted(candidates, key=lambda file: file.first))
     start, stop = item.start.offset, item.stop.offset
     at = start
     for file in files:

@@ -49,14 +49,14 @@ class ArchiveFiles:
             content = self._files.read(MANIFEST)
         except FileNotFoundError:
             return empty(self.topic)
-        known = parse(content, f"{self.where}/{MANIFEST}")
-        if known.topic != self.topic:
-            raise UserError(f"{self.where} is the archive of topic {known.topic!r}, not of {self.topic!r}")
-        return known
+        manifest = parse(content, f"{self.where}/{MANIFEST}")
+        if manifest.topic != self.topic:
+            raise UserError(f"{self.where} is the archive of topic {manifest.topic!r}, not of {self.topic!r}")
+        return manifest
 
-    def new_run(self, known: ArchiveManifest) -> str:
+    def new_run(self, manifest: ArchiveManifest) -> str:
         """Return the name of a folder for the next run."""
-        return f"run-{known.runs + 1:06d}-{uuid4().hex[:8]}"
+        return f"run-{manifest.runs + 1:06d}-{uuid4().hex[:8]}"
 
     def spark_path(self, path: str) -> str:
         """Return what Spark calls a file or folder of the archive."""
@@ -77,13 +77,13 @@ class ArchiveFiles:
             )
         self._files.write(MANIFEST, new.to_json())
 
-    def clean(self, known: ArchiveManifest) -> None:
+    def clean(self, manifest: ArchiveManifest) -> None:
         """Remove what runs left behind that can count no more: theirs has become another's number."""
-        files = [file.path for item in known.ranges for file in item.files]
+        files = [file.path for item in manifest.ranges for file in item.files]
         used = {path.partition("/")[0] for path in files}
         for folder in self._files.folders(""):
             number = _RUN.match(folder)
-            if number is not None and int(number[1]) <= known.runs and folder not in used:
+            if number is not None and int(number[1]) <= manifest.runs and folder not in used:
                 self._files.delete_folder(folder)
 
     def _make_durable(self, folder: Path) -> None:

@@ -54,11 +54,11 @@ class ArchiveManifest:
         """Return what there is by partition, as (start, stop) ascending and apart; what adjoins is one."""
         ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for item in self.ranges:
-            known = ranges.setdefault((self.topic, item.partition), [])
-            if known and known[-1][1] == item.start:
-                known[-1] = (known[-1][0], item.stop)
+            merged = ranges.setdefault((self.topic, item.partition), [])
+            if merged and merged[-1][1] == item.start:
+                merged[-1] = (merged[-1][0], item.stop)
             else:
-                known.append((item.start, item.stop))
+                merged.append((item.start, item.stop))
         return ranges
 
     def files(self, partition: int, start: int, stop: int) -> list[str]:

@@ -71,8 +71,8 @@ class CheckpointProgress:
         positions = {entry.operator: entry.positions for entry in self.checkpoint.manifest.sources}
         for node in reachable(graph).operators.values():
             if isinstance(node.spec, SourceSpec) and not isinstance(node.spec.source, KafkaSource):
-                known = positions.get(node.name, {})
-                if not all(item.ended for item in read_positions(node.name, list(known), known).values()):
+                marks = positions.get(node.name, {})
+                if not all(item.ended for item in read_positions(node.name, list(marks), marks).values()):
                     raise ReplayError(
                         f"source {node.name!r} had not been read to its end at the checkpoint of epoch "
                         f"{self.checkpoint.epoch}, and only topics are replayed as far as a checkpoint: compare when "

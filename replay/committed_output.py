@@ -114,8 +114,8 @@ def _in_place(sink: FileSink, epoch: int) -> bool:
     if manifest is None:
         # Written by a run without checkpoints.
         return True
-    known = [file.name for item in manifest.epochs if item.epoch <= epoch for file in item.files]
-    return manifest.epoch >= epoch and all((sink.path / name).is_file() for name in known)
+    names = [file.name for item in manifest.epochs if item.epoch <= epoch for file in item.files]
+    return manifest.epoch >= epoch and all((sink.path / name).is_file() for name in names)
 
 
 def _wait(is_there: Callable[[], bool], node: OperatorNode, checkpoint: Checkpoint, where: str) -> None:

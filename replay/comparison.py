@@ -90,7 +90,7 @@ def _paired(
     stream, exact = sides[0].alias("s"), sides[1].alias("e")
     same = [f.col(f"s.{quoted_name(name)}").eqNullSafe(f.col(f"e.{quoted_name(name)}")) for name in (*by, _TURN)]
     joined = stream.join(exact, reduce(lambda one, other: one & other, same), "full_outer")
-    known = [f.coalesce(f.col(f"s.{quoted_name(name)}"), f.col(f"e.{quoted_name(name)}")).alias(name) for name in by]
+    keys = [f.coalesce(f.col(f"s.{quoted_name(name)}"), f.col(f"e.{quoted_name(name)}")).alias(name) for name in by]
     both = f.col(STREAM).isNotNull() & f.col(EXACT).isNotNull()
     alike = [_near(name, tolerance) for name, tolerance in near.items()]
     others = [
@@ -98,7 +98,7 @@ def _paired(
     ]
     agree = reduce(lambda one, other: one & other, [*alike, *others], both)
     status_column = f.when(both, DIFFERENT).when(f.col(STREAM).isNull(), MISSING).otherwise(EXTRA)
-    differing = joined.select(*known, STREAM, EXACT).where(~agree)
+    differing = joined.select(*keys, STREAM, EXACT).where(~agree)
     if keyed:
         return differing.withColumn(STATUS, status_column).withColumn(TIMES, f.lit(1))
     # Nothing says that two rows are about the same: one is too much, the other is missing.

@@ -45,9 +45,9 @@ def aggregate_inputs(keys: Keys, aggregates: Iterable[tuple[str, AggregateCall]]
             yield call.where
 
 
-def computed_column(expression: Expr, known: InexactColumns) -> ApproximateColumn | None:
+def computed_column(expression: Expr, approximate: InexactColumns) -> ApproximateColumn | None:
     """Return what a column is that is computed, None if it is exact."""
-    approximated = [known[name] for name in sorted(columns_of(expression)) if name in known]
+    approximated = [approximate[name] for name in sorted(columns_of(expression)) if name in approximate]
     if not approximated:
         return None
     tree = expression.tree
@@ -56,7 +56,7 @@ def computed_column(expression: Expr, known: InexactColumns) -> ApproximateColum
     return approximated[0] if isinstance(tree, exp.Column) else ApproximateColumn(approximated[0].function)
 
 
-def check_exact(node: OperatorNode, known: InexactColumns, expressions: Iterable[Expr]) -> None:
+def check_exact(node: OperatorNode, approximate: InexactColumns, expressions: Iterable[Expr]) -> None:
     """Check that an operator decides nothing by a column that is known to be approximated.
 
     Raises:
@@ -64,8 +64,8 @@ def check_exact(node: OperatorNode, known: InexactColumns, expressions: Iterable
     """
     for expression in expressions:
         for name in sorted(columns_of(expression)):
-            if name in known:
-                raise inexact(node, name, known[name])
+            if name in approximate:
+                raise inexact(node, name, approximate[name])
 
 
 def inexact(node: OperatorNode, name: str, column: ApproximateColumn) -> ReplayError:

@@ -58,10 +58,12 @@ def read_rows(
     Raises:
         UserError: an archive is of another topic.
     """
-    known = archives or {}
-    archived, rest = _dealt(source, chosen, known)
+    by_topic = archives or {}
+    archived, rest = _dealt(source, chosen, by_topic)
     maker = selective_maker(source.maker.fresh(), chosen.only)
-    frames = [scan_archive(session, known[topic], maker, ranges, errors=errors) for topic, ranges in archived.items()]
+    frames = [
+        scan_archive(session, by_topic[topic], maker, ranges, errors=errors) for topic, ranges in archived.items()
+    ]
     if rest or not frames:
         slices = tuple(cut(rest, most_offsets))
         frames.append(scan_topics(session, TopicScan(source.settings, maker, slices, chosen.topic_ids, errors)))

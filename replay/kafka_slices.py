@@ -87,10 +87,10 @@ def cut(
     ranges: Iterable[OffsetRange], most_offsets: int = MOST_OFFSETS, slices: int = SLICES, fewest: int = FEWEST_OFFSETS
 ) -> list[Slice]:
     """Cut ranges into slices, which together have every row once; those of different ranges take turns."""
-    known = list(ranges)
-    total = sum(item.offsets for item in known)
+    whole = list(ranges)
+    total = sum(item.offsets for item in whole)
     size = min(most_offsets, max(fewest, -(-total // slices)))
-    turns = zip_longest(*(list(_cut(item, size)) for item in known))
+    turns = zip_longest(*(list(_cut(item, size)) for item in whole))
     return [piece for piece in chain.from_iterable(turns) if piece is not None]
 
 

@@ -109,13 +109,13 @@ def _add(ranges: dict[tuple[str, int], list[tuple[int, int]]], item: Mapping[str
         raise ValueError("partitions and offsets are not negative")
     if start >= stop:
         raise ValueError(f"{span} is no range: the first must be less")
-    known = ranges.setdefault((topic, partition), [])
-    if not known or start > known[-1][1]:
-        known.append((start, stop))
+    merged = ranges.setdefault((topic, partition), [])
+    if not merged or start > merged[-1][1]:
+        merged.append((start, stop))
         return
-    first, last = known[-1]
+    first, last = merged[-1]
     if stop <= first:
         raise ValueError(f"{span} comes behind {first} up to {last}: lines of a partition must be in order")
     if start < last:
         raise ValueError(f"{span} overlaps {first} up to {last}, which stands before it")
-    known[-1] = (first, stop)
+    merged[-1] = (first, stop)

@@ -126,8 +126,8 @@ def choose(
     stops, topic_ids = _places(_STOP, source, operator, stop, state)
     starts, more_ids = _starts(source, operator, start, state, kept or {})
     ids = {**state.ids, **more_ids, **topic_ids}
-    for topic, known in ids.items():
-        wrong = changed(topic, known, state.listing, source.settings)
+    for topic, topic_id in ids.items():
+        wrong = changed(topic, topic_id, state.listing, source.settings)
         if wrong is not None:
             raise wrong
     for key in stops:
@@ -170,13 +170,13 @@ def checkpoint_places(source: KafkaSource, operator: str, checkpoint: Checkpoint
     Raises:
         UserError: the checkpoint knows no such source, or another kind of source has this name in it.
     """
-    known = {item.operator: item.positions for item in checkpoint.operators()}
-    if not known.get(operator):
-        names = ", ".join(repr(name) for name, positions in known.items() if positions) or "none"
+    by_operator = {item.operator: item.positions for item in checkpoint.operators()}
+    if not by_operator.get(operator):
+        names = ", ".join(repr(name) for name, positions in by_operator.items() if positions) or "none"
         raise OptionError(
             f"{checkpoint!r} has no source {operator!r}; its sources are {names}: replay the pipeline it was taken of"
         )
-    positions = read_positions(operator, list(known[operator]), known[operator])
+    positions = read_positions(operator, list(by_operator[operator]), by_operator[operator])
     return {split_name(name): read_position(source, item.at, KafkaPosition) for name, item in positions.items()}
 
 
@@ -185,7 +185,7 @@ def _starts(
 ) -> tuple[dict[Partition, RowPosition], dict[str, str | None]]:
     if start == EARLIEST:
         firsts = {key: [low, *(first for first, _ in kept.get(key, ()))] for key, low in state.low.items()}
-        return {key: RowPosition(min(known)) for key, known in firsts.items()}, {}
+        return {key: RowPosition(min(offsets)) for key, offsets in firsts.items()}, {}
     if start is not None:
         return _places(_START, source, operator, start, state)
     begin = source.start
@@ -224,8 +224,8 @@ def _places(
 def _resolved(source: KafkaSource, place: kafka_places.TopicPlace, state: TopicState) -> dict[Partition, RowPosition]:
     """Return the offsets of a time in every partition, or those that are given, and 0 where none is."""
     if place.offsets is not None:
-        known = {split_name(name): offset for name, offset in place.offsets.items()}
-        return {key: RowPosition(known.get(key, 0)) for key in state.low}
+        chosen = {split_name(name): offset for name, offset in place.offsets.items()}
+        return {key: RowPosition(chosen.get(key, 0)) for key in state.low}
     from penstock.engine.connectors.kafka.clients import make_admin
 
     settings = source.settings

@@ -76,14 +76,14 @@ def strip(query: QueryValidation, line: Timeline | None, start: datetime, end: d
         left = (item.start - start).total_seconds() / span * pixels
         return left, max(line.width_s / span * pixels, 0.5)
 
-    known = _boxes((*place(item), 3, 8) for item in line.bins)
+    boxes = _boxes((*place(item), 3, 8) for item in line.bins)
     bad = [item for item in line.bins if item.missing or item.extra or item.different]
     marks = _boxes((left, max(width, 2.0), 0, 14) for left, width in map(place, bad))
     label = f"differs in {len(bad)} of {len(line.bins)} stretches of time" if bad else "same all the time"
     marked = f'<path class="mark" d="{marks}"/>' if bad else ""
     return (
         f'<svg class="strip" viewBox="0 0 {pixels:.0f} 14" width="{pixels:.0f}" height="14" role="img" '
-        f'aria-label="{label}"><path class="bar" d="{known}"/>{marked}</svg>'
+        f'aria-label="{label}"><path class="bar" d="{boxes}"/>{marked}</svg>'
     )
 
 
@@ -118,8 +118,8 @@ def _bars(line: Timeline, x: Callable[[datetime], float]) -> Iterable[str]:
 
 
 def _accuracy(line: Timeline, x: Callable[[datetime], float], top: float) -> Iterable[str]:
-    known = [item for item in line.bins if item.accuracy is not None]
-    least = min(min(item.accuracy or 0.0, item.promised or 1.0) for item in known)
+    bins = [item for item in line.bins if item.accuracy is not None]
+    least = min(min(item.accuracy or 0.0, item.promised or 1.0) for item in bins)
     floor = next(share for share in (0.99, 0.95, 0.9, 0.8, 0.5, 0.0) if share < least or share == 0.0)
 
     def y(share: float) -> float:
@@ -129,11 +129,11 @@ def _accuracy(line: Timeline, x: Callable[[datetime], float], top: float) -> Ite
         yield f'<path class="grid" d="M{LEFT:.0f} {y(share):.1f}H{WIDTH - RIGHT:.0f}"/>'
         yield f'<text class="y" x="{LEFT - 8:.0f}" y="{y(share) + 4:.1f}">{percent(share)}</text>'
     yield f'<text class="y" x="{LEFT - 8:.0f}" y="{top + _ACCURACY / 2 + 4:.1f}">accuracy</text>'
-    told = known[-1].promised or 1.0
-    yield f'<text x="{WIDTH - RIGHT + 8:.0f}" y="{y(told) + 4:.1f}">promised</text>'
+    promised_end = bins[-1].promised or 1.0
+    yield f'<text x="{WIDTH - RIGHT + 8:.0f}" y="{y(promised_end) + 4:.1f}">promised</text>'
     width = _bin_width(line)
-    steps = (f"M{x(item.start):.1f} {y(item.accuracy or 0.0):.1f}h{width:.1f}" for item in known)
-    promised = (f"M{x(item.start):.1f} {y(item.promised or 1.0):.1f}h{width:.1f}" for item in known)
+    steps = (f"M{x(item.start):.1f} {y(item.accuracy or 0.0):.1f}h{width:.1f}" for item in bins)
+    promised = (f"M{x(item.start):.1f} {y(item.promised or 1.0):.1f}h{width:.1f}" for item in bins)
     yield f'<path class="promised" d="{"".join(promised)}"/><path class="share" d="{"".join(steps)}"/>'
 
 

@@ -60,10 +60,10 @@ def top(validation: Validation) -> str:
 
 def overview(queries: Sequence[QueryValidation], lines: Sequence[Timeline | None]) -> str:
     """Return the table of all queries, with strips over time that share one axis."""
-    known = [line for line in lines if line is not None]
+    timelines = [line for line in lines if line is not None]
     heads = ["query", "verdict", "exact rows", "missing", "extra", "different", "windows that differ"]
     figures = [False, False, True, True, True, True, True]
-    if known:
+    if timelines:
         heads.append("over time")
         figures.append(False)
     rows = []
@@ -77,8 +77,8 @@ def overview(queries: Sequence[QueryValidation], lines: Sequence[Timeline | None
             *(count_cell(count if compared else None, wrong=True) for count in counts),
             cell(windows_that_differ(query) if query.windows and compared else "–", figures=True),
         ]
-        if known:
-            first, last = min(item.start for item in known), max(item.end for item in known)
+        if timelines:
+            first, last = min(item.start for item in timelines), max(item.end for item in timelines)
             cells.append(cell(strip(query, line, first, last) if compared else ""))
         rows.append(f'<tr class="{CLASSES[query.status]}">{"".join(cells)}</tr>')
     body = f"<tbody>{''.join(rows)}</tbody>"
@@ -144,9 +144,9 @@ def accuracy_sentence(query: QueryValidation) -> str:
         )
         if short:
             parts.append(f"{counted(short, 'window')} fell short of that")
-    known = [window.covered for window in query.windows if window.covered is not None]
-    if known:
-        parts.append(f"the 95% intervals hold the exact value in {sum(known):,} of {counted(len(known), 'window')}")
+    covered = [window.covered for window in query.windows if window.covered is not None]
+    if covered:
+        parts.append(f"the 95% intervals hold the exact value in {sum(covered):,} of {counted(len(covered), 'window')}")
     if query.biased:
         parts.append("the estimates have a bias")
     text = "; ".join(parts)

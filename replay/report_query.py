@@ -38,7 +38,7 @@ def section(query: QueryValidation, line: Timeline | None, number: int, windows:
     ]
     if query.why is None:
         parts += [
-            *(f"<p>{safe(told)}</p>" for told in (accuracy_sentence(query), *noted(query), corrected(query)) if told),
+            *(f"<p>{safe(text)}</p>" for text in (accuracy_sentence(query), *noted(query), corrected(query)) if text),
             f'<p class="how">{safe(query.mode + by)}</p>',
             _tiles(query),
             _figure(query, line, number) if line is not None else "",
@@ -200,8 +200,8 @@ def _columns(keys: Sequence[str], examples: Sequence[Example]) -> list[str]:
 
 def _figures(name: str, examples: Sequence[Example]) -> bool:
     values = [side.get(name) for item in examples for side in (item.stream, item.exact) if side is not None]
-    known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
 
 
 def _more(number: int, listed: int, what: str) -> str:

@@ -86,16 +86,16 @@ class SourceReading:
         if isinstance(source, KafkaSource):
             return self._topics(node.name, source)
         self._note(SourceRange(node.name))
-        return scan(self._session, source.schema, pieces_of(self._known(node.name, source), self._tasks))
+        return scan(self._session, source.schema, pieces_of(self._bounded(node.name, source), self._tasks))
 
-    def _known(self, name: str, source: Source) -> Source:
+    def _bounded(self, name: str, source: Source) -> Source:
         """Return what of a source the job knew at the checkpoint: files may have come since."""
         if self.checkpoint is None:
             return source
-        known = {item.operator: item.positions for item in self.checkpoint.operators()}.get(name)
-        if not known:
+        positions = {item.operator: item.positions for item in self.checkpoint.operators()}.get(name)
+        if not positions:
             return source
-        return source.up_to({key: item.at for key, item in read_positions(name, list(known), known).items()})
+        return source.up_to({key: item.at for key, item in read_positions(name, list(positions), positions).items()})
 
     def _topics(self, name: str, source: KafkaSource) -> DataFrame:
         if self._stop is None:

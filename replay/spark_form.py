@@ -45,14 +45,14 @@ class SparkForm(ABC, Generic[S]):
         """
         return None
 
-    def inexact(self, spec: S, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: S, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return which columns of the result a stream approximates, given those of the inputs.
 
         Raises:
             ReplayError: the operator works with one of them.
         """
-        if known:
-            raise inexact(node, *next(iter(known.items())))
+        if approximate:
+            raise inexact(node, *next(iter(approximate.items())))
         return {}
 
 

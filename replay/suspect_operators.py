@@ -22,8 +22,8 @@ def suspect_operators(graph: JobGraph, sink: str, same: Collection[str]) -> list
         if isinstance(node.spec, SinkSpec) and node.name in same:
             trusted |= _upstream(graph, node)
     wrong = next(node for node in graph.operators.values() if isinstance(node.spec, SinkSpec) and node.name == sink)
-    known = _upstream(graph, wrong) - trusted
-    return [node for node in graph.operators.values() if node.id in known]
+    suspects = _upstream(graph, wrong) - trusted
+    return [node for node in graph.operators.values() if node.id in suspects]
 
 
 def with_suspects(graph: JobGraph, queries: Sequence[QueryValidation]) -> list[QueryValidation]:

@@ -111,9 +111,9 @@ def _absent(decoder: ValueDecoder) -> Mapping[str, str]:
     if nested is not None:
         raise ReplayError(f"column {nested!r} is a message of its own, in which Protobuf does not tell null from 0")
     rows = decoder.absent
-    known = {name: rows.column(name)[0] for name in rows.schema.names} if rows.num_rows else {}
+    values = {name: rows.column(name)[0] for name in rows.schema.names} if rows.num_rows else {}
     texts = {}
-    for name, value in known.items():
+    for name, value in values.items():
         if value.is_valid:
             empty = pt.is_list(value.type) or pt.is_map(value.type)
             texts[name] = f"CAST({'map()' if pt.is_map(value.type) else 'array()'} AS {sql_type(value.type)})"

@@ -289,9 +289,9 @@ class _Network:
         for task in self._tasks.rows(application).tolist():
             rows, need = self._instances.rows(task), self._needs[task]
             limits = self._limits[rows]
-            known = limits[~np.isnan(limits)]
-            if need > 0 and len(known):
-                most = np.where(np.isnan(limits), known.mean(), limits) / need
+            finite = limits[~np.isnan(limits)]
+            if need > 0 and len(finite):
+                most = np.where(np.isnan(limits), finite.mean(), limits) / need
                 layers.append(Layer(task, rows, most, self._flow[rows] / need, bool(self._is_free[task])))
         return layers
 
@@ -308,5 +308,5 @@ def _from_network(snapshot: ClusterSnapshot) -> Floats:
     if edges.row_bytes is not None:
         np.fmax.at(row_bytes, edges.consumer, edges.row_bytes)
     of = snapshot.instances
-    found = network_capacity(available[of.machine], row_bytes[of.task])
-    return np.where(np.isnan(found), np.inf, found)
+    capacity = network_capacity(available[of.machine], row_bytes[of.task])
+    return np.where(np.isnan(capacity), np.inf, capacity)

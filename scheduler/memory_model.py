@@ -197,15 +197,15 @@ def estimated_model(
     served = np.where((access.gets == 0)[task][:, None], 1.0, _hit_rates(snapshot, task))
     managed = access.managed_bytes[task]
     figures = (managed, served[:, -1], access.hit_rate[task], access.latency_ms[task], gets, stall_s)
-    known = ~np.isnan(np.sum(figures, axis=0))
-    cache = np.where(known, split(np.nan_to_num(managed))[1], 0.0)
+    complete = ~np.isnan(np.sum(figures, axis=0))
+    cache = np.where(complete, split(np.nan_to_num(managed))[1], 0.0)
     useful, misses = _fitted_useful_part(served, cache, 1 - access.hit_rate[task])
     explained = (1 - OWN_SHARE_LEAST) * cost_s
     stall_s = np.minimum(stall_s, explained)
     with np.errstate(divide="ignore", invalid="ignore"):
         miss_s = np.minimum(miss_s, np.where(gets * misses > 0, (explained - stall_s) / (gets * misses), np.inf))
     spent = np.where(np.isnan(miss_s) | (gets == 0), 0.0, gets * misses * np.nan_to_num(miss_s, posinf=0.0))
-    own_s = np.where(known, cost_s - spent - stall_s, np.nan)
+    own_s = np.where(complete, cost_s - spent - stall_s, np.nan)
     flush = np.fmax([observations[row].flush_s_bytes for row in task.tolist()], stall_s * split(managed)[0])
     parallelism, arrival_rate = rates.parallelism[task], rates.rate_in[task]
     return MemoryModel(

@@ -57,10 +57,10 @@ class TaskScheduler(Policy[PlacementMemory]):
         load = cpu_by_task(snapshot)
         last = np.array([memory.cpu.get(name, UNMEASURED_CPU) for name in names])
         need = np.where(np.isnan(load), last, load)
-        known = {**memory.cpu} | {names[t]: float(load[t]) for t in np.flatnonzero(~np.isnan(load)).tolist()}
+        cpu = {**memory.cpu} | {names[t]: float(load[t]) for t in np.flatnonzero(~np.isnan(load)).tolist()}
         starts = _without_refused(snapshot, memory.starts)
         pending = self._pending(snapshot, starts, names)
-        memory = PlacementMemory(known, {key: starts[key] for key in pending.values()})
+        memory = PlacementMemory(cpu, {key: starts[key] for key in pending.values()})
         waiting = [i for i in np.flatnonzero(~snapshot.instances.is_running).tolist() if i not in pending]
         if not waiting:
             return NoChange("no instance waits to be placed", {"starting": len(pending)}), memory

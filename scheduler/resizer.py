@@ -114,10 +114,10 @@ def resize(size: Allocation, limits: ContainerLimits, hosts: Sequence[Host]) -> 
     return Containers(fitted, one.cores, one.memory_bytes, heap / count, threads, tuple(clipped))
 
 
-def _cut(name: str, asked: float, quota: float | None, clipped: list[str]) -> float:
-    if quota is None or asked <= quota:
-        return asked
-    clipped.append(f"{name}: {asked:g} asked, the quota is {quota:g}")
+def _cut(name: str, requested: float, quota: float | None, clipped: list[str]) -> float:
+    if quota is None or requested <= quota:
+        return requested
+    clipped.append(f"{name}: {requested:g} asked, the quota is {quota:g}")
     return quota
 
 

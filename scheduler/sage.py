@@ -172,7 +172,7 @@ class Sage:
         It uses the longest window allowed; where figures are missing there, the shortest.
         """
 
-        def told(seconds: float) -> tuple[SizingProposal, Bools, tuple[str, ...]]:
+        def over(seconds: float) -> tuple[SizingProposal, Bools, tuple[str, ...]]:
             window = replace(rule_window(history, snapshot, seconds, self.tick_s), heap=heap)
             if isinstance(rule, ThreadsUp):
                 # A backlog once attributed to a service stays so when the service recovers.
@@ -182,10 +182,10 @@ class Sage:
             is_known, unmeasured = complete_figures(window.ticks, rule.needs)
             return rule.propose(_with_harmless_figures(window, is_known), self.limits()), is_known, unmeasured
 
-        longest, is_known, unmeasured = told(rule.most_s)
+        longest, is_known, unmeasured = over(rule.most_s)
         if is_known.all() or rule.most_s <= rule.window_s:
             return longest, is_known, unmeasured
-        shortest, is_known_short, unmeasured = told(rule.window_s)
+        shortest, is_known_short, unmeasured = over(rule.window_s)
         fires, value = (
             np.where(is_known, longest.fires, shortest.fires),
             np.where(is_known, longest.value, shortest.value),

@@ -68,16 +68,16 @@ def with_moves(
     places: Indexes = np.array(list(moves), np.intp)
     movers = figures.who.select(places)
     codes_before = pending.who.codes_in(movers) if len(pending.who) else np.zeros(0, np.int64)
-    known = codes_before >= 0
+    listed = codes_before >= 0
     who = InstanceNames(
-        movers.applications, movers.tasks, movers.application, np.concatenate([codes_before[known], movers.code])
+        movers.applications, movers.tasks, movers.application, np.concatenate([codes_before[listed], movers.code])
     )
     return PendingMoves(
         who,
         (
-            *(name for name, is_known in zip(pending.machine, known, strict=True) if is_known),
+            *(name for name, is_known in zip(pending.machine, listed, strict=True) if is_known),
             *(machines[m] for m in moves.values()),
         ),
-        np.concatenate([pending.since_s[known], np.full(len(moves), now_s)]),
-        np.concatenate([pending.cpu[known], figures.min_req_cpu[places]]),
+        np.concatenate([pending.since_s[listed], np.full(len(moves), now_s)]),
+        np.concatenate([pending.cpu[listed], figures.min_req_cpu[places]]),
     )

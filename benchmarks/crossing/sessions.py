@@ -58,7 +58,7 @@ def run_sessions(side: int, request: Request) -> Iterator[Figures]:
         )
     with TemporaryDirectory(prefix="penstock-") as folder:
         shell = _Shell(channels)
-        made = _built(graph, side, channels, Path(folder), shell)
+        built = _built(graph, side, channels, Path(folder), shell)
         yield {}
         begun = time.process_time(), time.perf_counter()
         shell.turn()
@@ -66,9 +66,9 @@ def run_sessions(side: int, request: Request) -> Iterator[Figures]:
             for node in instance.nodes:
                 node.operator.close()
         ended = time.process_time(), time.perf_counter()
-        received = 0 if channels is None else _received(made, side)
+        received = 0 if channels is None else _received(built, side)
         yield {"cpu_s": ended[0] - begun[0], "wall_s": ended[1] - begun[1], "rows": sink.rows, "received": received}
-    for head in made.heads():
+    for head in built.heads():
         head.close()
     shell.close()
 
@@ -100,7 +100,7 @@ class _Shell:
 
     def turn(self) -> None:
         """Turn the loop to its end, and with it the link."""
-        said = False
+        ended = False
         while True:
             outcome = self.worker.step()
             if self._channels is not None:
@@ -110,9 +110,9 @@ class _Shell:
             if isinstance(outcome, Done):
                 if self._channels is None:
                     return
-                if not said:
+                if not ended:
                     self._channels.link.end()
-                    said = True
+                    ended = True
                 self._channels.link.flush()
                 if self._channels.link.has_ended() and not self._channels.link.has_unsent():
                     return
@@ -149,9 +149,9 @@ def _built(graph: ExecutionGraph, side: int, channels: LinkedChannels | None, fo
         channel=local_channel if channels is None else _join_across(graph, side, channels),
         hosts=everything_here if channels is None else lambda task, index: index % 2 == side,
     )
-    made = build(graph, LoopOptions(), services)
-    shell.worker.add(made.instances)
-    return made
+    built = build(graph, LoopOptions(), services)
+    shell.worker.add(built.instances)
+    return built
 
 
 def _join_across(graph: ExecutionGraph, side: int, channels: LinkedChannels) -> MakeChannel:
@@ -175,10 +175,10 @@ def _join_across(graph: ExecutionGraph, side: int, channels: LinkedChannels) -> 
     return make
 
 
-def _received(made: Build, side: int) -> int:
+def _received(built: Build, side: int) -> int:
     return sum(
         half.received_rows
-        for halves in made.receivers.values()
+        for halves in built.receivers.values()
         for (producer, _), half in halves.items()
         if producer % 2 != side
     )

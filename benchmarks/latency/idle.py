@@ -22,8 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     for parallelism, most in MOST_IDLE.items():
         instances, share = measure(0, parallelism, arguments.seconds)
-        met = "met" if share < most else "MISSED"
-        print(f"idle, {instances} instances: {share:.4f} of a core  < {most}: {met}")
+        verdict = "met" if share < most else "MISSED"
+        print(f"idle, {instances} instances: {share:.4f} of a core  < {most}: {verdict}")
     for rows_per_s in (1_000, 20_000):
         instances, share = measure(rows_per_s, 1, arguments.seconds)
         print(f"{rows_per_s:,} rows/s, {instances} instances: {share:.3f} of a core")

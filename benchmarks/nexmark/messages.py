@@ -107,15 +107,15 @@ class NexmarkValues(ValueDecoder):
     def _checked(self, decoded: Decoded) -> Decoded:
         """Make rows of what was read, without the messages that are no events."""
         types = decoded.rows.column(0)
-        known = np.asarray(pc.is_in(types, pa.array(range(len(KINDS)))))
-        if not known.all():
+        valid = np.asarray(pc.is_in(types, pa.array(range(len(KINDS)))))
+        if not valid.all():
             kinds_text = ", ".join(f"{number} {kind}" for number, kind in enumerate(KINDS))
             wrong = [
                 (int(decoded.row_of[row]), f"event_type is {types[row].as_py()}, which is none of {kinds_text}")
-                for row in np.flatnonzero(~known)
+                for row in np.flatnonzero(~valid)
             ]
             errors = sorted([*decoded.errors, *wrong])
-            decoded = Decoded(decoded.rows.filter(pa.array(known)), decoded.row_of[known], errors)
+            decoded = Decoded(decoded.rows.filter(pa.array(valid)), decoded.row_of[valid], errors)
         return Decoded(self._flat(decoded.rows), decoded.row_of, decoded.errors)
 
     def _flat(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -91,12 +91,12 @@ def _progress(*, is_shown: bool) -> Iterator[Progress]:
     with Bars(console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def told(what: str, done: int, whole: int) -> None:
+        def update(what: str, done: int, whole: int) -> None:
             if what not in tasks:
                 tasks[what] = bars.add_task(what, total=whole)
             bars.update(tasks[what], completed=done)
 
-        yield told
+        yield update
 
 
 def _show(evaluation: Evaluation, result: Result, out: Path | None) -> None:
@@ -120,9 +120,9 @@ def _show(evaluation: Evaluation, result: Result, out: Path | None) -> None:
 
 def _cells(row: Row) -> list[str]:
     between = "" if row.ours.p10 == row.ours.p90 else f"{figure_text(row.ours.p10)}-{figure_text(row.ours.p90)}"
-    met = "" if row.met is None else "yes" if row.met else "NO"
+    verdict = "" if row.met is None else "yes" if row.met else "NO"
     ours = f"{figure_text(row.ours.median)} {row.unit}".strip()
-    return [row.row, row.paper, row.goal, ours, between, _median(row.baseline), _median(row.control), met]
+    return [row.row, row.paper, row.goal, ours, between, _median(row.baseline), _median(row.control), verdict]
 
 
 def _median(spread: Spread | None) -> str:
@@ -144,7 +144,7 @@ def _write(result: Result, out: Path) -> None:
         writer = csv.writer(table)
         writer.writerow(["seed", "row", "paper", "ours", "p10", "p90", "baseline", "control", "met", "unit", "goal"])
         for row in result.rows:
-            parts = [None if found is None else found.median for found in (row.baseline, row.control)]
+            parts = [None if spread is None else spread.median for spread in (row.baseline, row.control)]
             own = (row.ours.median, row.ours.p10, row.ours.p90)
             writer.writerow([row.seed, row.row, row.paper, *own, *parts, row.met, row.unit, row.goal])
     for name, logged in result.logs.items():

@@ -94,9 +94,9 @@ def measure(name: str, size: SnapshotSize, repeats: int) -> Speed:
         policy.decide(from_bytes(packed), memory)
         own.append(time.process_time_ns() - began_own)
         walls.append(time.perf_counter_ns() - began)
-    told = decision.reason if len(decision.reason) <= _TOLD else f"{decision.reason[:_TOLD]} ..."
+    reason = decision.reason if len(decision.reason) <= _TOLD else f"{decision.reason[:_TOLD]} ..."
     p50, p99 = (float(np.percentile(walls, q)) / 1e6 for q in (50, 99))
-    return Speed(name, size.name, p50, p99, float(np.median(own)) / 1e6, f"{type(decision).__name__}: {told}")
+    return Speed(name, size.name, p50, p99, float(np.median(own)) / 1e6, f"{type(decision).__name__}: {reason}")
 
 
 def main(names: list[str]) -> None:

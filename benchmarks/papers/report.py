@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     arguments = parser.parse_args(argv)
     directory: Path = arguments.directory
-    found = {name: directory / name / "rows.jsonl" for name in NAMES}
-    fresh = {name: _lines(path) for name, path in found.items() if path.exists()}
+    paths = {name: directory / name / "rows.jsonl" for name in NAMES}
+    fresh = {name: _lines(path) for name, path in paths.items() if path.exists()}
     if not fresh:
         parser.error(f"{directory} has no folder of an evaluation: {', '.join(NAMES)}")
     record = RESULTS / "papers.jsonl"
@@ -83,15 +83,15 @@ def page(rows: Mapping[str, Rows]) -> str:
             "",
         ]
         lines += [_line(_TITLES), _line(["---"] * len(_TITLES)), *(_line(_cells(row)) for row in own)]
-        lines += _said("Missed", "note", [row for row in own if row["met"] is False])
-        lines += _said("Softened: less is asked than the paper has", "softened", soft)
-        lines += _said(
+        lines += _listed("Missed", "note", [row for row in own if row["met"] is False])
+        lines += _listed("Softened: less is asked than the paper has", "softened", soft)
+        lines += _listed(
             "Met or reported, and what is to be known of it", "note", [r for r in own if r["met"] is not False]
         )
     return "\n".join(lines) + "\n"
 
 
-def _said(title: str, field: str, rows: Rows) -> list[str]:
+def _listed(title: str, field: str, rows: Rows) -> list[str]:
     """Return a list of what rows say; rows that say the same share a line."""
     by_text: dict[str, list[str]] = {}
     for row in rows:

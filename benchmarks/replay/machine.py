@@ -7,8 +7,8 @@ from importlib.metadata import version
 
 def machine(*libraries: str) -> str:
     """Return cores, the load of the last minute, and versions."""
-    known = ", ".join(f"{name} {version(name)}" for name in libraries)
+    versions = ", ".join(f"{name} {version(name)}" for name in libraries)
     return (
         f"Measured on {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-        f"{', ' if known else ''}{known}; load average of the last minute {os.getloadavg()[0]:.1f} at the end."
+        f"{', ' if versions else ''}{versions}; load average of the last minute {os.getloadavg()[0]:.1f} at the end."
     )

@@ -84,7 +84,7 @@ def replay_queries(
         penstock=__version__,
         spark=session.version,
         sources=reading.ranges,
-        queries=[found for found, _ in compared],
+        queries=[compared_query for compared_query, _ in compared],
     )
     return Replayed(
         validation,
@@ -92,7 +92,7 @@ def replay_queries(
         0 if metrics.checkpoints is None else metrics.checkpoints.committed,
         metrics.elapsed_ns / 1e9,
         read_s,
-        {found.query: seconds for found, seconds in compared},
+        {compared_query.query: seconds for compared_query, seconds in compared},
     )
 
 

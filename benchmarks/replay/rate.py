@@ -63,10 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--runs must be at least 2: the first is cold")
     engines = [engine for engine in ENGINES if engine in arguments.engines]
     with (
-        TemporaryDirectory(prefix="penstock-rate-", dir=arguments.folder) as made,
-        LocalBroker(Path(made) / "broker", large=True) as broker,
+        TemporaryDirectory(prefix="penstock-rate-", dir=arguments.folder) as temporary,
+        LocalBroker(Path(temporary) / "broker", large=True) as broker,
     ):
-        folder = Path(made)
+        folder = Path(temporary)
         stops = write_bids(broker.bootstrap, _TOPIC, folder, arguments.bids)
         size = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
         _tell(f"{arguments.bids:,} bids, {size / 1e6:,.0f} MB")

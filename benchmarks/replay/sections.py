@@ -9,10 +9,10 @@ _TITLE = "# Replays on Spark\n"
 
 def write_section(title: str, text: str, page: Path = RESULTS) -> None:
     """Write a section, in place of the one with this title or behind all others."""
-    known = page.read_text(encoding="utf-8") if page.exists() else _TITLE
+    content = page.read_text(encoding="utf-8") if page.exists() else _TITLE
     section = f"## {title}\n\n{text.strip()}\n"
     pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-    replaced, count = pattern.subn(lambda found: f"{section}\n", known)
+    replaced, count = pattern.subn(lambda match: f"{section}\n", content)
     if not count:
-        replaced = f"{known.rstrip()}\n\n{section}"
+        replaced = f"{content.rstrip()}\n\n{section}"
     page.write_text(replaced.rstrip() + "\n", encoding="utf-8")

@@ -64,9 +64,9 @@ class BestUpdatingCells(Cells):
         if len(slots) == 0:
             return
         self.best.fold(slots, (counts > 0).view(np.int8), keys)
-        gone = np.flatnonzero(counts < 0)
-        if gone.size:
-            self._doubt(slots[gone], [taken(key, gone) for key in keys])
+        retracted = np.flatnonzero(counts < 0)
+        if retracted.size:
+            self._doubt(slots[retracted], [taken(key, retracted) for key in keys])
         self._bag().add(slots, self._packed(keys), counts)
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:

@@ -60,8 +60,10 @@ def make_accumulator(
         raise ExpressionError(f"{where} takes {takes[function.fewest, function.most]}, not {len(input_types)} inputs")
     for position, kind in enumerate(input_types):
         if not function.accepts(kind):
-            known = position < len(call.inputs)
-            refused = f"of {call.inputs[position].name!r} ({kind}) is not defined" if known else f"does not take {kind}"
+            is_input = position < len(call.inputs)
+            refused = (
+                f"of {call.inputs[position].name!r} ({kind}) is not defined" if is_input else f"does not take {kind}"
+            )
             raise ExpressionError(f"{where} {refused}; it takes {function.takes}, so cast the input first")
     options = _checked_options(call, function, where)
     try:

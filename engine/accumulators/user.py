@@ -54,14 +54,14 @@ class UserCells(Cells):
         kept = kept_rows(rows.slots, signs)
         slots: Slots = taken(rows.slots, kept)
         inputs = [taken(array, kept) for array in values]
-        came = gone = None
+        inserted = retracted = None
         if signs.shape[0]:
             signs = taken(signs, kept)
-            came, gone = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
-        if came is None or came.size:
-            self.aggregate.update(self.state(), taken(slots, came), [taken(array, came) for array in inputs])
-        if gone is not None and gone.size:
-            self.aggregate.retract(self.state(), taken(slots, gone), [taken(array, gone) for array in inputs])
+            inserted, retracted = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
+        if inserted is None or inserted.size:
+            self.aggregate.update(self.state(), taken(slots, inserted), [taken(array, inserted) for array in inputs])
+        if retracted is not None and retracted.size:
+            self.aggregate.retract(self.state(), taken(slots, retracted), [taken(array, retracted) for array in inputs])
 
     def absorb(self, into: Slots, other: Cells, slots: Slots) -> None:
         """Call the user's `merge`."""
@@ -76,17 +76,19 @@ class UserCells(Cells):
             UserError: it answered with another number of values or another type.
         """
         valid = self.array("count")[slots] > 0
-        known = slots[valid]
-        answer = self.aggregate.result(self.state(), known)
+        present = slots[valid]
+        answer = self.aggregate.result(self.state(), present)
         name = type(self.aggregate).__name__
         try:
             array = answer if isinstance(answer, pa.Array) else pa.array(answer)
             array = array.cast(self.result_type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise UserError(f"{name}.result must return values of type {self.result_type}: {error}") from error
-        if len(array) != len(known):
-            raise UserError(f"{name}.result returned {len(array)} values for {len(known)} groups; return one per group")
-        if len(known) == len(slots):
+        if len(array) != len(present):
+            raise UserError(
+                f"{name}.result returned {len(array)} values for {len(present)} groups; return one per group"
+            )
+        if len(present) == len(slots):
             return array
         places = np.maximum(np.cumsum(valid) - 1, 0)
         indices = pa.Array.from_buffers(pa.int64(), len(slots), [bitmap(valid), pa.py_buffer(places)])

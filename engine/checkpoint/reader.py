@@ -122,11 +122,11 @@ class Checkpoint:
         manifest = self.manifest
         positions = {source.operator: source.positions for source in manifest.sources}
         receipts = {sink.operator: sink.receipts for sink in manifest.sinks}
-        found = []
+        operators = []
         for name, instances in sorted(manifest.parallelism.items()):
             entries = self._entries(name)
             files = {file.digest: file.bytes for entry in entries for file in entry.files}
-            found.append(
+            operators.append(
                 KeptOperator(
                     operator=name,
                     instances=instances,
@@ -138,7 +138,7 @@ class Checkpoint:
                     rows=manifest.ledger.get(name, {}),
                 )
             )
-        return tuple(found)
+        return tuple(operators)
 
     def tables(self, *, internal: bool = False) -> dict[str, dict[str, pa.Table]]:
         """Return all rows: by operator and by table, keys and what aggregates keep by the names of the pipeline.
@@ -149,8 +149,10 @@ class Checkpoint:
         Raises:
             CheckpointError: a file was deleted meanwhile, or cannot be read.
         """
-        found = {name: self.tables_of(name, internal=internal) for name in sorted(self.manifest.parallelism)}
-        return {name: tables for name, tables in found.items() if tables}
+        tables_by_operator = {
+            name: self.tables_of(name, internal=internal) for name in sorted(self.manifest.parallelism)
+        }
+        return {name: tables for name, tables in tables_by_operator.items() if tables}
 
     def tables_of(self, operator: str, *, internal: bool = False) -> dict[str, pa.Table]:
         """Return the rows of one operator by table; see `tables`.
@@ -160,8 +162,8 @@ class Checkpoint:
             CheckpointError: a file was deleted meanwhile, or cannot be read.
         """
         if operator not in self.manifest.parallelism:
-            known = ", ".join(map(repr, sorted(self.manifest.parallelism)))
-            raise OptionError(f"the checkpoint of epoch {self.epoch} has no operator {operator!r}; it has {known}.")
+            names = ", ".join(map(repr, sorted(self.manifest.parallelism)))
+            raise OptionError(f"the checkpoint of epoch {self.epoch} has no operator {operator!r}; it has {names}.")
         pieces: dict[str, list[pa.Table]] = {}
         for instance, part in self._parts(operator):
             for name, batches in part.batches.items():

@@ -34,15 +34,15 @@ class SinkReceipts:
         An instance that passed the barrier and ended since then has prepared for the next epoch, too.
         """
         return {
-            name: [receipt for prepared, receipt in known if prepared <= epoch]
-            for name, known in self._prepared.items()
+            name: [receipt for prepared, receipt in receipts if prepared <= epoch]
+            for name, receipts in self._prepared.items()
         }
 
     def committed(self, epoch: int) -> None:
         """Forget what was prepared up to an epoch."""
-        for name, known in self._prepared.items():
-            self._prepared[name] = [item for item in known if item[0] > epoch]
+        for name, receipts in self._prepared.items():
+            self._prepared[name] = [item for item in receipts if item[0] > epoch]
 
     def pending(self) -> Mapping[str, Sequence[tuple[int, Any]]]:
         """Return all that is kept, each with its epoch."""
-        return {name: tuple(known) for name, known in self._prepared.items()}
+        return {name: tuple(receipts) for name, receipts in self._prepared.items()}

@@ -108,8 +108,8 @@ class ManifestMaker:
         positions: dict[str, dict[str, Any]] = {}
         counters: dict[str, Counter[str]] = {}
         for part in contributions:
-            for name, known in part.positions.items():
-                positions.setdefault(name, {}).update(known)
+            for name, marks in part.positions.items():
+                positions.setdefault(name, {}).update(marks)
             for name, counts in part.counters.items():
                 counters.setdefault(name, Counter()).update(counts)
         return CheckpointManifest(
@@ -120,7 +120,7 @@ class ManifestMaker:
             parallelism=dict(Counter(entry.operator for entry in entries)),
             key_groups=self._key_groups,
             instances=tuple(entries),
-            sources=tuple(SourceEntry(operator=name, positions=known) for name, known in sorted(positions.items())),
+            sources=tuple(SourceEntry(operator=name, positions=marks) for name, marks in sorted(positions.items())),
             sinks=tuple(SinkEntry(operator=name, receipts=tuple(items)) for name, items in sorted(receipts.items())),
             ledger={name: dict(counts) for name, counts in sorted(counters.items())},
             meanings=self._meanings,

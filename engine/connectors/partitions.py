@@ -49,9 +49,9 @@ def file_partition(files: Sequence[Path], name: str) -> FilePartition:
     runs = {str(files[start]): number for number, start in enumerate(starts)}
     alone = name.removesuffix(_ALONE)
     if alone != name and name not in runs:
-        found = [number for number, path in enumerate(files) if str(path) == alone]
-        if found:
-            return FilePartition([files[found[0]]], found[0])
+        places = [number for number, path in enumerate(files) if str(path) == alone]
+        if places:
+            return FilePartition([files[places[0]]], places[0])
     share, shares = 0, 1
     if name not in runs:
         name, _, part = name.rpartition(" ")

@@ -84,7 +84,7 @@ def read_counters(build: Build, options: LoopOptions, started_ns: int, now_ns: i
             records.append(build.counters[task.head][instance.index].rows_in)
             spent.append(astuple(instance.accounting.spent(now_ns)))
             stores = [build.stores[operator][instance.index] for operator in task.operators if operator in build.stores]
-            accesses = [found for store in stores if (found := store.accesses()) is not None]
+            accesses = [count for store in stores if (count := store.accesses()) is not None]
             hits.append(float(sum(item.hits for item in accesses)) if accesses else np.nan)
             misses.append(float(sum(item.count - item.hits for item in accesses)) if accesses else np.nan)
             held.append(sum(store.bytes_used() for store in stores) if is_stateful else np.nan)
@@ -211,16 +211,16 @@ def _tasks(window: _Window, tasks: Sequence[Task], edges: Sequence[Edge]) -> Tas
 
 
 def _queries(graph: ExecutionGraph, tasks: Sequence[Task]) -> QueryColumns:
-    found = [
+    sinks = [
         (index, graph.node(operator))
         for index, task in enumerate(tasks)
         for operator in task.operators
         if isinstance(graph.node(operator).spec, SinkSpec)
     ]
-    specs = [node.spec for _, node in found if isinstance(node.spec, SinkSpec)]
+    specs = [node.spec for _, node in sinks if isinstance(node.spec, SinkSpec)]
     return QueryColumns(
-        tuple(node.name for _, node in found),
-        _ints(index for index, _ in found),
+        tuple(node.name for _, node in sinks),
+        _ints(index for index, _ in sinks),
         np.array([spec.priority for spec in specs], np.float64),
         np.array([spec.min_accuracy for spec in specs], np.float64),
     )

@@ -59,7 +59,7 @@ def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Rede
         LogError: the log cannot be read; it names the line.
         OptionError: there is no such policy or parameter.
     """
-    known = any(entry.kind is EntryKind.POLICY and entry.content["policy"] == name for entry in read_log(path))
+    logged = any(entry.kind is EntryKind.POLICY and entry.content["policy"] == name for entry in read_log(path))
     policy = make_policy(name, changes)
     memory = policy.start()
     latest: ClusterSnapshot | None = None
@@ -70,7 +70,7 @@ def redecide(path: Path, name: str, changes: Mapping[str, Any]) -> Iterator[Rede
             memory = policy.start()
         if entry.kind is EntryKind.SNAPSHOT:
             latest = snapshot_of(path, entry)
-        if known:
+        if logged:
             if entry.kind is not EntryKind.DECISION or entry.content["policy"] != name:
                 continue
             recorded = entry.content["decision"]

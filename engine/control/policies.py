@@ -43,21 +43,21 @@ def make_policy(name: str, parameters: Mapping[str, Any]) -> Guarded[Any]:
     """
     if name not in POLICIES:
         raise OptionError(f"there is no policy {name!r}; choose from {', '.join(sorted(POLICIES))}")
-    module, _, found = POLICIES[name].partition(":")
-    policy: Any = getattr(import_module(module), found)
+    module, _, attribute = POLICIES[name].partition(":")
+    policy: Any = getattr(import_module(module), attribute)
     policy = guarded(policy() if isinstance(policy, type) else policy, PlanLimits())
-    known = parameters_of(policy)
-    unknown = sorted(parameters.keys() - known.keys())
+    defaults = parameters_of(policy)
+    unknown = sorted(parameters.keys() - defaults.keys())
     if unknown:
-        raise OptionError(f"policy {name!r} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        raise OptionError(f"policy {name!r} has no parameter {unknown[0]!r}; it has {', '.join(defaults) or 'none'}")
     try:
         for key, value in parameters.items():
             path = key.split(".") if key.startswith(LIMITS) else ["policy", *key.split(".")]
-            policy = _with(policy, path, _fitting(known[key], value))
+            policy = _with(policy, path, _fitting(defaults[key], value))
     except (TypeError, ValueError) as error:
         raise OptionError(f"policy {name!r}: {error}") from error
-    made: Guarded[Any] = policy
-    return made
+    result: Guarded[Any] = policy
+    return result
 
 
 def parameters_of(policy: Policy[Any]) -> dict[str, Any]:

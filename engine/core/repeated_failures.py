@@ -39,14 +39,14 @@ class RepeatedFailures:
             self._since_ns = now_ns
         self._count += 1
         key = _VARYING.sub("", cause)
-        known = self._causes.get(key)
-        if known is None:
+        repeated = self._causes.get(key)
+        if repeated is None:
             self._causes[key] = _Cause(now_ns)
             return cause
-        known.unsaid += 1
-        if now_ns - known.said_ns < REMIND_NS:
+        repeated.unsaid += 1
+        if now_ns - repeated.said_ns < REMIND_NS:
             return None
-        times = "once" if known.unsaid == 1 else f"{known.unsaid} times"
+        times = "once" if repeated.unsaid == 1 else f"{repeated.unsaid} times"
         self._causes[key] = _Cause(now_ns)
         return f"again, {times}: {cause}"
 

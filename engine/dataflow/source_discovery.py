@@ -12,11 +12,11 @@ from penstock.model.connectors import Source
 class SourceDiscovery:
     """The view that one of ``parallelism`` source instances has of all partitions."""
 
-    def __init__(self, source: Source, index: int, parallelism: int, known: Sequence[str]) -> None:
+    def __init__(self, source: Source, index: int, parallelism: int, partitions: Sequence[str]) -> None:
         """Begin with the partitions that were dealt out to all instances when they started."""
         self._source = source
         self._index, self._parallelism = index, parallelism
-        self._known = list(known)
+        self._listed = list(partitions)
         self._every_ns = (source.discovery_us or 0) * 1_000
         self.due_ns = 0
         """When to ask; at once, as an instance may have nothing to read."""
@@ -30,18 +30,18 @@ class SourceDiscovery:
         if now_ns < self.due_ns:
             return []
         self.due_ns = now_ns + self._every_ns
-        new = self._source.partitions_since(self._known)
+        new = self._source.partitions_since(self._listed)
         mine = [name for name in new if crc32(name.encode()) % self._parallelism == self._index]
-        self._known += [name for name in new if name not in mine]
+        self._listed += [name for name in new if name not in mine]
         return mine
 
     def opened(self, partition: str) -> None:
         """Note that a partition is being read."""
-        self._known.append(partition)
+        self._listed.append(partition)
 
 
-def discovery_of(source: Source, index: int, parallelism: int, known: Sequence[str]) -> SourceDiscovery | None:
+def discovery_of(source: Source, index: int, parallelism: int, partitions: Sequence[str]) -> SourceDiscovery | None:
     """Return what watches for new partitions, None for a source that never has any."""
     if source.bounded or source.discovery_us is None:
         return None
-    return SourceDiscovery(source, index, parallelism, known)
+    return SourceDiscovery(source, index, parallelism, partitions)

@@ -47,18 +47,18 @@ class SourceHead:
         self._wake = wake
         # What is bounded is never idle.
         self._silence_ns = None if stream.source.bounded else pace.idle_timeout_ns
-        known = read_positions(stream.name, start.partitions, start.positions)
+        positions = read_positions(stream.name, start.partitions, start.positions)
         self._partitions: list[Partition] = []
         self._closed = False
         try:
             for item in start.partitions:
-                self._partitions.append(self._open(item, known.get(item)))
+                self._partitions.append(self._open(item, positions.get(item)))
         except BaseException:
             self.close()
             raise
         self._intake = SourceIntake(stream, clock, counters, dead_letters, closed=start.closed)
         self._watermark = SourceWatermark(
-            stream, self._partitions, merged_us(known.values()), self._silence_ns, keeps=pace.keeps
+            stream, self._partitions, merged_us(positions.values()), self._silence_ns, keeps=pace.keeps
         )
         self._gathered = GatheredRows(pace.batch_rows, pace.linger_ns)
         self._stopping: EndOfStream | None = None
@@ -79,8 +79,8 @@ class SourceHead:
 
     def behind(self) -> dict[str, int]:
         """Return how many messages wait in each partition that knows it; from any thread."""
-        known = {item.name: item.reader.behind() for item in tuple(self._partitions)}
-        return {name: messages for name, messages in known.items() if messages is not None}
+        behind = {item.name: item.reader.behind() for item in tuple(self._partitions)}
+        return {name: messages for name, messages in behind.items() if messages is not None}
 
     @property
     def ordered(self) -> bool:
@@ -160,20 +160,20 @@ class SourceHead:
         due_ns = partition.due_ns(self._silence_ns)
         return due_ns is not None and due_ns <= now_ns
 
-    def _open(self, name: str, known: PartitionPosition | None) -> Partition:
-        partition = self._opened(name, known)
+    def _open(self, name: str, position: PartitionPosition | None) -> Partition:
+        partition = self._opened(name, position)
         if not partition.ended:
             partition.watch(self._wake)
         return partition
 
-    def _opened(self, name: str, known: PartitionPosition | None) -> Partition:
+    def _opened(self, name: str, position: PartitionPosition | None) -> Partition:
         time = self._stream.time.name if self._stream.time else None
-        if known is None:
+        if position is None:
             return Partition(name, self._source.open(name, None), Normaliser(self._source.schema, time))
-        normaliser = Normaliser(self._source.schema, time, known.rows)
-        if known.ended and not self._source.partitions_grow:
-            return Partition(name, EndedReader(known.at), normaliser, known.latest_us, ended=True)
-        return Partition(name, self._source.open(name, known.at), normaliser, known.latest_us)
+        normaliser = Normaliser(self._source.schema, time, position.rows)
+        if position.ended and not self._source.partitions_grow:
+            return Partition(name, EndedReader(position.at), normaliser, position.latest_us, ended=True)
+        return Partition(name, self._source.open(name, position.at), normaliser, position.latest_us)
 
     def _discover(self, discovery: SourceDiscovery, now_ns: int) -> None:
         """Begin to read partitions that came since; they hold no watermark back before they have rows."""

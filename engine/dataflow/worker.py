@@ -95,13 +95,13 @@ class Worker:
     def remove(self, instances: Collection[Instance]) -> None:
         """Step these instances never again; no channel may join one of them to one that stays."""
         now_ns = self._clock.monotonic_ns()
-        gone = {id(instance) for instance in instances}
-        self.instances = tuple(instance for instance in self.instances if id(instance) not in gone)
+        removed = {id(instance) for instance in instances}
+        self.instances = tuple(instance for instance in self.instances if id(instance) not in removed)
         for instance in instances:
             self._notify(instance, asleep)
             self._turns.forget(instance)
-            for known in (self._touched, self._keeping, self._running, self._not_before_ns):
-                known.pop(id(instance), None)
+            for collection in (self._touched, self._keeping, self._running, self._not_before_ns):
+                collection.pop(id(instance), None)
             self._wake_times.set(id(instance), None)
             if self._by_name.get(instance.name) is instance:
                 del self._by_name[instance.name]

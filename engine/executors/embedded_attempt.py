@@ -134,12 +134,14 @@ class EmbeddedAttempt:
 
     def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Abort the instances of these tasks (None: all); what goes wrong with that is a note to the error."""
-        gone = [item for item in self._instances if tasks is None or not tasks.isdisjoint(self.build.tasks_of((item,)))]
-        self.worker.remove(gone)
-        self._instances.remove(gone)
-        self._bad_records.ended(self.build, self._operators_of(gone))
-        releases = [item.head.close for item in gone if item.head is not None]
-        releases += [node.operator.abort for item in gone for node in item.nodes]
+        failed = [
+            item for item in self._instances if tasks is None or not tasks.isdisjoint(self.build.tasks_of((item,)))
+        ]
+        self.worker.remove(failed)
+        self._instances.remove(failed)
+        self._bad_records.ended(self.build, self._operators_of(failed))
+        releases = [item.head.close for item in failed if item.head is not None]
+        releases += [node.operator.abort for item in failed for node in item.nodes]
         if tasks is None:
             releases.append(self._dead_letters.abort)
             self._ended_ns = self._clock.monotonic_ns()
@@ -151,7 +153,7 @@ class EmbeddedAttempt:
         if tasks is None:
             self._close_scratch()
         if self._checkpoints is not None and self._cuts is not None:
-            names = [item.name for item in gone]
+            names = [item.name for item in failed]
             self._cuts.forget(names)
             self._checkpoints.failed(f"{type(error).__name__}: {error}", names)
 

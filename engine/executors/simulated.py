@@ -170,9 +170,9 @@ class Simulation:
 
     def _differences(self, sinks: Mapping[str, StagedSink]) -> Iterable[SinkDifference]:
         for name, actual in self._standing(sinks):
-            found = difference(name, self.expected[name], actual)
-            if found is not None:
-                yield found
+            differs = difference(name, self.expected[name], actual)
+            if differs is not None:
+                yield differs
 
     def _standing(self, sinks: Mapping[str, StagedSink]) -> Iterable[tuple[str, pa.Table]]:
         for node in self._graph.operators.values():

@@ -42,13 +42,13 @@ def comparison(typed: TypedExpression) -> Kernel:
 
 def membership(typed: TypedExpression) -> Kernel:
     """``value in (constants)``; unknown instead of false if one of the constants is null."""
-    known = [scalar for scalar in typed.value if scalar.is_valid]
-    with_null = len(known) < len(typed.value)
+    options = [scalar for scalar in typed.value if scalar.is_valid]
+    with_null = len(options) < len(typed.value)
     kind = typed.args[0].type
-    found = _found(kind, known)
+    member = _membership_kernel(kind, options)
 
     def kernel(value: pa.Array) -> pa.Array:
-        result = found(value)
+        result = member(value)
         if value.null_count:
             result = pc.if_else(pc.is_valid(value), result, pa.scalar(None, pa.bool_()))
         return pc.if_else(result, result, pa.scalar(None, pa.bool_())) if with_null else result
@@ -67,18 +67,18 @@ _COMPARE: dict[str, np.ufunc] = {
 """NumPy's functions, which have the names of Arrow's."""
 
 
-def _found(kind: pa.DataType, known: list[pa.Scalar]) -> Kernel:
+def _membership_kernel(kind: pa.DataType, options: list[pa.Scalar]) -> Kernel:
     """Return the kernel of ``value in (known constants)`` for rows that are not null."""
     if pt.is_integer(kind):
         limits = np.iinfo(dtype_of(kind))
-        numbers_ = [scalar.as_py() for scalar in known if limits.min <= scalar.as_py() <= limits.max]
+        numbers_ = [scalar.as_py() for scalar in options if limits.min <= scalar.as_py() <= limits.max]
         if 0 < len(numbers_) <= 8:
             return lambda value: _among(value, numbers_)
         values = pa.array(numbers_, kind)
     elif pt.is_temporal(kind):
-        values = fixed(kind, np.array([constant(scalar) for scalar in known], dtype_of(kind)), None)
+        values = fixed(kind, np.array([constant(scalar) for scalar in options], dtype_of(kind)), None)
     else:
-        values = pa.array([scalar.as_py() for scalar in known], kind)
+        values = pa.array([scalar.as_py() for scalar in options], kind)
     return arrow("is_in", pc.SetLookupOptions(values))
 
 

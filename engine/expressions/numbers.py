@@ -126,20 +126,20 @@ def _integer_division(typed: TypedExpression, combine: Callable[[Any, Any], Any]
         if isinstance(other, np.ndarray):
             zeros = other == 0
             if zeros.any():
-                nulls = bitmap(_known(left, right, len(other)) & ~zeros)
+                nulls = bitmap(_both_valid(left, right, len(other)) & ~zeros)
                 other = np.where(zeros, 1, other)
         result = combine(one, other)
         if not isinstance(other, np.ndarray) and other != -1:
             return _integers(typed.type, result, nulls)
         overflow = (np.asarray(one) == _INT64.min) & (np.asarray(other) == -1)
-        if combine is _truncated and (overflow & _known(left, right, len(result))).any():
+        if combine is _truncated and (overflow & _both_valid(left, right, len(result))).any():
             raise RowError("overflow")
         return _integers(typed.type, result, nulls)
 
     return kernel
 
 
-def _known(left: Any, right: Any, rows: int) -> Mask:
+def _both_valid(left: Any, right: Any, rows: int) -> Mask:
     mask = np.ones(rows, np.bool_)
     for value in (left, right):
         if not isinstance(value, pa.Scalar):
@@ -202,7 +202,7 @@ def _float_remainder(typed: TypedExpression) -> Kernel:
         with np.errstate(all="ignore"):
             result = np.fmod(dividend, divisor)
         if zeros.any():
-            nulls = bitmap(_known(one, other, len(result)) & ~zeros)
+            nulls = bitmap(_both_valid(one, other, len(result)) & ~zeros)
         return fixed(typed.type, result, nulls)
 
     return kernel

@@ -208,16 +208,16 @@ class Program:
     def _add_split(self, typed: TypedExpression, text: int) -> int:
         """The parts of one text are looked for once, up to the last one that any step wants."""
         separator, index = typed.value
-        found, new = self._slot(("split", text, separator))
-        self._most_parts[found] = max(self._most_parts.get(found, 0), index)
+        split_slot, new = self._slot(("split", text, separator))
+        self._most_parts[split_slot] = max(self._most_parts.get(split_slot, 0), index)
         if new:
 
             def find(value: Any) -> Parts | None:
                 if type(value) is Encoded:
                     return None
-                return split_text(value, separator, self._most_parts[found])
+                return split_text(value, separator, self._most_parts[split_slot])
 
-            self._steps.append(Step(find, (text,), found, typed, raw=True))
+            self._steps.append(Step(find, (text,), split_slot, typed, raw=True))
         slot, new = self._slot(("split_part", text, separator, index))
         if new:
             size = len(separator.encode())
@@ -226,7 +226,7 @@ class Program:
             def take(value: Any, parts: Parts | None) -> Any:
                 return value.map(alone) if parts is None else parts.part(value, index, size)
 
-            self._steps.append(Step(take, (text, found), slot, typed, raw=True))
+            self._steps.append(Step(take, (text, split_slot), slot, typed, raw=True))
         return slot
 
     def _add_encoder(self, typed: TypedExpression, text: int) -> int:

@@ -160,10 +160,10 @@ def replace(typed: TypedExpression) -> Kernel:
     """Replace every occurrence of a constant."""
     old, new = typed.value
     replaced = arrow("replace_substring", pc.ReplaceSubstringOptions(old, new))
-    found = contains(old)
+    holds = contains(old)
 
     def kernel(text: pa.Array) -> pa.Array:
-        return replaced(text) if pc.any(found(text)).as_py() else text
+        return replaced(text) if pc.any(holds(text)).as_py() else text
 
     return kernel
 

@@ -112,7 +112,7 @@ class BadRecords:
         """
         if not self._open:
             return None
-        for operator, name in self._met(build):
+        for operator, name in self._affected(build):
             if name not in self._open:
                 continue
             rows = self._add_up(build, operator, name)
@@ -138,9 +138,9 @@ class BadRecords:
 
     def lines(self, build: Build) -> tuple[BadRecordsLine, ...]:
         """Return what there is to say of each operator that has met a bad record, in the plan's order."""
-        return tuple(self._line(name, self._add_up(build, operator, name)) for operator, name in self._met(build))
+        return tuple(self._line(name, self._add_up(build, operator, name)) for operator, name in self._affected(build))
 
-    def _met(self, build: Build) -> list[tuple[OperatorId, str]]:
+    def _affected(self, build: Build) -> list[tuple[OperatorId, str]]:
         names = ((operator, build.graph.node(operator).name) for operator in build.counters)
         return [(operator, name) for operator, name in names if name in self._first]
 

@@ -30,9 +30,9 @@ def check_at_end(value: str | None) -> AtEnd | None:
     Raises:
         OptionError: it is no such word.
     """
-    for known in get_args(AtEnd):
-        if value == known:
-            chosen: AtEnd = known
+    for option in get_args(AtEnd):
+        if value == option:
+            chosen: AtEnd = option
             return chosen
     if value is None:
         return None
@@ -51,10 +51,10 @@ def keeps_open(graph: JobGraph, at_end: AtEnd | None, *, checkpoints: bool) -> b
         if at_end == "keep":
             raise OptionError("at_end='keep' keeps windows in a checkpoint: give a checkpoint_dir (--checkpoint-dir)")
         return False
-    found = list(_sources(graph))
-    if at_end == "close" or not all(source.bounded for _, source in found):
+    sources = list(_sources(graph))
+    if at_end == "close" or not all(source.bounded for _, source in sources):
         return False
-    return at_end == "keep" or any(source.grows for _, source in found)
+    return at_end == "keep" or any(source.grows for _, source in sources)
 
 
 def says_end(graph: JobGraph, at_end: AtEnd | None) -> bool:

@@ -264,8 +264,8 @@ class JobLifeCycle:
             self.error = event.error
         elif self.error is None or (is_retryable(self.error) and not is_retryable(event.error)):
             self.error = event.error
-        known = event.tasks is not None and self._struck is not None
-        struck = (self._struck or frozenset()) | (event.tasks or frozenset()) if known else None
+        partial = event.tasks is not None and self._struck is not None
+        struck = (self._struck or frozenset()) | (event.tasks or frozenset()) if partial else None
         news = self.state is not _S.FAILING or struck != self._struck
         self._struck = struck
         self.state = _S.FAILING

@@ -50,8 +50,8 @@ class JobRates:
             before = None
         self._after = after
         self.seconds = (after.elapsed_ns - (0 if before is None else before.elapsed_ns)) / 1e9
-        known = () if before is None else before.instances
-        self._times = {(item.task, item.instance): item.time for item in known}
+        instances = () if before is None else before.instances
+        self._times = {(item.task, item.instance): item.time for item in instances}
         self._lines = {} if before is None else {line.operator: line for line in before.ledger.operators}
         self._states = {} if before is None else {state.operator: state.accesses for state in before.states}
         self._sources = {} if before is None else {source.source: source.rows for source in before.sources}

@@ -129,25 +129,25 @@ def _instance(instance: Instance, now_ns: int) -> InstanceMetrics:
     elif instance.head is not None:
         watermark_us = instance.head.watermark_us
     spent = instance.accounting.spent(now_ns)
-    return InstanceMetrics(instance.task, instance.index, spent, _known(watermark_us), waiting)
+    return InstanceMetrics(instance.task, instance.index, spent, _finite_us(watermark_us), waiting)
 
 
 def _sources(build: Build, wall_us: int) -> Iterable[SourceMetrics]:
     heads: dict[str, list[SourceHead]] = {}
     for head in build.heads():
         heads.setdefault(head.name, []).append(head)
-    for name, found in heads.items():
+    for name, own in heads.items():
         # Those at their end hold nothing back.
-        times = [head.watermark_us for head in found if not head.ended]
-        watermark_us = _known(min(times, default=None))
+        times = [head.watermark_us for head in own if not head.ended]
+        watermark_us = _finite_us(min(times, default=None))
         lag_us = None if watermark_us is None else wall_us - watermark_us
-        waiting = sorted(item for head in found for item in head.behind().items())
+        waiting = sorted(item for head in own for item in head.behind().items())
         lags = tuple(PartitionLag(partition, messages) for partition, messages in waiting)
-        yield SourceMetrics(name, sum(head.counters.rows_in for head in found), watermark_us, lag_us, lags)
+        yield SourceMetrics(name, sum(head.counters.rows_in for head in own), watermark_us, lag_us, lags)
 
 
 def _state(operator: str, stores: list[StateStore]) -> StateMetrics:
-    counted = [found for store in stores if (found := store.accesses()) is not None]
+    counted = [counts for store in stores if (counts := store.accesses()) is not None]
     accesses = None
     if counted:
         count, hits = sum(item.count for item in counted), sum(item.hits for item in counted)
@@ -155,5 +155,5 @@ def _state(operator: str, stores: list[StateStore]) -> StateMetrics:
     return StateMetrics(operator, sum(store.bytes_used() for store in stores), accesses)
 
 
-def _known(watermark_us: int | None) -> int | None:
+def _finite_us(watermark_us: int | None) -> int | None:
     return None if watermark_us in (START_OF_TIME_US, END_OF_TIME_US) else watermark_us

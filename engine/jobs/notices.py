@@ -40,9 +40,9 @@ class JobNotices:
         self._warn(restored_text(self._job, restored, self._clock.wall_us()))
         for text in passed_over(graph.graph, restored):
             self._warn(text)
-        gone = missing_sinks(graph, restored)
-        if gone is not None:
-            self._warn(gone)
+        missing = missing_sinks(graph, restored)
+        if missing is not None:
+            self._warn(missing)
 
     def not_restored(self, error: BaseException, has_run: bool) -> None:
         """Say why an attempt could not begin, if another follows."""

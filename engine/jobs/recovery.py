@@ -162,10 +162,10 @@ class RecoveringJob:
         if self._thread == get_ident():
             raise UserError(f"job {self.name!r} cannot wait for its own savepoint: ask for it from another thread.")
         self._check_savepoint(name)
-        asked = self.session.savepoints.ask(name)
+        request = self.session.savepoints.ask(name)
         self._wake()
         try:
-            return asked.result(timeout_s)
+            return request.result(timeout_s)
         except TimeoutError:
             raise TimeoutError(
                 f"savepoint {name!r} of job {self.name!r} is not committed after {timeout_s} s"
@@ -173,13 +173,13 @@ class RecoveringJob:
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot of the attempt that runs, or ran last."""
-        found = no_metrics(self.name) if self._attempt is None else self._attempt.metrics()
+        metrics = no_metrics(self.name) if self._attempt is None else self._attempt.metrics()
         names = {task.id: self._graph.name(task) for task in self._graph.tasks}
         counted = tuple(
             RegionRestarts(", ".join(names[task] for task in sorted(region)), self._region_restarts[region])
             for region in self._regions
         )
-        return replace(found, checkpoints=read_checkpoints(self.session, self.restarts, counted))
+        return replace(metrics, checkpoints=read_checkpoints(self.session, self.restarts, counted))
 
     def _check_savepoint(self, name: str) -> None:
         check_name("savepoint", name)

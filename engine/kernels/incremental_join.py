@@ -21,21 +21,21 @@ def add_counts(slots: Ints, added: Ints, counts: Ints, place: Ints) -> tuple[Int
     distinct = np.empty(slots.size, np.int64)
     first = np.empty(slots.size, np.int64)
     before = np.empty(slots.size, np.int64)
-    found = 0
+    count = 0
     for i in range(slots.size):
         slot = slots[i]
         if slot < 0:
             continue
         if place[slot] == 0:
             place[slot] = 1
-            distinct[found] = slot
-            first[found] = i
-            before[found] = counts[slot]
-            found += 1
+            distinct[count] = slot
+            first[count] = i
+            before[count] = counts[slot]
+            count += 1
         counts[slot] += added[i]
-    for i in range(found):
+    for i in range(count):
         place[distinct[i]] = 0
-    return distinct[:found], first[:found], before[:found]
+    return distinct[:count], first[:count], before[:count]
 
 
 @jit

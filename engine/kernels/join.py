@@ -99,11 +99,11 @@ def index_rows(windows: Ints, keys: Ints, table: Ints, older: Ints) -> None:
     for i in range(keys.size):
         place = _place(windows[i], keys[i]) & mask
         while True:
-            found = table[place]
-            if found < 0 or (keys[found] == keys[i] and windows[found] == windows[i]):
+            newest = table[place]
+            if newest < 0 or (keys[newest] == keys[i] and windows[newest] == windows[i]):
                 break
             place = (place + np.uint64(1)) & mask
-        older[i] = found
+        older[i] = newest
         table[place] = i
 
 
@@ -114,9 +114,9 @@ def find_chains(windows: Ints, keys: Ints, table: Ints, table_windows: Ints, tab
     mask = np.uint64(table.size - 1)
     for i in range(keys.size):
         place = _place(windows[i], keys[i]) & mask
-        found = table[place]
-        while found >= 0 and (table_keys[found] != keys[i] or table_windows[found] != windows[i]):
+        newest = table[place]
+        while newest >= 0 and (table_keys[newest] != keys[i] or table_windows[newest] != windows[i]):
             place = (place + np.uint64(1)) & mask
-            found = table[place]
-        first[i] = found
+            newest = table[place]
+        first[i] = newest
     return first

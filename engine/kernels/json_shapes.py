@@ -94,7 +94,7 @@ def match_shapes(
     data: Bytes,
     ends: Ints,
     rows: Ints,
-    known: ShapeArrays,
+    learned: ShapeArrays,
     limits: Ints,
     taken: ValueArrays,
     shape_of: Ints,
@@ -106,13 +106,13 @@ def match_shapes(
         data: the messages, one behind the other, and 8 bytes more.
         ends: ends[r] is where message r ends; it begins where the one before ends, the first at 0.
         rows: the messages to look at; their columns of ``valid`` are 0.
-        known: the shapes.
+        learned: the shapes.
         limits: limits[c, `LEAST`...] of column c.
         taken: receives the values.
         shape_of: shape_of[r] receives the shape, or stays as it is.
         hits: hits[s] is increased by the messages of shape s.
     """
-    shapes, slots, constants = known
+    shapes, slots, constants = learned
     values, doubles, sizes, valid = taken
     base = address(data)
     words = address(constants)

@@ -45,11 +45,11 @@ def text_end(at: int, end: int) -> int:
         word = load64(at)
         quotes = word ^ _QUOTES
         slashes = word ^ _BACKSLASHES
-        found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word)
-        found &= _HIGHS
-        if found:
+        stops = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word)
+        stops &= _HIGHS
+        if stops:
             # Only the lowest mark is sure to be one.
-            lowest = found & (~found + np.uint64(1))
+            lowest = stops & (~stops + np.uint64(1))
             at += int(np.int64(((lowest >> _SEVEN) * _PLACES) >> _TOP))
             if at < end and byte_at(at) == _QUOTE:
                 return at

@@ -140,7 +140,7 @@ def last_certain_line(text: Bytes, upto: int, delimiter: int, reaches: bool) -> 
 @jit
 def flaws(text: Bytes, starts: Ints, delimiter: int) -> NDArray[np.int8]:
     """Return of each record `UNCLOSED`, `BARE_RETURN` if one stands outside quotes, or 0; each ends in a line break."""
-    found = np.zeros(starts.size, np.int8)
+    kinds = np.zeros(starts.size, np.int8)
     for i in range(starts.size):
         end = (starts[i + 1] if i + 1 < starts.size else text.size) - 1
         inside, fresh = False, True
@@ -154,7 +154,7 @@ def flaws(text: Bytes, starts: Ints, delimiter: int) -> NDArray[np.int8]:
                     else:
                         inside = False
             elif byte == _RETURN:
-                found[i] = BARE_RETURN
+                kinds[i] = BARE_RETURN
             elif byte == delimiter:
                 fresh = True
             elif fresh:
@@ -162,5 +162,5 @@ def flaws(text: Bytes, starts: Ints, delimiter: int) -> NDArray[np.int8]:
                 inside = byte == _QUOTE
             at += 1
         if inside:
-            found[i] = UNCLOSED
-    return found
+            kinds[i] = UNCLOSED
+    return kinds

@@ -107,15 +107,15 @@ def rank_rows(
             continue
         if count == limit:
             count -= 1
-            gone = entries[start + count, width]
-            if gone < 0:
-                alive[-1 - gone] = False
-            elif gone >= shown_end:
-                dropped[counts[DROPPED_ROWS]] = gone
+            evicted = entries[start + count, width]
+            if evicted < 0:
+                alive[-1 - evicted] = False
+            elif evicted >= shown_end:
+                dropped[counts[DROPPED_ROWS]] = evicted
                 counts[DROPPED_ROWS] += 1
             else:
                 place = counts[LOST_ROWS]
-                lost[place, 0] = gone
+                lost[place, 0] = evicted
                 lost[place, 1] = heads[slot, LOST]
                 counts[LOST_ROWS] += 1
                 heads[slot, LOST] = place + 1

@@ -35,23 +35,23 @@ def first_rows(
     entries = 0
     for row in range(hashes.size):
         h = table_hash(hashes[row], prefix[row]) if prefix.size else hashes[row]
-        known = np.int64(recent[h & mask])
+        earlier = np.int64(recent[h & mask])
         recent[h & mask] = row
-        same = bool(known >= 0)
+        same = bool(earlier >= 0)
         if same:
             for word in range(width):
-                same &= bool(words[known, word] == words[row, word])
+                same &= bool(words[earlier, word] == words[row, word])
             if prefix.size:
-                same &= bool(prefix[known] == prefix[row])
+                same &= bool(prefix[earlier] == prefix[row])
             if nulls.size:
-                same &= bool(nulls[known] == nulls[row])
+                same &= bool(nulls[earlier] == nulls[row])
             if same and offsets.size:
                 length = offsets[row + 1] - offsets[row]
-                same = bool(offsets[known + 1] - offsets[known] == length) and same_bytes(
-                    data_at + offsets[known], data_at + offsets[row], length
+                same = bool(offsets[earlier + 1] - offsets[earlier] == length) and same_bytes(
+                    data_at + offsets[earlier], data_at + offsets[row], length
                 )
         if same:
-            entry_of_row[row] = entry_of_row[known]
+            entry_of_row[row] = entry_of_row[earlier]
         else:
             entry_of_row[row] = entries
             rows[entries] = row

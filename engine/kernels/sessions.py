@@ -100,7 +100,7 @@ def assign_sessions(
                 _set(first, created, NEW_FIRST, session, time)
                 before = _get(older, created, NEW_OLDER, session)
                 if before != NONE and time <= _get(last, created, NEW_LAST, before) + gap_us:
-                    kept, gone = (before, session) if session >= base else (session, before)
+                    kept, absorbed = (before, session) if session >= base else (session, before)
                     _set(first, created, NEW_FIRST, kept, _get(first, created, NEW_FIRST, before))
                     _set(last, created, NEW_LAST, kept, _get(last, created, NEW_LAST, session))
                     beyond = _get(older, created, NEW_OLDER, before)
@@ -112,9 +112,9 @@ def assign_sessions(
                         _set(older, created, NEW_OLDER, after, kept)
                     else:
                         newest[key] = kept + 1
-                    _set(owner, created, NEW_OWNER, gone, -1 - kept)
-                    if gone < base:
-                        merged[merges] = gone
+                    _set(owner, created, NEW_OWNER, absorbed, -1 - kept)
+                    if absorbed < base:
+                        merged[merges] = absorbed
                         merges += 1
                     session = kept
             session_of_row[row] = session

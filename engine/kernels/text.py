@@ -42,16 +42,16 @@ def _word(at: Any, left: Any, end: Any) -> Any:
 def _matches(word: np.uint64, pattern: np.uint64, left: Any) -> Any:
     """Return a word with the top bit set of every byte that equals the pattern's, among the first ``left``."""
     x = word ^ pattern
-    found = ~(((x & _LOW7) + _LOW7) | x | _LOW7)
+    tops = ~(((x & _LOW7) + _LOW7) | x | _LOW7)
     if left < 8:
-        found &= (_1 << (np.uint64(left) << _3)) - _1
-    return found
+        tops &= (_1 << (np.uint64(left) << _3)) - _1
+    return tops
 
 
 @inlined
-def _first(found: np.uint64) -> Any:
+def _first(tops: np.uint64) -> Any:
     """Return the index of the lowest byte whose top bit is set."""
-    below = (found & (~found + _1)) - _1
+    below = (tops & (~tops + _1)) - _1
     return np.int64((((below & _ONES) * _ONES) >> _56) - _1)
 
 
@@ -89,8 +89,8 @@ def count_byte(offsets: Offsets, data: Bytes, byte: np.uint64, counts: Ints) -> 
         end = np.int64(offsets[i + 1])
         count = _0
         while at < end:
-            found = _matches(_word(base + at, end - at, end), pattern, end - at)
-            count += ((found >> _7) * _ONES) >> _56
+            tops = _matches(_word(base + at, end - at, end), pattern, end - at)
+            count += ((tops >> _7) * _ONES) >> _56
             at += 8
         counts[i] = count
 
@@ -108,13 +108,13 @@ def contains(offsets: Offsets, data: Bytes, wanted: Bytes, result: Mask) -> None
         last = end - size
         found_it = False
         while at <= last and not found_it:
-            found = _matches(_word(base + at, end - at, end), pattern, end - at)
-            while found != _0 and not found_it:
-                candidate = at + _first(found)
+            tops = _matches(_word(base + at, end - at, end), pattern, end - at)
+            while tops != _0 and not found_it:
+                candidate = at + _first(tops)
                 if candidate > last:
                     break
                 found_it = same_bytes(base + candidate, other, size)
-                found &= found - _1
+                tops &= tops - _1
             at += 8
         result[i] = found_it
 
@@ -138,10 +138,10 @@ def split(offsets: Offsets, data: Bytes, separator: Bytes, starts: Ints) -> None
         parts = 0
         free = at
         while at < end and parts < most:
-            found = _matches(_word(base + at, end - at, end), pattern, end - at)
-            while found != _0 and parts < most:
-                candidate = at + _first(found)
-                found &= found - _1
+            tops = _matches(_word(base + at, end - at, end), pattern, end - at)
+            while tops != _0 and parts < most:
+                candidate = at + _first(tops)
+                tops &= tops - _1
                 if size > 1:
                     if candidate < free or candidate + size > end:
                         continue

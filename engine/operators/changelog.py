@@ -61,17 +61,17 @@ def changes_between(
     above 1, in the same batch.
     """
     step = max(1, batch_rows // 2)
-    gone = int(np.searchsorted(changes.shown_at, 0))
-    if gone > step or not len(changes.touched):
-        for start in range(0, gone, batch_rows):
+    removals = int(np.searchsorted(changes.shown_at, 0))
+    if removals > step or not len(changes.touched):
+        for start in range(0, removals, batch_rows):
             assert changes.shown is not None
-            rows = changes.shown.slice(start, min(batch_rows, gone - start))
+            rows = changes.shown.slice(start, min(batch_rows, removals - start))
             yield with_weights(rows, np.full(rows.num_rows, -1, np.int8))
     for start in range(0, len(changes.touched), step):
         touched = changes.touched[start : start + step]
         living = alive[start : start + step]
         first, stop = np.searchsorted(changes.shown_at, (start, start + step))
-        if start == 0 and gone <= step:
+        if start == 0 and removals <= step:
             first = 0
         inserts = rows_of(touched[living])
         if changes.shown is None or first == stop:

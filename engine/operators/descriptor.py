@@ -200,8 +200,8 @@ class KeyedDescriptor(OperatorDescriptor[K]):
 def plain_columns(keys: Sequence[Expr]) -> Columns | None:
     """Return the names of keys that are columns, None if one is computed or there are none."""
     names = [column_name(key) for key in keys]
-    known = tuple(name for name in names if name is not None)
-    return known if known and len(known) == len(names) else None
+    columns = tuple(name for name in names if name is not None)
+    return columns if columns and len(columns) == len(names) else None
 
 
 def columns_used(expressions: Iterable[Expr]) -> frozenset[str]:

@@ -61,11 +61,11 @@ class PendingChanges:
 
     def forget(self, slots: Slots) -> None:
         """These slots are given back: they are no longer touched; what they have shown stays, to be retracted."""
-        gone = np.zeros(len(self._marks), np.bool_)
-        gone[slots] = True
+        forgotten = np.zeros(len(self._marks), np.bool_)
+        forgotten[slots] = True
         self._marks[slots] = 0
-        self._touched = [kept for part in self._touched if len(kept := part[~gone[part]])]
-        self._shown = [(np.where(gone[part], -1, part), rows) for part, rows in self._shown]
+        self._touched = [kept for part in self._touched if len(kept := part[~forgotten[part]])]
+        self._shown = [(np.where(forgotten[part], -1, part), rows) for part, rows in self._shown]
 
     def take(self) -> Changes:
         """Hand over all changes and start anew."""
@@ -105,9 +105,9 @@ class PendingChanges:
         if rows is None or not len(shown):
             return Changes(touched, _NONE, None)
         self._place[touched] = np.arange(len(touched))
-        gone = shown < 0
-        places = np.where(gone, -1, self._place[shown])
-        if gone.any():
-            order = np.argsort(~gone, kind="stable")
+        hidden = shown < 0
+        places = np.where(hidden, -1, self._place[shown])
+        if hidden.any():
+            order = np.argsort(~hidden, kind="stable")
             places, rows = places[order], rows.take(pa.array(order))
         return Changes(touched, places, rows)

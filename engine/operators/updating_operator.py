@@ -59,8 +59,8 @@ class UpdatingOperator(Operator):
     def _after(self, batch: Batch) -> Iterator[Emission]:
         """Emit, after a batch has been taken in, if the interval has passed."""
         if self.has_pending():
-            known = self._oldest_ns
-            self._oldest_ns = batch.ingest_ns if known is None else min(known, batch.ingest_ns)
+            oldest_ns = self._oldest_ns
+            self._oldest_ns = batch.ingest_ns if oldest_ns is None else min(oldest_ns, batch.ingest_ns)
             if self.context.clock.monotonic_ns() - self._emitted_ns >= self._interval_ns:
                 yield from self._emit()
 

@@ -95,19 +95,19 @@ def read_bucket(pages: PageStore, low: int) -> BucketImage:
     Raises:
         StateCorruptionError: it is not there, or not whole.
     """
-    found = list(pages.scan(_key(low, 0), _key(low + 1, 0)))
-    if not found:
+    stored = list(pages.scan(_key(low, 0), _key(low + 1, 0)))
+    if not stored:
         raise StateCorruptionError(f"the bucket at position {low} is not in its page store.")
-    header = _header(found[0][1])
+    header = _header(stored[0][1])
     rows: list[tuple[str, pa.RecordBatch]] = []
     at = 1
     for length in header.segments:
         end = at + _page_count(length)
-        image = _decoded(b"".join(page for _, page in found[at:end]), length, low)
+        image = _decoded(b"".join(page for _, page in stored[at:end]), length, low)
         rows += ((name, batch) for name, batches in image.items() for batch in batches)
         at = end
-    if at != len(found):
-        raise StateCorruptionError(f"the bucket at position {low} has {len(found)} pages of {at}.")
+    if at != len(stored):
+        raise StateCorruptionError(f"the bucket at position {low} has {len(stored)} pages of {at}.")
     return BucketImage(dump_of(rows), header.notes)
 
 
@@ -115,10 +115,10 @@ def headers(pages: PageStore) -> Iterator[BucketHeader]:
     """Yield the headers of all buckets, by position."""
     low = 0
     while low < 1 << 32:
-        found = next(iter(pages.scan(_key(low, 0), _key(1 << 32, 0))), None)
-        if found is None:
+        first = next(iter(pages.scan(_key(low, 0), _key(1 << 32, 0))), None)
+        if first is None:
             return
-        header = _header(found[1])
+        header = _header(first[1])
         yield header
         low = header.high
 

@@ -181,10 +181,10 @@ def _fused(graph: JobGraph, node: OperatorNode) -> JobGraph | None:
     return _in_place_of(graph, node, replace(above, spec=spec, inputs=node.inputs))
 
 
-def _in_place_of(graph: JobGraph, gone: OperatorNode, changed: OperatorNode) -> JobGraph:
+def _in_place_of(graph: JobGraph, replaced: OperatorNode, changed: OperatorNode) -> JobGraph:
     """Return the graph with an operator changed so that another one, right below it, is not needed."""
     return JobGraph(
-        {key: changed if key == changed.id else node for key, node in graph.operators.items() if key != gone.id}
+        {key: changed if key == changed.id else node for key, node in graph.operators.items() if key != replaced.id}
     )
 
 

@@ -20,12 +20,12 @@ from penstock.state.checkpoints.operator_meaning import OperatorMeaning
 
 @dataclass(frozen=True, slots=True)
 class AllowedChanges:
-    """Changes that the user allows: state is dropped of operators that are gone (``gone``), or of these if changed.
+    """Changes that the user allows: state is dropped of operators that are gone (``removed``), or of these if changed.
 
     ``accepted`` are operators whose state goes on although they changed.
     """
 
-    gone: bool = False
+    removed: bool = False
     dropped: frozenset[str] = frozenset()
     accepted: frozenset[str] = frozenset()
 
@@ -45,10 +45,10 @@ def fit(
         UserError: state would be left behind, or does not mean what its operator does now, and it is not allowed.
     """
     nodes = {node.name: node for node in plan.graph.operators.values()}
-    gone = _kept(manifest) - nodes.keys()
-    if not allowed.gone and (lost := sorted(gone - allowed.dropped)):
+    removed = _kept(manifest) - nodes.keys()
+    if not allowed.removed and (lost := sorted(removed - allowed.dropped)):
         raise UserError(_left_behind(manifest, lost, nodes))
-    for name in sorted(gone):
+    for name in sorted(removed):
         notice(f"STATE DROPPED: the pipeline has no {name!r} any more, whose state is in epoch {manifest.epoch}.")
     if manifest.meanings is None:
         notice(
@@ -56,20 +56,20 @@ def fit(
             "not note what state means; it is taken to fit the pipeline."
         )
         dropped = allowed.dropped & nodes.keys() & manifest.parallelism.keys()
-        return StateFit(frozenset(gone) | _without_sinks(dropped, nodes))
+        return StateFit(frozenset(removed) | _without_sinks(dropped, nodes))
     now = meanings_of(plan)
     present = (_kept(manifest) | {sink.operator for sink in manifest.sinks}) & nodes.keys()
     differences = {name: _difference(manifest.meanings, now, nodes, name) for name in sorted(present)}
-    changed = {name: found for name, found in differences.items() if found.changes}
+    changed = {name: difference for name, difference in differences.items() if difference.changes}
     refused = changed.keys() - allowed.dropped - allowed.accepted
     if refused:
         raise UserError(_changed(manifest, {name: changed[name] for name in sorted(refused)}, nodes, now))
     dropped = _without_sinks(frozenset(changed.keys() & allowed.dropped), nodes)
     for name in sorted(dropped):
         notice(f"STATE DROPPED: {name!r} begins without state: {'; '.join(changed[name].changes)}.")
-    for name, found in sorted(differences.items()):
-        if name not in dropped and found.notices:
-            notice(f"STATE KEPT: {name!r} goes on, but {'; '.join(found.notices)}.")
+    for name, difference in sorted(differences.items()):
+        if name not in dropped and difference.notices:
+            notice(f"STATE KEPT: {name!r} goes on, but {'; '.join(difference.notices)}.")
     adapted: dict[str, Adapt] = {}
     for name in differences.keys() - dropped:
         before, after = manifest.meanings.get(name), now.get(name)
@@ -79,7 +79,7 @@ def fit(
             adapt = adapt_to(before, after, nodes[name], schema, by_name=name in allowed.accepted)
             if adapt is not None:
                 adapted[name] = adapt
-    return StateFit(frozenset(gone) | dropped, adapted)
+    return StateFit(frozenset(removed) | dropped, adapted)
 
 
 def _kept(manifest: CheckpointManifest) -> set[str]:

@@ -60,8 +60,8 @@ def same_aggregate(
     """Return the aggregate of a checkpoint whose state is that of ``now``; ``by_name``: whatever it computed."""
     alike = [item for item in before if item.means == now.means and item.table == now.table]
     named = [item for item in before if item.name == now.name and (by_name or item in alike)]
-    found = named or alike
-    return found[0] if found else None
+    candidates = named or alike
+    return candidates[0] if candidates else None
 
 
 def _compare_aggregates(before: OperatorMeaning, now: OperatorMeaning, changes: list[str], notices: list[str]) -> None:

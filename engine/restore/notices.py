@@ -24,8 +24,8 @@ def restored_text(job: str, restored: RestoredState, wall_us: int) -> str:
         entry.operator: read_positions(entry.operator, list(entry.positions), entry.positions)
         for entry in manifest.sources
     }
-    parts += [f"{source} {where_text(known)}" for source, known in positions.items()]
-    times_us = [item.watermark_us for known in positions.values() for item in known.values() if not item.ended]
+    parts += [f"{source} {where_text(marks)}" for source, marks in positions.items()]
+    times_us = [item.watermark_us for marks in positions.values() for item in marks.values() if not item.ended]
     watermark_us = min(times_us, default=END_OF_TIME_US)
     if watermark_us not in (START_OF_TIME_US, END_OF_TIME_US):
         behind_us = wall_us - watermark_us
@@ -51,20 +51,20 @@ def age_text(age_us: int) -> str:
     return f"{seconds} s"
 
 
-def where_text(known: dict[str, PartitionPosition]) -> str:
+def where_text(positions: dict[str, PartitionPosition]) -> str:
     """Return where a source goes on: rows that were read, then offsets or files."""
-    count = sum(item.rows for item in known.values())
+    count = sum(item.rows for item in positions.values())
     rows = f"{count:,} row{'' if count == 1 else 's'} read"
-    if known and all(item.ended for item in known.values()):
+    if positions and all(item.ended for item in positions.values()):
         return f"at its end, {rows}"
-    places = list(_places(known))
+    places = list(_places(positions))
     shown = ", ".join(places[:SHOWN_PLACES])
     more = f" and {len(places) - SHOWN_PLACES} more" if len(places) > SHOWN_PLACES else ""
     return f"at {shown}{more}, {rows}" if places else rows
 
 
-def _places(known: dict[str, PartitionPosition]) -> Iterator[str]:
-    for name, item in known.items():
+def _places(positions: dict[str, PartitionPosition]) -> Iterator[str]:
+    for name, item in positions.items():
         match item.at:
             case {"offset": int(offset)}:
                 yield f"{name}@{offset}"

@@ -48,21 +48,21 @@ def read_positions(
     Raises:
         FatalError: it is not what a source named ``source`` keeps.
     """
-    known = {name: positions[name] for name in partitions if name in positions} if positions else {}
+    raw = {name: positions[name] for name in partitions if name in positions} if positions else {}
     try:
-        return msgspec.convert(known, dict[str, PartitionPosition])
+        return msgspec.convert(raw, dict[str, PartitionPosition])
     except msgspec.ValidationError as error:
         raise FatalError(
             f"the checkpoint's positions of source {source!r} are not positions ({error}): restore an earlier one"
         ) from None
 
 
-def merged_us(known: Iterable[PartitionPosition]) -> int:
+def merged_us(positions: Iterable[PartitionPosition]) -> int:
     """Return the watermark that an instance goes on with: what all former instances of its partitions had said.
 
     It holds for partitions that came since, too: they cannot take it back.
     """
-    return min((item.watermark_us for item in known), default=START_OF_TIME_US)
+    return min((item.watermark_us for item in positions), default=START_OF_TIME_US)
 
 
 def closed_before(source: str) -> str:
@@ -83,5 +83,5 @@ def restored_partitions(source: Source, parallelism: int, positions: Mapping[str
     if not positions:
         return list(source.partitions(parallelism))
     # Whether they are positions at all, those who open the partitions check.
-    at = {name: known.get("at") for name, known in positions.items() if isinstance(known, Mapping)}
+    at = {name: position.get("at") for name, position in positions.items() if isinstance(position, Mapping)}
     return [*positions, *source.partitions_after(at)]

@@ -84,7 +84,7 @@ class RestoredState:
         self._directory = directory
         self._page_stores = page_stores
         self._opened: list[PageStore] = []
-        self._known: dict[tuple[str, int], tuple[BucketSource, ...]] = {}
+        self._sources: dict[tuple[str, int], tuple[BucketSource, ...]] = {}
         self._instances: dict[str, list[InstanceEntry]] = {}
         dropped = fitting.dropped
         for entry in manifest.instances:
@@ -132,7 +132,7 @@ class RestoredState:
         for pages in self._opened:
             pages.close()
         self._opened.clear()
-        self._known.clear()
+        self._sources.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def start_of(self, operator: str, instance: int, owners: Owners, keyed: bool) -> OperatorStart:
@@ -194,10 +194,10 @@ class RestoredState:
 
     def _sources_of(self, entry: InstanceEntry) -> tuple[BucketSource, ...]:
         key = (entry.operator, entry.instance)
-        if key not in self._known:
+        if key not in self._sources:
             paged = any(file.name != STATE_FILE for file in entry.files)
-            self._known[key] = tuple(self._paged_sources(entry) if paged else self._image_sources(entry))
-        return self._known[key]
+            self._sources[key] = tuple(self._paged_sources(entry) if paged else self._image_sources(entry))
+        return self._sources[key]
 
     def _image_sources(self, entry: InstanceEntry) -> Iterator[BucketSource]:
         size = sum(file.bytes for file in entry.files)

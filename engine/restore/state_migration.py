@@ -46,9 +46,9 @@ def adapt_to(
         if before.values != now.values:
             values = layout.values
             steps.append(_in_table(KEPT_ROWS, lambda rows: _with_values(rows, before.values, now.values, values)))
-    gone = before.states.keys() - now.states.keys()
-    if gone:
-        steps.append(lambda part: _without_states(part, gone))
+    removed = before.states.keys() - now.states.keys()
+    if removed:
+        steps.append(lambda part: _without_states(part, removed))
     return _in_turn(steps) if steps else None
 
 
@@ -101,18 +101,18 @@ def _with_aggregates(
     block = [(rows.schema.field(ROWS), rows.column(ROWS))]
     for place in aggregation.distinct():
         members = [item for item in now if item.place == place]
-        found = next((match for item in members if (match := matches[item.name]) and match.place is not None), None)
+        source = next((match for item in members if (match := matches[item.name]) and match.place is not None), None)
         prefix = f"a{place}."
         for name, spec in aggregation.columns().items():
             if not name.startswith(prefix):
                 continue
             begun = pa.concat_arrays(fresh.column(name).chunks)
-            cells = begun if found is None else _column(rows, f"a{found.place}.{name.removeprefix(prefix)}")
+            cells = begun if source is None else _column(rows, f"a{source.place}.{name.removeprefix(prefix)}")
             if cells is None:
                 # It has no such column, which the store refuses.
                 continue
-            if isinstance(spec, BagColumn) and found is not None:
-                cells = _lanes(cells, begun.type, [_lane(matches[item.name], found, before) for item in members])
+            if isinstance(spec, BagColumn) and source is not None:
+                cells = _lanes(cells, begun.type, [_lane(matches[item.name], source, before) for item in members])
             block.append((pa.field(name, cells.type), cells))
     others = [(field, rows.column(index)) for index, field in enumerate(rows.schema)]
     first = next(index for index, (field, _) in enumerate(others) if _is_own(field.name))
@@ -140,11 +140,11 @@ def _fresh(aggregation: Aggregation, rows: int) -> pa.Table:
     return pa.Table.from_batches(list(table.dump())).combine_chunks()
 
 
-def _lane(item: AggregateMeaning | None, found: AggregateMeaning, before: Sequence[AggregateMeaning]) -> int | None:
+def _lane(item: AggregateMeaning | None, source: AggregateMeaning, before: Sequence[AggregateMeaning]) -> int | None:
     """Return in which lane of a bag an aggregate was counted; None: in none."""
-    if item is None or item.place != found.place:
+    if item is None or item.place != source.place:
         return None
-    return [other.name for other in before if other.place == found.place].index(item.name)
+    return [other.name for other in before if other.place == source.place].index(item.name)
 
 
 def _lanes(cells: pa.Array, kind: pa.DataType, lanes: Sequence[int | None]) -> pa.Array:
@@ -173,14 +173,14 @@ def _with_values(
 ) -> pa.RecordBatch:
     columns = {name: rows.column(name) for name in rows.schema.names if _VALUE.match(name) is None}
     for place, (text, kind) in enumerate(zip(now, types, strict=True)):
-        known = text in before
-        columns[f"e{place}"] = rows.column(f"e{before.index(text)}") if known else pa.nulls(rows.num_rows, kind)
+        kept = text in before
+        columns[f"e{place}"] = rows.column(f"e{before.index(text)}") if kept else pa.nulls(rows.num_rows, kind)
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _without_states(part: StoreDump, gone: set[str]) -> StoreDump:
+def _without_states(part: StoreDump, states: set[str]) -> StoreDump:
     """Leave out the tables and logs of states that are not declared any more; their names begin with the state's."""
-    names = tuple(f"state {name}" for name in gone)
+    names = tuple(f"state {name}" for name in states)
     kept = {
         table: batches
         for table, batches in part.batches.items()

@@ -26,8 +26,8 @@ def describe_failure(error: BaseException) -> str:
         return "\n".join(["error: the file is not valid Python", *_syntax(error), *notes])
     if isinstance(error, UserError):
         place = f"{frames[0].filename}:{frames[0].lineno}" if frames else ""
-        known = not place or place in str(error)
-        return "\n".join([f"error: {error}", *([] if known else [f"  at {place}"]), *notes])
+        has_place = not place or place in str(error)
+        return "\n".join([f"error: {error}", *([] if has_place else [f"  at {place}"]), *notes])
     lines = [f"error: {_headline(error)}", *notes]
     for frame in frames:
         lines.append(f"  at {frame.filename}:{frame.lineno}, in {frame.name}")

@@ -55,7 +55,7 @@ def known_forms() -> Mapping[str, list[str]]:
 
 def write_forms(file: Path) -> int:
     """Write the forms that this version's folder holds to a file, added to those it has; return how many there are."""
-    forms = {name: set(known) for name, known in known_forms().items()}
+    forms = {name: set(signatures) for name, signatures in known_forms().items()}
     for module, _ in kernel_sources():
         importlib.import_module("penstock." + module.removesuffix(".py").replace("/", "."))
     for name, kernel in KERNELS.items():

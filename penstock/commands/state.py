@@ -58,8 +58,8 @@ def show(
         tables = chosen_tables(read_checkpoint(where), operator, table, internal=internal)
         if write_rows(tables, arrow, parquet):
             return
-        for name, found in tables.items():
-            print_rows(found, limit, title=f"{operator}.{name}", as_json=as_json)
+        for name, rows in tables.items():
+            print_rows(rows, limit, title=f"{operator}.{name}", as_json=as_json)
 
 
 @app.command()

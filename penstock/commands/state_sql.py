@@ -37,8 +37,8 @@ def run_query(checkpoint: Checkpoint, sql: str, *, internal: bool = False) -> pa
             result: pa.Table = connection.sql(sql).to_arrow_table()
             return result
         except duckdb.Error as error:
-            known = f"The tables are {', '.join(names)}." if names else f"The operators are {_operators(checkpoint)}."
-            raise OptionError(f"{str(error).strip()}\n{known}") from None
+            hint = f"The tables are {', '.join(names)}." if names else f"The operators are {_operators(checkpoint)}."
+            raise OptionError(f"{str(error).strip()}\n{hint}") from None
 
 
 def _register(connection: Any, checkpoint: Checkpoint, sql: str, internal: bool) -> list[str]:

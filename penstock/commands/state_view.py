@@ -44,9 +44,9 @@ def chosen_tables(checkpoint: Checkpoint, operator: str, table: str | None, *, i
         OptionError: there is no such operator or table, or it holds none.
     """
     tables = checkpoint.tables_of(operator, internal=internal)
-    known = ", ".join(map(repr, tables)) or "none"
+    names = ", ".join(map(repr, tables)) or "none"
     if table is not None and table not in tables:
-        raise OptionError(f"operator {operator!r} has no table {table!r}; it has {known}.")
+        raise OptionError(f"operator {operator!r} has no table {table!r}; it has {names}.")
     if not tables:
         raise OptionError(f"operator {operator!r} holds no rows; penstock state ls lists those that do.")
     return tables if table is None else {table: tables[table]}

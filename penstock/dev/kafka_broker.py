@@ -164,7 +164,7 @@ class LocalBroker:
         except subprocess.TimeoutExpired:
             self.kill()
             return
-        self._gone()
+        self._await_end()
         if self._runtime is not None and self._classes is not None:
             self._runtime.keep_archive(self._classes)
 
@@ -172,7 +172,7 @@ class LocalBroker:
         """End the process at once, as ``kill -9`` does; nothing if none runs."""
         if self._process is not None:
             self._process.kill()
-            self._gone()
+            self._await_end()
 
     def leave(self) -> int:
         """Let the process run on when Python ends, and return its id: whoever has that stops it, by SIGTERM.
@@ -277,7 +277,7 @@ class LocalBroker:
             self._at_exit = end
             atexit.register(end)
 
-    def _gone(self) -> None:
+    def _await_end(self) -> None:
         if self._process is not None:
             self._process.wait()
         self._process = None

@@ -41,8 +41,8 @@ class Listener:
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
-        known = (*PROTOCOLS, "PLAINTEXT") if self.name else PROTOCOLS
-        if self.protocol not in known:
+        protocols = (*PROTOCOLS, "PLAINTEXT") if self.name else PROTOCOLS
+        if self.protocol not in protocols:
             raise OptionError(f"a listener's protocol is one of {', '.join(PROTOCOLS)}, not {self.protocol!r}.")
         if self.mechanism not in _LOGIN_MODULES:
             raise OptionError(f"a listener's mechanism is one of {', '.join(_LOGIN_MODULES)}, not {self.mechanism!r}.")

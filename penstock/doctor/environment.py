@@ -49,15 +49,15 @@ def examine() -> list[Check]:
 
 def _checks() -> Iterator[Check]:
     yield check_python(sys.version_info[:3])
-    known = requirements()
-    if not known:
+    required = requirements()
+    if not required:
         yield Check(
             "libraries",
             WARN,
             "the list of requirements was not found",
             "install Penstock from a checkout or a wheel",
         )
-    for requirement in known:
+    for requirement in required:
         if requirement.extra is None or requirement.extra in EXTRAS_SHOWN:
             version = installed_version(requirement.library)
             hard = requirement.extra is None and version is not None

@@ -86,7 +86,7 @@ def _padded(*versions: str) -> list[tuple[int, ...]]:
     """Return the numbers of versions, as many of each: 3.1 is 3.1.0."""
     numbers = [_numbers(version) for version in versions]
     width = max(map(len, numbers))
-    return [(*known, *(0,) * (width - len(known))) for known in numbers]
+    return [(*parts, *(0,) * (width - len(parts))) for parts in numbers]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

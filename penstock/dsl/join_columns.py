@@ -119,10 +119,10 @@ def lookup_spec(
     check_how(how, ("inner", "left"), "lookup")
     keys = _pair("lookup", match)
     names = [column_name(key) for key in keys[1]]
-    known = table.schema.names
+    columns = table.schema.names
     for key, name in zip(keys[1], names, strict=True):
-        if name not in known:
-            raise PlanError(f"lookup() matches columns of the table ({', '.join(known)}), not {key!r}")
+        if name not in columns:
+            raise PlanError(f"lookup() matches columns of the table ({', '.join(columns)}), not {key!r}")
     output = _output("lookup", left.fields, table.schema, keys, suffix, how)
     return LookupSpec(keys[0], table, tuple(str(name) for name in names), tuple(output), how)
 

@@ -40,7 +40,7 @@ class Interrupts:
     def __init__(self) -> None:
         """Guard nothing yet."""
         self._job: Stoppable | None = None
-        self._told = False
+        self._interrupted = False
 
     def guard(self, job: Stoppable) -> None:
         """Let signals stop this job from now on."""
@@ -48,9 +48,9 @@ class Interrupts:
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT or SIGTERM."""
-        if self._told and number == signal.SIGINT:
+        if self._interrupted and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self._told = True
+        self._interrupted = True
         if self._job is None or not self._job.has_run:
             raise StartInterrupted
         self._job.stop()

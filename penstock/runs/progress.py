@@ -86,10 +86,10 @@ def progress_text(metrics: JobMetrics, rows_per_s: float) -> str:
 
 def watermark_text(metrics: JobMetrics) -> str:
     """Return the least watermark of all instances in UTC, ``-`` while none is known."""
-    known = [item.watermark_us for item in metrics.instances if item.watermark_us is not None]
-    if not known:
+    watermarks_us = [item.watermark_us for item in metrics.instances if item.watermark_us is not None]
+    if not watermarks_us:
         return "-"
     try:
-        return f"{_EPOCH + timedelta(microseconds=min(known)):%Y-%m-%d %H:%M:%S}"
+        return f"{_EPOCH + timedelta(microseconds=min(watermarks_us)):%Y-%m-%d %H:%M:%S}"
     except OverflowError:
         return "-"

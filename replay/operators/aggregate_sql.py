@@ -49,8 +49,8 @@ def prepared_calls(aggregates: Sequence[tuple[str, AggregateCall]], fields: pa.S
     columns: list[tuple[str, Expr]] = []
 
     def place(expression: Expr) -> str:
-        for name, known in columns:
-            if known.same_as(expression):
+        for name, other in columns:
+            if other.same_as(expression):
                 return name
         columns.append((f"$v{len(columns)}", expression))
         return columns[-1][0]
@@ -86,8 +86,8 @@ class _Writer:
     def write(self) -> str:
         match self._call.function:
             case "count":
-                known = [f"{value} IS NOT NULL" for value in self._values]
-                return self._agg("count", self._kept("1", *known))
+                conditions = [f"{value} IS NOT NULL" for value in self._values]
+                return self._agg("count", self._kept("1", *conditions))
             case "sum":
                 return self._sum()
             case "mean":
@@ -117,8 +117,8 @@ class _Writer:
     def _agg(self, function: str, argument: str) -> str:
         return f"{function}({argument}){self._over}"
 
-    def _kept(self, value: str, *known: str) -> str:
-        conditions = [*([] if self._where is None else [self._where]), *known]
+    def _kept(self, value: str, *more: str) -> str:
+        conditions = [*([] if self._where is None else [self._where]), *more]
         return f"CASE WHEN {' AND '.join(conditions)} THEN {value} END" if conditions else value
 
     def _value(self) -> str:
@@ -157,8 +157,8 @@ class _Writer:
         return f"CASE WHEN {fewer} THEN NULL WHEN {odd} THEN double('NaN') ELSE {spread} END"
 
     def _best(self, function: str, by: str, value: str) -> str:
-        known = [f"{name} IS NOT NULL" for name in self._values]
-        pair = self._kept(f"named_struct('by', {by}, 'value', {value})", *known)
+        conditions = [f"{name} IS NOT NULL" for name in self._values]
+        pair = self._kept(f"named_struct('by', {by}, 'value', {value})", *conditions)
         return f"{self._agg(function, pair)}.value"
 
     def _distinct(self) -> str:

@@ -72,9 +72,9 @@ class AggregateForm(SparkForm[AggregateSpec]):
         """Return key and window."""
         return (*(name for name, _ in spec.keys), *window_columns(spec.windowing, node))
 
-    def inexact(self, spec: AggregateSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: AggregateSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return the sketches."""
-        check_exact(node, known, aggregate_inputs(spec.keys, spec.aggregates))
+        check_exact(node, approximate, aggregate_inputs(spec.keys, spec.aggregates))
         return sketches(spec.aggregates)
 
 

@@ -37,8 +37,8 @@ class AsOfJoinForm(SparkForm[AsOfJoinSpec]):
         sides = two_sides(spec, node, inputs)
         names = [f"$key{index}" for index in range(len(spec.left_keys))]
         tables = [side.rows() for side in sides]
-        known = " AND ".join(f"{sides[1].column(name)} IS NOT NULL" for name in names)
-        tables[1] = tables[1].filter(known)
+        with_key = " AND ".join(f"{sides[1].column(name)} IS NOT NULL" for name in names)
+        tables[1] = tables[1].filter(with_key)
         columns = [
             [quoted(f"${side.number}:{name}") for name in (*side.frame.schema.fields.names, AT)] for side in sides
         ]

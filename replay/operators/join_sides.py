@@ -65,14 +65,14 @@ class JoinSide:
         rows = rows.selectExpr(
             "*", f"row_number() {clause} AS {quoted(_PLACE)}", f"first_value({struct}) {clause} AS {quoted(_FIRST)}"
         )
-        known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in keys)
+        with_key = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in keys)
         # Which of them came first, and is the one that the stream has kept, is not known in a batch.
         why = error_sql(
             f"operator {self.operator!r} cannot be replayed: keys that are to come once come again with other values "
             f"on its {'right' if self.number else 'left'} side, where the stream keeps the row that arrives first"
         )
         repeated = f"CASE WHEN {quoted(_FIRST)} <=> {struct} THEN FALSE ELSE {why} END"
-        return rows.filter(f"CASE WHEN {quoted(_PLACE)} = 1 THEN TRUE WHEN {known} THEN {repeated} ELSE FALSE END")
+        return rows.filter(f"CASE WHEN {quoted(_PLACE)} = 1 THEN TRUE WHEN {with_key} THEN {repeated} ELSE FALSE END")
 
     def column(self, name: str) -> str:
         """Return the quoted name of one of the input's columns, or of one that is added, in what `rows` returns."""

@@ -58,10 +58,12 @@ class OverForm(SparkForm[OverSpec]):
         columns |= {call.name: quoted(name) for call, name in zip(prepared.calls, results, strict=True)}
         return {MAIN: shown(rows, columns, fields)}
 
-    def inexact(self, spec: OverSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: OverSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return what is known of rows, and the sketches over them."""
-        check_exact(node, known, [*aggregate_inputs(spec.keys, spec.aggregates), *(by.expression for by in spec.order)])
-        return {**known, **sketches(spec.aggregates)}
+        check_exact(
+            node, approximate, [*aggregate_inputs(spec.keys, spec.aggregates), *(by.expression for by in spec.order)]
+        )
+        return {**approximate, **sketches(spec.aggregates)}
 
 
 OVER = OverForm()

@@ -34,10 +34,10 @@ class FilterForm(SparkForm[FilterSpec]):
         """Return the names: columns are what they were."""
         return names
 
-    def inexact(self, spec: FilterSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: FilterSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return what is known, if the predicate reads none of it."""
-        check_exact(node, known, [spec.predicate])
-        return known
+        check_exact(node, approximate, [spec.predicate])
+        return approximate
 
 
 FILTER = FilterForm()
@@ -56,12 +56,12 @@ class ProjectForm(SparkForm[ProjectSpec]):
     def passed(self, spec: ProjectSpec, names: Mapping[str, str]) -> Mapping[str, str]:
         """Return the names of columns that are only renamed."""
         columns = {name: column for name, item in spec.columns if (column := renamed_column(item)) is not None}
-        return {columns[name]: known for name, known in names.items() if name in columns}
+        return {columns[name]: origin for name, origin in names.items() if name in columns}
 
-    def inexact(self, spec: ProjectSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: ProjectSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return what is computed from what is known."""
-        check_exact(node, known, [] if spec.where is None else [spec.where])
-        computed = ((name, computed_column(expression, known)) for name, expression in spec.columns)
+        check_exact(node, approximate, [] if spec.where is None else [spec.where])
+        computed = ((name, computed_column(expression, approximate)) for name, expression in spec.columns)
         return {name: column for name, column in computed if column is not None}
 
 
@@ -88,10 +88,10 @@ class SplitForm(SparkForm[SplitSpec]):
         """Return the names: columns are what they were."""
         return names
 
-    def inexact(self, spec: SplitSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: SplitSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return what is known, if no predicate reads any of it."""
-        check_exact(node, known, (predicate for _, predicate in spec.outputs))
-        return known
+        check_exact(node, approximate, (predicate for _, predicate in spec.outputs))
+        return approximate
 
 
 SPLIT = SplitForm()
@@ -106,9 +106,9 @@ class UnionForm(SparkForm[UnionSpec]):
         """Merge rows of the same columns."""
         return {MAIN: reduce(lambda rows, more: rows.union(more), (frame.rows for frame in inputs))}
 
-    def inexact(self, spec: UnionSpec, node: OperatorNode, known: InexactColumns) -> InexactColumns:
+    def inexact(self, spec: UnionSpec, node: OperatorNode, approximate: InexactColumns) -> InexactColumns:
         """Return what is known of any input."""
-        return known
+        return approximate
 
 
 UNION = UnionForm()

@@ -109,15 +109,15 @@ def unlink(
     following, preceding, prefixes, heads, sizes, _ = lists
     mask = np.uint64(heads.size - 1)
     position = np.uint64(0)
-    known = False
+    is_located = False
     for i in range(slots.size):
         slot = slots[i]
         prefix = wanted[i]
-        if not known or prefix != wanted[i - 1]:
+        if not is_located or prefix != wanted[i - 1]:
             position = _home(prefix, mask)
             while prefixes[position] != prefix or heads[position] == NOBODY:
                 position = (position + _1) & mask
-        known = True
+        is_located = True
         after = following[slot]
         before = preceding[slot]
         following[before] = after
@@ -128,7 +128,7 @@ def unlink(
         if sizes[position]:
             continue
         counters[LIVE] -= 1
-        known = False
+        is_located = False
         hole = position
         while True:
             position = (position + _1) & mask
@@ -217,22 +217,22 @@ def pop_dead(lists: ListArrays, counters: NDArray[np.int64]) -> None:
 
 
 @jit
-def below(bound: int, heap: NDArray[np.int64], counters: NDArray[np.int64], found: NDArray[np.int64]) -> int:
-    """Write the heap's prefixes < `bound` to `found`, in no order; return how many.
+def below(bound: int, heap: NDArray[np.int64], counters: NDArray[np.int64], prefixes: NDArray[np.int64]) -> int:
+    """Write the heap's prefixes < `bound` to `prefixes`, in no order; return how many.
 
     Whatever lies under a prefix >= bound is not looked at.
     """
     filled = 0
     if counters[HEAP] and heap[0] < bound:
-        found[0] = 0
+        prefixes[0] = 0
         filled = 1
     done = 0
     while done < filled:
-        parent = found[done]
-        found[done] = heap[parent]
+        parent = prefixes[done]
+        prefixes[done] = heap[parent]
         done += 1
         for child in range(2 * parent + 1, min(2 * parent + 3, counters[HEAP])):
             if heap[child] < bound:
-                found[filled] = child
+                prefixes[filled] = child
                 filled += 1
     return filled

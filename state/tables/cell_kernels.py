@@ -79,7 +79,7 @@ def add_counts(
     counts: NDArray[np.int64],
     distinct: NDArray[np.int64],
     effects: NDArray[np.int8],
-    gone: NDArray[np.int64],
+    emptied: NDArray[np.int64],
 ) -> int:
     """Add changes[i] (1 if there are none) to the counts of items[i] in its lanes (bits; the lowest if there are none).
 
@@ -87,7 +87,7 @@ def add_counts(
     it in the lowest lane.
 
     Returns:
-        How many items, written to `gone`, have no count but zero now; each once.
+        How many items, written to `emptied`, have no count but zero now; each once.
     """
     width = counts.shape[1]
     doubtful = False
@@ -118,8 +118,8 @@ def add_counts(
             empty &= counts[item, lane] == 0
         if empty:
             counts[item, 0] = _TAKEN
-            gone[filled] = item
+            emptied[filled] = item
             filled += 1
     for i in range(filled):
-        counts[gone[i], 0] = 0
+        counts[emptied[i], 0] = 0
     return filled

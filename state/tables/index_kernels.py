@@ -173,7 +173,7 @@ def settle(
         h = table_hash(hashes[i], prefix[i]) if prefix.size else hashes[i]
         null = nulls[i] if nulls.size else _NO_NULL
         length: Any = offsets[i + 1] - offsets[i] if offsets.size else np.int64(0)
-        found = np.int64(ABSENT)
+        match = np.int64(ABSENT)
         position = h & mask
         while table[position] != _0:
             slot = np.int64(table[position] & _LOW) - 1
@@ -190,35 +190,35 @@ def settle(
                     )
                 )
             ):
-                found = slot
+                match = slot
                 break
             position = (position + _1) & mask
-        if found == ABSENT and create:
+        if match == ABSENT and create:
             if usage[USED] + length > arena.size:
                 return i
             if counters[FREE] > 0:
                 counters[FREE] -= 1
-                found = np.int64(free[counters[FREE]])
+                match = np.int64(free[counters[FREE]])
             elif counters[HIGH] < slot_hashes.size:
-                found = counters[HIGH]
+                match = counters[HIGH]
                 counters[HIGH] += 1
             else:
                 return i
-            table[position] = ((h & _LOW) << _32) | np.uint64(found + 1)
-            slot_hashes[found] = hashes[i]
-            copy_bytes(words_at + i * word_bytes, rows_at + found * row_bytes, word_bytes)
+            table[position] = ((h & _LOW) << _32) | np.uint64(match + 1)
+            slot_hashes[match] = hashes[i]
+            copy_bytes(words_at + i * word_bytes, rows_at + match * row_bytes, word_bytes)
             if prefix.size:
-                rows[found, words.shape[1]] = prefix[i]
+                rows[match, words.shape[1]] = prefix[i]
             if slot_nulls.size:
-                slot_nulls[found] = null
+                slot_nulls[match] = null
             if offsets.size:
-                rows[found, start_at] = usage[USED]
-                rows[found, length_at] = length
+                rows[match, start_at] = usage[USED]
+                rows[match, length_at] = length
                 copy_bytes(data_at + offsets[i], arena_at + usage[USED], length)
                 usage[USED] += length
-            fresh[counters[FRESH]] = found
+            fresh[counters[FRESH]] = match
             counters[FRESH] += 1
-        located[i] = found
+        located[i] = match
     return hashes.size
 
 

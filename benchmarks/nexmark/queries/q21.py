@@ -20,5 +20,7 @@ def query(events: Events) -> Stream:
         .then("3")
         .otherwise(from_address)
     )
-    known = from_address.is_not_null() | channel.is_in(["apple", "google", "facebook", "baidu"])
-    return events.bid.filter(known).select("auction", "bidder", "price", "channel", channel_id.alias("channel_id"))
+    has_channel = from_address.is_not_null() | channel.is_in(["apple", "google", "facebook", "baidu"])
+    return events.bid.filter(has_channel).select(
+        "auction", "bidder", "price", "channel", channel_id.alias("channel_id")
+    )

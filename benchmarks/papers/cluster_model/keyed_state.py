@@ -62,12 +62,12 @@ class KeyedState:
         missing = max(0.0, spec.most_keys - float(self.keys.sum()))
         fresh = missing * -np.expm1(-spec.new_key_share * total / spec.most_keys) / total
         self.fresh_share = float(fresh)
-        gone = -np.expm1(-dt / spec.retention_s)
-        self.keys = self.keys * (1 - gone) + rows * fresh
+        expired = -np.expm1(-dt / spec.retention_s)
+        self.keys = self.keys * (1 - expired) + rows * fresh
         count = len(misses)
         own = self.keys_of(owners, count)
         fresh_rows = tally(owners, rows * fresh, count)
-        held = self.cached_keys[:count] * (1 - gone) + misses + fresh_rows
+        held = self.cached_keys[:count] * (1 - expired) + misses + fresh_rows
         self.cached_keys[:count] = np.minimum(held, np.minimum(own, self.room(managed, own)))
 
     def room(self, managed: Floats, keys: Floats) -> Floats:

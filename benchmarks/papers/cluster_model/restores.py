@@ -47,10 +47,10 @@ def restore_of(
         is_moved = np.isin(slots, list(moved)) | (np.pad(buckets, (0, count - len(buckets))) > 0)
         here = is_moved if spec.scope == "live" else np.ones(count, np.bool_)
         restarted.append(slots[here])
-        asked = buckets * spec.accesses_per_bucket + (buckets > 0) * spec.accesses_per_instance
-        worst_s = max(worst_s, float((asked * spec.access_s + loaded / spec.restore_bytes_per_s).max(initial=0.0)))
+        reads = buckets * spec.accesses_per_bucket + (buckets > 0) * spec.accesses_per_instance
+        worst_s = max(worst_s, float((reads * spec.access_s + loaded / spec.restore_bytes_per_s).max(initial=0.0)))
         total += float(loaded.sum())
-        accesses += float(asked.sum())
+        accesses += float(reads.sum())
     return Restore(np.concatenate(restarted), total, accesses, spec.fixed_s + worst_s)
 
 

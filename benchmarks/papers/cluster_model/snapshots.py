@@ -230,9 +230,9 @@ def _outputs(
     top = window.report.top
     rows = np.flatnonzero(top.output_edge < edges)
     instance = place[top.output_instance[rows]]
-    slot, gone = top.output_slot[rows], missing[instance]
-    out = blur(window.counted.records_out[slot], gone)
-    dropped = blur(window.counted.dropped[slot], gone)
+    slot, absent = top.output_slot[rows], missing[instance]
+    out = blur(window.counted.records_out[slot], absent)
+    dropped = blur(window.counted.dropped[slot], absent)
     return OutputColumns(ints(top.output_edge[rows]), ints(instance), out, dropped)
 
 

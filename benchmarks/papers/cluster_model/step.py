@@ -147,10 +147,10 @@ def _factors(
         units = np.where(windowed, stores.pending[level.instances] * running, units)
         others = np.where(windowed, 0.0, others)
     through = pipes.selectivity[edges] * pipes.keep[edges]
-    asked = tally(level.output_edge, units[owner], len(edges)) * through
-    flows.wanted[edges] = asked
-    fits = edge_room / np.maximum(asked, 1e-300)
-    rest = np.maximum(0.0, edge_room - asked)
+    demand = tally(level.output_edge, units[owner], len(edges)) * through
+    flows.wanted[edges] = demand
+    fits = edge_room / np.maximum(demand, 1e-300)
+    rest = np.maximum(0.0, edge_room - demand)
     left = rest / np.maximum(tally(level.output_edge, others[owner], len(edges)) * through, 1e-300)
     first, more = np.full(len(there), np.inf), np.full(len(there), np.inf)
     np.minimum.at(first, owner, fits[level.output_edge])

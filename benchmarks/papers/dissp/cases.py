@@ -73,11 +73,11 @@ def drawn(name: str, random: np.random.Generator, **fixed: Any) -> SheddingCase:
 
 
 def _parameters(name: str) -> dict[str, dict[str, Any]]:
-    found = tomllib.loads((files(__package__) / "parameters.toml").read_text())
-    parameters = {**found["common"], **found[name]}
-    known = {field.name for field in fields(SheddingCase)}
-    if parameters.keys() != known:
-        raise ValueError(f"parameters of {name}: {sorted(parameters.keys() ^ known)} too much or too little")
+    tables = tomllib.loads((files(__package__) / "parameters.toml").read_text())
+    parameters = {**tables["common"], **tables[name]}
+    names = {field.name for field in fields(SheddingCase)}
+    if parameters.keys() != names:
+        raise ValueError(f"parameters of {name}: {sorted(parameters.keys() ^ names)} too much or too little")
     for key, of in parameters.items():
         if of["from"] not in ORIGINS:
             raise ValueError(f"{name}.{key} is from {of['from']!r}, not from one of {', '.join(ORIGINS)}")

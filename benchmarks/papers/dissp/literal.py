@@ -41,7 +41,7 @@ def rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:
     """Return the rows: what is dropped where nothing need be, and how much of a node is used where it is too small."""
     of = each(draw, seeds, "equations 5.1 to 5.3 as they stand")
     note = "elapsed time for useful time, and the raw input buffer; baseline: useful time, and the mean of 4 buffers"
-    found = [
+    result = [
         Row(
             seed, f"one node, 5.1-5.3 as they stand: rows dropped at x{LOADS[name]:g} load{how}", NO_FIGURE, "<= 0.01",
             of.spread(f"paper dropped {name}"), of.spread(f"ours dropped {name}"),
@@ -49,7 +49,7 @@ def rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:
         )
         for name, how in (("half", ""), ("idle", ""), ("bursts", ", in bursts"))
     ]  # fmt: skip
-    found.append(
+    result.append(
         Row(
             seed, "one node, 5.1-5.3 as they stand: throughput at x2 load", NO_FIGURE, ">= 0.95 of capacity",
             of.spread("paper throughput twice"), of.spread("ours throughput twice"),
@@ -58,6 +58,6 @@ def rows(seed: int, seeds: Sequence[int], each: Each) -> list[Row]:
     )  # fmt: skip
     own = of.spread("paper J twice")
     return [
-        *found,
+        *result,
         Row(seed, "one node, 5.1-5.3 as they stand: J at x2 load", NO_FIGURE, "-", own, of.spread("ours J twice")),
     ]

@@ -100,11 +100,11 @@ def one_process_a_core(progress: Progress) -> Iterator[Each]:
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
 
         def each(function: Callable[[int], Figures], seeds: Sequence[int], what: str) -> Draws:
-            found: list[Figures] = []
+            figures: list[Figures] = []
             for one in pool.map(function, seeds, chunksize=max(1, len(seeds) // (8 * processes))):
-                found.append(one)
-                progress(what, len(found), len(seeds))
-            return Draws({name: np.array([one[name] for one in found]) for name in found[0]})
+                figures.append(one)
+                progress(what, len(figures), len(seeds))
+            return Draws({name: np.array([one[name] for one in figures]) for name in figures[0]})
 
         yield each
 

@@ -101,11 +101,11 @@ class _Run:
         if self.policy.coordinated and number % case.coordinator_intervals == 0:
             ahead = self.delay + (case.coordinator_intervals - 1) // 2 + 1
             self.reports.append(coordinator_report(number, self.results, self.generated, ahead))
-        told = next((of for of in reversed(self.reports) if of.number <= number - self.delay), None)
+        report = next((of for of in reversed(self.reports) if of.number <= number - self.delay), None)
         processed = []
         for node in self.nodes:
             node.receive(number, self.keep)
-            processed.append(node.process(number, self._standing(node, told, number)))
+            processed.append(node.process(number, self._standing(node, report, number)))
         self._hand_on(number, np.concatenate(processed))
         self.results = self.results.after(self.arriving[number])
         self.generated = self.generated.after(self.work.generated[number])
@@ -115,11 +115,11 @@ class _Run:
         """Return what came of the measured intervals."""
         measured = slice(self.case.warm_up_intervals, self.case.warm_up_intervals + self.case.measured_intervals)
         generated = self.work.generated[measured].sum(axis=0)
-        known = generated > 0
+        fed = generated > 0
         dropped = sum(node.dropped for node in self.nodes)
         overloaded = [node for node in self.nodes if self.work.overload[node.number] > 1 and node.rows > 0]
         return SheddingOutcome(
-            n_sic=self.reached[known] / generated[known],
+            n_sic=self.reached[fed] / generated[fed],
             dropped=float(dropped / (dropped + sum(node.rows for node in self.nodes))),
             used=float(np.mean([node.used() for node in overloaded])) if overloaded else float("nan"),
             backlog=max(node.backlog for node in self.nodes),

@@ -63,8 +63,8 @@ def _costs(
     operators = random.uniform(1, max(1.0, case.cost_ratio), (case.operators, *place.shape))
     row_ms = operators.mean(axis=0)
     rows_s = query_rate[:, None] * case.selectivity ** np.arange(case.fragments)
-    asked = total((rows_s * row_ms).ravel(), (place + 1).ravel(), case.nodes + 1)[1:]
-    scale = np.divide(overload * case.threads * 1000.0, asked, out=np.zeros(case.nodes), where=asked > 0)
+    demand = total((rows_s * row_ms).ravel(), (place + 1).ravel(), case.nodes + 1)[1:]
+    scale = np.divide(overload * case.threads * 1000.0, demand, out=np.zeros(case.nodes), where=demand > 0)
     return np.where(place >= 0, row_ms * scale[place], 0.0)
 
 

@@ -23,7 +23,7 @@ class TrackingErrors:
     """By cycle and source: |cAc - ac| by lag maxima, that of the accuracy which was asked for, and by end offsets."""
 
     accuracy: Floats
-    asked: Floats
+    target: Floats
     exact: Floats
 
 
@@ -31,13 +31,13 @@ def accuracy_errors(figures: Parameters, seed: int, *, rises: bool = True) -> Tr
     """Return them for scenario 1, in which the paper measured them."""
     finished = scenario_1.scene(figures, BY_MAXIMA, seed, rises=rises)
     ours, exact = (_accuracies(finished, FigureOptions(sources=sources)) for sources in ("lag maxima", "end offsets"))
-    asked, keep = [], 1.0
+    targets, keep = [], 1.0
     for item in finished.done.decisions("qod"):
-        asked += [keep] * len(SOURCES)
+        targets += [keep] * len(SOURCES)
         keep = min(getattr(item.decision, "source_keep", {}).values(), default=1.0)
     truth = _truth(finished, SOURCES)
-    known = ~np.isnan(ours)
-    return TrackingErrors(*(np.abs(values - truth)[known] for values in (ours, np.array(asked), exact)))
+    valid = ~np.isnan(ours)
+    return TrackingErrors(*(np.abs(values - truth)[valid] for values in (ours, np.array(targets), exact)))
 
 
 @dataclass(frozen=True, slots=True)

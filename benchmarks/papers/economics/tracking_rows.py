@@ -25,7 +25,7 @@ def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
         maxima, consumed = rate_errors(figures, draw)
         return {
             "accuracy": float(accuracy.accuracy.mean()),
-            "asked": float(accuracy.asked.mean()),
+            "asked": float(accuracy.target.mean()),
             "exact": float(accuracy.exact.mean()),
             "mean": abs(float(maxima.mean())),
             "p90": float(np.percentile(np.abs(maxima), 90)),
@@ -69,12 +69,12 @@ def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
 
 def speed_rows(seed: int, progress: Progress) -> list[Row]:
     """Return how long a cycle takes, decoding of the snapshot included: the only rows that differ from run to run."""
-    size, found = SIZES[0], []
+    size, result = SIZES[0], []
     for done, (name, limit_ms) in enumerate((("qod (paper)", 115.0), ("qod (penstock)", 10.0))):
         progress("time of a cycle", done, 2)
         speed = measure(name, size, _CYCLES)
         own = spread([speed.cpu_median_ms])
-        found.append(
+        result.append(
             Row(
                 seed, f"Figure 7: a cycle, {size.name}, {name}", "< 115 ms (median)", f"<= {limit_ms:g} ms", own,
                 met=own.median <= limit_ms, unit="ms",
@@ -83,4 +83,4 @@ def speed_rows(seed: int, progress: Progress) -> list[Row]:
             )
         )  # fmt: skip
     progress("time of a cycle", 2, 2)
-    return found
+    return result

@@ -57,9 +57,9 @@ def by_state(seeds: Sequence[int], progress: Progress) -> Chart:
     few = seeds[: max(1, min(5, len(seeds) // 10))]
     series: dict[str, list[float]] = {f"{figure}, {name}": [] for name in (TWO, OURS) for figure in LABELS.values()}
     for size in in_turn(GIGABYTES, "q11 by the size of its state", progress):
-        found = parameters(None).having(query__q11__start_bytes=size * 1e9, query__q11__most_bytes=size * 1e9)
+        figures = parameters(None).having(query__q11__start_bytes=size * 1e9, query__q11__most_bytes=size * 1e9)
         policies = contenders(Q11)
-        ends = {name: [outcome(found, Q11, policies[name], draw) for draw in few] for name in (DS2, TWO, OURS)}
+        ends = {name: [outcome(figures, Q11, policies[name], draw) for draw in few] for name in (DS2, TWO, OURS)}
         for name in (TWO, OURS):
             for figure, label in LABELS.items():
                 pairs = zip(ends[name], ends[DS2], strict=True)

@@ -98,22 +98,24 @@ def cluster_of(figures: Parameters, query: Query) -> ClusterSpec:
 class _Shape:
     """Makes the parts of one query."""
 
-    found: Parameters
+    parameters: Parameters
     query: Query
 
     def figure(self, name: str) -> float:
-        return float(self.found.value("query", name, self.query.name))
+        return float(self.parameters.value("query", name, self.query.name))
 
     @property
     def is_stateful(self) -> bool:
-        return bool(self.found.value("query", "stateful", self.query.name))
+        return bool(self.parameters.value("query", "stateful", self.query.name))
 
     def nodes(self) -> list[MachineSpec]:
-        return [self.node(f"node{number}") for number in range(int(self.found.value("testbed", "nodes")))]
+        return [self.node(f"node{number}") for number in range(int(self.parameters.value("testbed", "nodes")))]
 
     def node(self, name: str) -> MachineSpec:
-        machine = {field: self.found.value("testbed", field) for field in ("cores", "memory_bytes", "link_bytes_per_s")}
-        return self.found.make(MachineSpec, "machine", name=name, **machine)
+        machine = {
+            field: self.parameters.value("testbed", field) for field in ("cores", "memory_bytes", "link_bytes_per_s")
+        }
+        return self.parameters.make(MachineSpec, "machine", name=name, **machine)
 
     def source(self, name: str, most_per_s: float) -> TaskSpec:
         free = {"cpu_s": 0.0, "fetch_cpu_s": 0.0, "batch_cpu_s": 0.0}
@@ -129,18 +131,22 @@ class _Shape:
             MAIN,
             cpu_s=self.figure("cpu_s"),
             is_keyed=True,
-            key_groups=int(self.found.value("testbed" if self.query.is_flink else "task", "key_groups")),
+            key_groups=int(self.parameters.value("testbed" if self.query.is_flink else "task", "key_groups")),
             state=self._state(),
             initial_managed_bytes=float(BASE_BYTES),
         )
 
     def _state(self) -> StateSpec:
-        key_bytes = float(self.found.value("state", "key_bytes"))
+        key_bytes = float(self.parameters.value("state", "key_bytes"))
         written = self.figure("put_bytes")
         # An LSM tree writes a byte several times over: its work goes with the bytes, not with the calls.
-        put_s = float(self.found.value("state", "put_s")) * written / float(self.found.value("state", "put_bytes"))
+        put_s = (
+            float(self.parameters.value("state", "put_s"))
+            * written
+            / float(self.parameters.value("state", "put_bytes"))
+        )
         costs = {name: self.figure(name) for name in ("gets", "puts", "put_bytes", "new_key_share", "retention_s")}
-        return self.found.make(
+        return self.parameters.make(
             StateSpec,
             "state",
             put_s=put_s,
@@ -151,13 +157,13 @@ class _Shape:
 
     def edge(self, above: str, below: str, selectivity: float = 1.0) -> EdgeSpec:
         exchange = "hash" if below == MAIN and self.is_stateful else "free"
-        return self.found.make(
+        return self.parameters.make(
             EdgeSpec, "edge", producer=above, consumer=below, selectivity=selectivity, exchange=exchange
         )
 
     def _task(self, name: str, **given: Any) -> TaskSpec:
         one = {"name": name, "application": self.query.name, "parallelism": 1, "most_parallelism": MOST}
-        return self.found.make(TaskSpec, "task", name, **one, **given)
+        return self.parameters.make(TaskSpec, "task", name, **one, **given)
 
 
 def ran(figures: Parameters, query: Query, policy: Policy[Any], seed: int) -> tuple[Cluster, Run]:

@@ -8,8 +8,8 @@ from penstock.benchmarks.papers.justin.pictures import bars, by_state, q11_over_
 def run(seed: int, draws: int, progress: Progress) -> Result:
     """Return rows and charts; each headline row rests on so many draws of the parameters."""
     seeds = draw_seeds(seed, draws)
-    found = figure_5.results(seeds, progress)
+    results = figure_5.results(seeds, progress)
     curve, sigma_chart = steps.curve(seed, seeds, progress)
-    rows = [*figure_5.rows(seed, found), *steps.rows(seed, seeds, progress), *curve]
-    charts = (*bars(found), *q11_over_time(seeds[0]), by_state(seeds, progress), sigma_chart)
+    rows = [*figure_5.rows(seed, results), *steps.rows(seed, seeds, progress), *curve]
+    charts = (*bars(results), *q11_over_time(seeds[0]), by_state(seeds, progress), sigma_chart)
     return Result(tuple(rows), charts)

@@ -52,18 +52,18 @@ def _exact_row(seed: int) -> Row:
 def _averaged_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     """The headline, and its two conditions by themselves: noise of reports, of which a window has ten."""
     few = seeds[: max(1, len(seeds) // 4)]
-    found, learned = _drawn(seeds, "report", DS2, progress), _drawn(few, "report", LEARNS, progress)
+    drawn, learned = _drawn(seeds, "report", DS2, progress), _drawn(few, "report", LEARNS, progress)
     label, idle = f"DS2: draws {SETTLES}, sigma <= 0.01, 10% noise", _idle(few, "report")
-    result = [replace(_settled_row(seed, label, AVERAGED, found, learned, idle), softened=MILDEST)]
+    result = [replace(_settled_row(seed, label, AVERAGED, drawn, learned, idle), softened=MILDEST)]
     parts: Mapping[str, Callable[[Steps], bool]] = {
         "with <= 3 steps until the target is first carried": is_quick,
         "without oscillation in the 20 windows after": is_calm,
         "with <= 3 steps, all of the 20 windows after counted": lambda each: each.carries and each.whole <= MOST_STEPS,
     }
     for what, holds in parts.items():
-        own, beside = share([holds(each) for each in found]), share([holds(each) for each in learned])
+        own, beside = share([holds(each) for each in drawn]), share([holds(each) for each in learned])
         result.append(Row(seed, f"DS2: draws {what}", "-", "-", own, beside))
-    over, beside = spread([each.instances for each in found]), spread([each.instances for each in learned])
+    over, beside = spread([each.instances for each in drawn]), spread([each.instances for each in learned])
     label = "DS2: instances over the least that carry"
     return [*result, Row(seed, label, "-", "-", over, beside, unit="x", note="baseline: with what was learned")]
 
@@ -72,14 +72,14 @@ def _harsher_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[R
     """The headline's conditions where nothing averages the noise of a window: of an instance, or of a whole task."""
     result = []
     for by, reading in (("instance", HARSHER), ("task", HARSHEST)):
-        found, learned = _drawn(seeds, by, DS2, progress), _drawn(seeds, by, LEARNS, progress)
+        drawn, learned = _drawn(seeds, by, DS2, progress), _drawn(seeds, by, LEARNS, progress)
         few = seeds[: max(1, len(seeds) // 8)]
         result.append(
-            _settled_row(seed, f"noise of a window of {by}: draws {SETTLES}", reading, found, learned, _idle(few, by))
+            _settled_row(seed, f"noise of a window of {by}: draws {SETTLES}", reading, drawn, learned, _idle(few, by))
         )
-        result.append(_fitted_row(seed, by, reading, learned, found, _idle(few, by, LEARNS)))
+        result.append(_fitted_row(seed, by, reading, learned, drawn, _idle(few, by, LEARNS)))
         for what, holds in {"with <= 3 steps": is_quick, "without oscillation": is_calm}.items():
-            own, beside = share([holds(each) for each in found]), share([holds(each) for each in learned])
+            own, beside = share([holds(each) for each in drawn]), share([holds(each) for each in learned])
             result.append(Row(seed, f"noise of a window of {by}: draws {what}", "-", "-", own, beside))
     return result
 
@@ -102,9 +102,9 @@ def _settled_row(
 ) -> Row:
     own, beside = (share([is_settled(each) for each in every]) for every in (steps, learned))
     acts = spread([float(each.whole) for each in idle])
-    met = own.median >= DRAWS_SHARE and acts.median == 0
+    reached = own.median >= DRAWS_SHARE and acts.median == 0
     note = f"{reading}; baseline: with what was learned of sigma; control: actions where the target is carried at first"
-    return Row(seed, label, "at most 3 steps", f">= {DRAWS_SHARE:g}", own, beside, acts, met, note=note)
+    return Row(seed, label, "at most 3 steps", f">= {DRAWS_SHARE:g}", own, beside, acts, reached, note=note)
 
 
 def is_quick(each: Steps) -> bool:
@@ -137,7 +137,7 @@ def curve(seed: int, seeds: Sequence[int], progress: Progress) -> tuple[list[Row
         for name, rival in _RIVALS.items():
             series[name].append(_spread(few[: max(1, len(few) // 3)], StepCase(sigma, noise, LONG), rival))
     lines = [ChartLine("DS2, p90", sigmas, [each.p90 for each in series["DS2"]])]
-    lines += [ChartLine(name, sigmas, [each.median for each in found]) for name, found in series.items()]
+    lines += [ChartLine(name, sigmas, [each.median for each in shares]) for name, shares in series.items()]
     chart = Chart("ds2_steps", "Steps until the target is carried", "sigma", "actions", tuple(lines), log_y=True)
     note = "baseline: DS2 that learns sigma; every action that was taken, where the target was never carried"
     each = zip(sigmas, series["DS2"], series["DS2 that learns"], strict=True)

@@ -77,7 +77,7 @@ class Application:
     allocated_bytes: float
     grown_bytes: float
     growth_s: float
-    found: Parameters
+    parameters: Parameters
 
     @property
     def mean_rate(self) -> float:
@@ -87,7 +87,7 @@ class Application:
     @property
     def most_calls_per_s(self) -> float:
         """Calls that its remote service answers a second: no fewer than twice those of the most rows, one for each."""
-        return max(float(self.found.value("service", "most_calls_per_s")), 2 * max(self.rate.values))
+        return max(float(self.parameters.value("service", "most_calls_per_s")), 2 * max(self.rate.values))
 
     @property
     def partitions(self) -> int:
@@ -96,7 +96,7 @@ class Application:
         row_s: Values = np.full(len(rate), self.row_cpu_s)
         if self.wait is not None:
             row_s = row_s + np.array(self.wait.values) / (1 - rate / self.most_calls_per_s)
-        return max(int(self.found.value("sage", "partitions")), int(np.ceil((rate * row_s).max())))
+        return max(int(self.parameters.value("sage", "partitions")), int(np.ceil((rate * row_s).max())))
 
 
 def latency_bound_s() -> float:
@@ -135,7 +135,7 @@ def archetype(figures: Parameters, number: int, name: str) -> Application:
         allocated_bytes=between("allocated") * row_cpu_s,
         grown_bytes=float(figures.value("archetype", "grown_bytes")) if grows else 1.0,
         growth_s=float(figures.value("archetype", "growth_s")),
-        found=figures,
+        parameters=figures,
     )
 
 

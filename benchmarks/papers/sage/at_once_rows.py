@@ -18,11 +18,11 @@ def rows(seed: int, own: Outcomes, serial: Outcomes, best: Outcomes) -> list[Row
     control = spread([float(len(item.actions)) for item in best])
     still = control.median == 0
     took, theirs = (spread([item.sizing_s / 60 for item in each]) for each in (own, serial))
-    over, their_over = (
+    over, serial_over = (
         spread([item.oversize for item in [good for good in each if good.holds] or each]) for each in (own, serial)
     )
     holds, they_hold = (share([item.holds for item in each]) for each in (own, serial))
-    swings, their_swings = (spread([item.detours() for item in each]) for each in (own, serial))
+    swings, serial_swings = (spread([item.detours() for item in each]) for each in (own, serial))
     often, they_often = (share([item.detours() > 0 for item in each]) for each in (own, serial))
     together = share([_together(item) for item in own])
     return [
@@ -33,15 +33,15 @@ def rows(seed: int, own: Outcomes, serial: Outcomes, best: Outcomes) -> list[Row
             f"one action in {together.median:.0%} of draws; control: actions of one that begins with its optimum",
         ),
         Row(
-            seed, "at once: oversize", "serial", f"<= {EQUAL:g} more", over, their_over, control,
-            over.median <= their_over.median + EQUAL and still,
+            seed, "at once: oversize", "serial", f"<= {EQUAL:g} more", over, serial_over, control,
+            over.median <= serial_over.median + EQUAL and still,
         ),
         Row(
             seed, "at once: end sizes that hold the bounds", "-", ">= 0.95 of draws", holds, they_hold,
             met=holds.median >= 0.95,
         ),
         Row(
-            seed, "at once: undo actions and swings", "0", "0", swings, their_swings, control,
+            seed, "at once: undo actions and swings", "0", "0", swings, serial_swings, control,
             swings.median == 0 and still,
             note=f"draws with one: {often.median:.0%}, one action at a time {they_often.median:.0%}",
         ),

@@ -105,22 +105,22 @@ def sized(
 ) -> tuple[list[Outcome], list[Run]]:
     """Return what came of all applications under a policy, and the runs of their fleets."""
     until_s = until_s or float(evaluation_parameters(PACKAGE, None).value("sage", "until_s"))
-    found: list[Outcome] = []
+    result: list[Outcome] = []
     runs = []
     for first in range(0, len(drawn), FLEET):
         progress(what, first, len(drawn))
         part = drawn[first : first + FLEET]
         members = [start(item) for item in part]
         cluster, done = ran(members, policy, part[0].seed, until_s)
-        found += outcomes(members, [item.optimum for item in part], cluster, done, END_S)
+        result += outcomes(members, [item.optimum for item in part], cluster, done, END_S)
         # Snapshots of every report take more room than all the rest.
         runs.append(Run(done.series))
     progress(what, len(drawn), len(drawn))
-    return found, runs
+    return result, runs
 
 
 def _given(drawn: Drawn, name: str) -> Member:
-    low, high = sorted(float(drawn.application.found.value("sage", f"{name}_{end}")) for end in ("low", "high"))
+    low, high = sorted(float(drawn.application.parameters.value("sage", f"{name}_{end}")) for end in ("low", "high"))
     random = np.random.default_rng([6, drawn.seed])
     return _times(drawn, np.exp(random.uniform(np.log(low), np.log(high), 4)))
 

@@ -44,7 +44,7 @@ class Member:
 
 def fleet(members: Sequence[Member], step_s: float = STEP_S) -> ClusterSpec:
     """Return the cluster for steps of a length; actions and reports are as the first one's parameters say."""
-    figures = members[0].application.found
+    figures = members[0].application.parameters
     return ClusterSpec(
         machines=[figures.make(MachineSpec, "machine", name="cluster", cores=4000.0, memory_bytes=1e15)],
         applications=[_application(member) for member in members],
@@ -67,7 +67,7 @@ def ran(
 
 def _application(member: Member) -> ApplicationSpec:
     own, given = member.application, member.given
-    return own.found.make(
+    return own.parameters.make(
         ApplicationSpec,
         "application",
         name=own.name,
@@ -84,7 +84,7 @@ def _application(member: Member) -> ApplicationSpec:
 
 def _task(member: Member) -> TaskSpec:
     own = member.application
-    return own.found.make(
+    return own.parameters.make(
         TaskSpec,
         "task",
         name=own.name,
@@ -104,7 +104,7 @@ def _task(member: Member) -> TaskSpec:
 def _state(own: Application) -> StateSpec:
     """Keys that cost no access: all of them are on the heap."""
     share = FULLNESS / (1 - FULLNESS) * KEYS / (own.retention_s * own.mean_rate)
-    return own.found.make(
+    return own.parameters.make(
         StateSpec,
         "state",
         new_key_share=share,
@@ -120,13 +120,13 @@ def _source(member: Member, step_s: float) -> SourceSpec:
     own = member.application
     count = own.partitions
     rate = Averaged(own.rate, step_s) if member.rate is None else member.rate
-    return own.found.make(SourceSpec, "source", task=own.name, rate=rate, partition_shares=(1 / count,) * count)
+    return own.parameters.make(SourceSpec, "source", task=own.name, rate=rate, partition_shares=(1 / count,) * count)
 
 
 def _service(member: Member, step_s: float) -> ServiceSpec:
     own = member.application
     assert own.wait is not None
-    return own.found.make(
+    return own.parameters.make(
         ServiceSpec,
         "service",
         name=own.name,

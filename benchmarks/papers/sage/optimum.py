@@ -37,7 +37,7 @@ class Optimum:
 
 def price(own: Application, cores: float, memory_bytes: float) -> float:
     """Return what a size takes of hosts: cores, and memory at what a host has of it for a core."""
-    host = float(own.found.value("sage", "host_memory_bytes")) / float(own.found.value("sage", "host_cores"))
+    host = float(own.parameters.value("sage", "host_memory_bytes")) / float(own.parameters.value("sage", "host_cores"))
     return cores + memory_bytes / host
 
 
@@ -64,11 +64,11 @@ def living(own: Application) -> Values:
     if not own.state_bytes:
         return np.full(len(rate), own.live_bytes)
     new = FULLNESS / (1 - FULLNESS) / (own.retention_s * own.mean_rate)
-    gone = -np.expm1(-own.rate.each_s / own.retention_s)
+    expired = -np.expm1(-own.rate.each_s / own.retention_s)
     keys, over = FULLNESS, np.zeros(len(rate))
     for _ in range(4):
         for step, value in enumerate(rate):
-            keys += (1 - keys) * -np.expm1(-new * value * own.rate.each_s) - keys * gone
+            keys += (1 - keys) * -np.expm1(-new * value * own.rate.each_s) - keys * expired
             over[step] = keys
     return own.live_bytes + over / FULLNESS * own.state_bytes
 
@@ -76,14 +76,14 @@ def living(own: Application) -> Values:
 def resident_bytes(own: Application, live: Values, heap: float, threads: int) -> float:
     """Return the most that is resident: committed heap, what is outside of it, and the threads' stacks."""
     committed = heaps.committed_bytes(np.zeros(1), live.max(keepdims=True), np.array([heap]))[0]
-    return float(committed + own.nonheap_bytes + threads * own.found.value("application", "thread_bytes"))
+    return float(committed + own.nonheap_bytes + threads * own.parameters.value("application", "thread_bytes"))
 
 
 def row_costs(own: Application, live: Values, heap: Values, threads: int) -> tuple[Values, Values]:
     """Return by step of the cycle and heap what a row takes of a core, and of a thread, which waits for answers."""
 
     def figure(section: str, name: str) -> float:
-        return float(own.found.value(section, name))
+        return float(own.parameters.value(section, name))
 
     rate = np.array(own.rate.values)[:, np.newaxis]
     batch = np.clip(rate / threads * figure("task", "linger_s"), 1.0, figure("task", "batch_rows"))

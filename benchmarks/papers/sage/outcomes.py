@@ -138,14 +138,14 @@ def actions_of(records: Sequence[DecisionRecord], started: Sequence[Allocation])
         if not isinstance(record.decision, RescalePlan) or record.outcome.result == "refused":
             continue
         for size in record.decision.applications:
-            for resource, value in asked(size).items():
+            for resource, value in resources_of(size).items():
                 before = now[size.application][resource]
                 acted[size.application].append(Action(record.time_s, resource, before, value))
                 now[size.application][resource] = value
     return acted
 
 
-def asked(size: ApplicationSize) -> Mapping[str, float]:
+def resources_of(size: ApplicationSize) -> Mapping[str, float]:
     """Return the resources that a decision changes, with their values."""
     values = (size.heap_bytes, size.memory_bytes, size.cores, size.threads)
     return {name: float(value) for name, value in zip(RESOURCES, values, strict=True) if value is not None}

@@ -31,8 +31,8 @@ def sizes_over_time(drawn: Sequence[Drawn], sizings: Sequence[Outcome], runs: Se
 def oversizes(by_policy: Mapping[str, Sequence[Outcome]]) -> Chart:
     """Return the oversize of one application of each archetype under each policy, sorted."""
     lines = []
-    for name, found in by_policy.items():
-        over = np.sort([item.oversize for item in found[:FLEET]])
+    for name, ends in by_policy.items():
+        over = np.sort([item.oversize for item in ends[:FLEET]])
         lines.append(ChartLine(name, [float(place) for place in range(1, len(over) + 1)], over.tolist()))
     lines.append(ChartLine("14%", [1.0, float(len(over))], [0.14, 0.14]))
     return Chart("sage_oversize", "Starved applications, 3 h later", "application, sorted", "oversize", tuple(lines))

@@ -46,8 +46,8 @@ def rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[Row]:
     for lasts_s in LASTS_S:
         short = _acted(grown(few, Case(slow=True, lasts_s=lasts_s), "growth", progress, f"slow for {lasts_s:g} s"))
         result.append(Row(seed, f"service slow for {lasts_s:g} s", "-", "-", short))
-    own_noise, their_noise = noise_blocked(seeds)
-    blocked, theirs = spread(own_noise), spread(their_noise)
+    own_noise, plain_noise = noise_blocked(seeds)
+    blocked, theirs = spread(own_noise), spread(plain_noise)
     result.append(
         Row(
             seed, "growth put down to a steady service", "-", "<= 0.05", blocked, theirs, met=blocked.median <= 0.05,

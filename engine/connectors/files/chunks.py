@@ -94,9 +94,9 @@ def line_start(file: BinaryIO, start: int, end: int) -> int:
         block = file.read(_STEP_BYTES)
         if not block:
             return end
-        found = block.find(b"\n")
-        if found >= 0:
-            return min(at + found + 1, end)
+        index = block.find(b"\n")
+        if index >= 0:
+            return min(at + index + 1, end)
         at += len(block)
     return end
 
@@ -124,9 +124,9 @@ def _rest_of_line(file: BinaryIO) -> tuple[bytes, bool]:
     size = 0
     while size < CHUNK_BYTES:
         block = file.read(_STEP_BYTES)
-        found = block.find(b"\n")
-        pieces.append(block if found < 0 else block[: found + 1])
-        if found >= 0 or not block:
+        index = block.find(b"\n")
+        pieces.append(block if index < 0 else block[: index + 1])
+        if index >= 0 or not block:
             return b"".join(pieces), True
         size += len(block)
     return b"", False

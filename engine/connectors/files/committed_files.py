@@ -168,11 +168,11 @@ class CommittedFolder:
             "written to this directory, give every sink a directory of its own, or start the job anew"
         )
 
-    def _check_known(self, epoch: int, known: set[str]) -> None:
+    def _check_known(self, epoch: int, names: set[str]) -> None:
         """Raise `FatalError` if something up to ``epoch`` was prepared and is not among the receipts."""
         for path in self._staged():
             staged = epoch_of(path.name)
-            if staged is not None and staged <= epoch and path.name not in known:
+            if staged is not None and staged <= epoch and path.name not in names:
                 raise FatalError(
                     f"{str(path)!r} is output that checkpoint {epoch} does not know of, and would be lost: "
                     "another job writes to the directory, or a receipt is missing"
@@ -234,10 +234,10 @@ class CommittedFolder:
         """
         removed = False
         for path in sorted(self._path.glob(f"part-*{self._suffix}")):
-            found = epoch_of(path.name)
-            if found is None or path.name in listed:
+            staged = epoch_of(path.name)
+            if staged is None or path.name in listed:
                 continue
-            if found <= epoch:
+            if staged <= epoch:
                 raise self._foreign(epoch)
             failpoint("sink.rollback.remove")
             self._staging.remove(path)

@@ -67,7 +67,7 @@ class FileListing:
         Raises:
             UserError: a file has another length than when it was read, or files cannot be told from new ones.
         """
-        return new_file_partitions(self.files, self._known(source, positions))
+        return new_file_partitions(self.files, self._paths_in(source, positions))
 
     def up_to(self, source: Source, positions: Mapping[str, Any]) -> "FileListing":
         """Return a listing of the files that runs up to these positions knew.
@@ -75,22 +75,22 @@ class FileListing:
         Raises:
             UserError: one of them is gone, or has another length than when it was read.
         """
-        known = self._known(source, positions)
+        paths = self._paths_in(source, positions)
         here = {str(path) for path in self.files}
-        for name in sorted(known - here):
+        for name in sorted(paths - here):
             raise UserError(f"{name!r} was read by the job and is no longer there, so it cannot be read again")
         among = copy(self)
-        among.files = tuple(path for path in self.files if str(path) in known)
+        among.files = tuple(path for path in self.files if str(path) in paths)
         return among
 
-    def _known(self, source: Source, positions: Mapping[str, Any]) -> set[str]:
+    def _paths_in(self, source: Source, positions: Mapping[str, Any]) -> set[str]:
         marks = {name: read_position(source, at, MarkedPosition).mark for name, at in positions.items()}
         for mark in marks.values():
             _check_length(mark)
-        known: set[str] = set()
+        paths: set[str] = set()
         for name, mark in marks.items():
-            known.update(mark.files or ((mark.file,) if not mark.names else self._together(name, mark)))
-        return known
+            paths.update(mark.files or ((mark.file,) if not mark.names else self._together(name, mark)))
+        return paths
 
     def _together(self, name: str, mark: FileMark) -> Sequence[str]:
         """Return the files of a partition whose mark has only a digest of their names: all must be as they were."""

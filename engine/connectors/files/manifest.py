@@ -49,11 +49,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         added = (Epoch(epoch, files),) if files else ()
         return Manifest(self.suffix, epoch, (*self.epochs, *added))
 
-    def with_files(self, known: Mapping[str, OutputFile | None]) -> "Manifest":
+    def with_files(self, current: Mapping[str, OutputFile | None]) -> "Manifest":
         """Return the manifest with each of its files as it is known now; None: it is gone."""
         epochs = []
         for item in self.epochs:
-            files = tuple(now for file in item.files if (now := known[file.name]) is not None)
+            files = tuple(now for file in item.files if (now := current[file.name]) is not None)
             epochs.append(item if files == item.files else Epoch(item.epoch, files, accepted=True))
         return Manifest(self.suffix, self.epoch, tuple(epochs))
 

@@ -46,8 +46,8 @@ def changed_files(
     """
     with os.scandir(folder) as entries:
         sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    found = _compared(folder, files, sizes, digested_bytes)
-    return tuple(sorted(found, key=lambda item: item.file.name))
+    changes = _compared(folder, files, sizes, digested_bytes)
+    return tuple(sorted(changes, key=lambda item: item.file.name))
 
 
 def refusal(folder: Path, changed: Collection[Changed], committed: int, sink: str | None) -> FatalError:

@@ -66,11 +66,11 @@ def _fixed_part(place: Path) -> tuple[Path, str]:
     return Path(*parts[:first]), str(Path(*parts[first:]))
 
 
-def _ready(root: Path, found: Iterable[Path]) -> tuple[Path, ...]:
+def _ready(root: Path, paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(
         sorted(
             item
-            for item in found
+            for item in paths
             if item.is_file() and not any(part[0] in "._" for part in item.relative_to(root).parts)
         )
     )

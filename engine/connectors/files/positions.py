@@ -46,43 +46,43 @@ def mark(partition: FilePartition, path: Path) -> FileMark:
     return FileMark(str(path), *_fingerprint(path), partition.first, _names_digest(partition), files)
 
 
-def restored_partition(files: Sequence[Path], name: str, known: FileMark) -> FilePartition:
+def restored_partition(files: Sequence[Path], name: str, mark: FileMark) -> FilePartition:
     """Return a partition as it was when the job began, however many files were added to the source since.
 
     Raises:
         UserError: the file that was being read is gone or differs, or others came into its partition.
     """
-    path = next((path for path in files if str(path) == known.file), None)
+    path = next((path for path in files if str(path) == mark.file), None)
     if path is None or not path.is_file():
-        raise UserError(f"{known.file!r}, where reading stopped, is no longer there to go on from")
+        raise UserError(f"{mark.file!r}, where reading stopped, is no longer there to go on from")
     length, digest = _fingerprint(path)
-    if (length, digest) != (known.length, known.digest):
-        what = f"has {length} bytes instead of {known.length}" if length != known.length else "has other contents"
+    if (length, digest) != (mark.length, mark.digest):
+        what = f"has {length} bytes instead of {mark.length}" if length != mark.length else "has other contents"
         raise UserError(
-            f"{known.file!r} has changed since reading stopped there (it {what}): bring the old file back, or start "
+            f"{mark.file!r} has changed since reading stopped there (it {what}): bring the old file back, or start "
             "the job anew"
         )
-    if not known.names:
+    if not mark.names:
         # Which pieces belong to a share depends on the number that the file had.
-        return FilePartition([path], known.first, *share_of(name, known.file))
-    if known.files:
-        return FilePartition([Path(item) for item in known.files], known.first, *share_of(name, known.files[0]))
-    partition = unchanged_partition(files, name, known)
-    if partition is None or partition.first != known.first:
+        return FilePartition([path], mark.first, *share_of(name, mark.file))
+    if mark.files:
+        return FilePartition([Path(item) for item in mark.files], mark.first, *share_of(name, mark.files[0]))
+    partition = unchanged_partition(files, name, mark)
+    if partition is None or partition.first != mark.first:
         raise UserError(
-            f"the files that are read together with {known.file!r} are others than when reading stopped there (more "
+            f"the files that are read together with {mark.file!r} are others than when reading stopped there (more "
             "than 256 files are not a partition each): bring back the old files, or start the job anew"
         )
     return partition
 
 
-def unchanged_partition(files: Sequence[Path], name: str, known: FileMark) -> FilePartition | None:
+def unchanged_partition(files: Sequence[Path], name: str, mark: FileMark) -> FilePartition | None:
     """Return a partition if the names of its files are those that a mark was made of, None if not."""
     try:
         partition = file_partition(files, name)
     except BugError:
         return None
-    return partition if _names_digest(partition) == known.names else None
+    return partition if _names_digest(partition) == mark.names else None
 
 
 def _fingerprint(path: Path) -> tuple[int, str]:

@@ -77,6 +77,6 @@ class RunStaging:
         if self._run is None:
             path.unlink()
             return
-        gone = self.folder / f".{next(self._numbers)}-{path.name}"
-        path.replace(gone)
-        gone.unlink()
+        renamed = self.folder / f".{next(self._numbers)}-{path.name}"
+        path.replace(renamed)
+        renamed.unlink()

@@ -96,8 +96,8 @@ class _DigestedFile(io.BufferedWriter):
 
 def epoch_of(name: str) -> int | None:
     """Return the epoch in the name of a file of a checkpoint, None if it is no such name."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _NAME.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def file_digest(path: Path) -> tuple[int, str]:
@@ -138,8 +138,8 @@ def from_receipts(receipts: Sequence[Any], suffix: str, epoch: int) -> tuple[Out
     except msgspec.ValidationError as error:
         raise FatalError(f"the receipts of checkpoint {epoch} are not those of a file sink: {error}") from None
     for file in files:
-        found = _NAME.fullmatch(file.name)
-        if found is None or found[2] != suffix or int(found[1]) > epoch:
+        match = _NAME.fullmatch(file.name)
+        if match is None or match[2] != suffix or int(match[1]) > epoch:
             raise FatalError(f"the receipts of checkpoint {epoch} name a file that is none of its own: {file.name!r}")
     if len({file.name for file in files}) != len(files):
         raise FatalError(f"the receipts of checkpoint {epoch} name a file twice")

@@ -115,7 +115,7 @@ def make_consumer(settings: KafkaSettings, client_id: str, group: str, on_error:
     Raises:
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
-    return _made(Consumer, settings, {**settings.consumer(client_id, group), "error_cb": on_error})
+    return _client(Consumer, settings, {**settings.consumer(client_id, group), "error_cb": on_error})
 
 
 def make_marker_reader(settings: KafkaSettings, client_id: str, group: str) -> Consumer:
@@ -125,7 +125,7 @@ def make_marker_reader(settings: KafkaSettings, client_id: str, group: str) -> C
         UserError: a setting is unknown or wrong, or a secret is not where it should be.
     """
     given = {**settings.consumer(client_id, group), "group.id": group, "isolation.level": "read_committed"}
-    return _made(Consumer, settings, {**given, "error_cb": _note})
+    return _client(Consumer, settings, {**given, "error_cb": _note})
 
 
 def make_producer(
@@ -144,7 +144,7 @@ def make_producer(
     if on_failure is not None:
         # A call for every message that was delivered would cost more than to send it.
         given |= {"delivery.report.only.error": True, "on_delivery": lambda error, message: on_failure(error)}
-    return _made(Producer, settings, given)
+    return _client(Producer, settings, given)
 
 
 class Admin(AdminClient):
@@ -183,13 +183,13 @@ def make_admin(settings: KafkaSettings, client_id: str) -> Admin:
     listening: list[weakref.ref[Admin]] = []
 
     def hear(error: KafkaError) -> None:
-        for known in listening:
-            admin = known()
+        for reference in listening:
+            admin = reference()
             if admin is not None:
                 admin.hear(error)
         _note(error)
 
-    client = _made(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
+    client = _client(Admin, settings, {**settings.admin(client_id), "error_cb": hear})
     client.outage = outage(settings)
     listening.append(weakref.ref(client))
     return client
@@ -251,38 +251,38 @@ def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
 
 def failure(what: str, error: KafkaError, settings: KafkaSettings) -> PenstockError:
     """Return the exception for an error that was met while doing ``what``, such as ``reading topic 'bids'``."""
-    code, said = error.code(), settings.redacted(error.str())
+    code, text = error.code(), settings.redacted(error.str())
     at = f"Kafka at {settings.bootstrap}"
     if code in UNREACHABLE:
         # How many brokers are down says nothing to somebody who sees none of them.
-        said = "no answer" if code == KafkaError._ALL_BROKERS_DOWN else said
+        text = "no answer" if code == KafkaError._ALL_BROKERS_DOWN else text
         return RetryableError(
-            f"{what}: {at} cannot be reached ({said}); check that the broker runs and that the address is right"
+            f"{what}: {at} cannot be reached ({text}); check that the broker runs and that the address is right"
         )
     if code == KafkaError._SSL:
         return UserError(
-            f"{what}: {at} is not trusted, or does not trust this client ({said}); check security.protocol, "
+            f"{what}: {at} is not trusted, or does not trust this client ({text}); check security.protocol, "
             "ssl.ca.location and the other ssl.*"
         )
     if code in LOGIN:
         return UserError(
-            f"{what}: {at} refused the login ({said}); check sasl.username, sasl.password and sasl.mechanism"
+            f"{what}: {at} refused the login ({text}); check sasl.username, sasl.password and sasl.mechanism"
         )
     if code in _DENIED:
-        return UserError(f"{what}: {at} denies it ({said}); allow this user by an ACL on the {_DENIED[code]}")
+        return UserError(f"{what}: {at} denies it ({text}); allow this user by an ACL on the {_DENIED[code]}")
     if code in UNKNOWN_TOPIC:
-        return UserError(f"{what}: {at} has no such topic or partition ({said}); create it, or correct its name")
+        return UserError(f"{what}: {at} has no such topic or partition ({text}); create it, or correct its name")
     if error.retriable() or code in PASSING:
-        return RetryableError(f"{what}: {at} could not do it now ({error.name()}: {said})")
-    return FatalError(f"{what}: {at} failed ({error.name()}: {said})")
+        return RetryableError(f"{what}: {at} could not do it now ({error.name()}: {text})")
+    return FatalError(f"{what}: {at} failed ({error.name()}: {text})")
 
 
-def _made(kind: Callable[..., _T], settings: KafkaSettings, given: Mapping[str, Any]) -> _T:
+def _client(kind: Callable[..., _T], settings: KafkaSettings, given: Mapping[str, Any]) -> _T:
     try:
         return kind(dict(given), logger=_LIBRARY)
     except (KafkaException, TypeError, ValueError) as raised:
-        said = error_of(raised).str() if isinstance(raised, KafkaException) else str(raised)
-        raise OptionError(f"librdkafka does not accept {settings!r}: {settings.redacted(said)}") from None
+        text = error_of(raised).str() if isinstance(raised, KafkaException) else str(raised)
+        raise OptionError(f"librdkafka does not accept {settings!r}: {settings.redacted(text)}") from None
 
 
 def _note(error: KafkaError) -> None:

@@ -63,7 +63,7 @@ class Cluster:
         self._starts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._late: set[str] = set()
-        self._said: set[str] = set()
+        self._messages: set[str] = set()
 
     def begin(self) -> None:
         """Let starts and ends be asked for anew: another run of the job begins. Those of readers at work stay."""
@@ -153,8 +153,8 @@ class Cluster:
 
     def _say(self, text: str) -> None:
         """Tell the user what one of the readers has noticed, once for all of them."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._messages:
+            self._messages.add(text)
             LOGGER.warning("%s: %s", self._topics.describe(), text)
 
     def commit(self, job: str, offsets: Mapping[str, int]) -> None:
@@ -228,7 +228,7 @@ class Cluster:
         """Take in what the watch saw; readers of a topic that is gone, or another one now, are told."""
         with self._lock:
             self._listing = listing
-            wrong = {topic: changed(topic, known, listing, self._settings) for topic, known in self._ids.items()}
+            wrong = {topic: changed(topic, topic_id, listing, self._settings) for topic, topic_id in self._ids.items()}
             fetchers = list(self._fetchers)
         for topic, failure in wrong.items():
             if failure is not None:

@@ -26,13 +26,13 @@ def time_retention_ms(settings: KafkaSettings, client_id: str, topic: str) -> in
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_S).values()
-        known = {name: entry.value for name, entry in answer_of(admin, answer).items()}
+        settings_by_name = {name: entry.value for name, entry in answer_of(admin, answer).items()}
     except KafkaException as error:
         LOGGER.info("the retention of topic %s was not told: %s", topic, error)
         return None
-    if "delete" not in known[_POLICY] or known[_KIND] == "LogAppendTime":
+    if "delete" not in settings_by_name[_POLICY] or settings_by_name[_KIND] == "LogAppendTime":
         return None
-    retention_ms = int(known[_RETENTION])
+    retention_ms = int(settings_by_name[_RETENTION])
     return retention_ms if retention_ms >= 0 else None
 
 

@@ -59,7 +59,7 @@ class Fetcher:
         self.queues = Queues(queue_bytes)
         self._settings = settings
         self._lock = threading.Lock()
-        self._known: list[tuple[str, int]] = []
+        self._assigned: list[tuple[str, int]] = []
         # The thread polls most of the time, and confluent_kafka lets other calls wait for that, so it does all of them.
         self._to_assign: deque[TopicPartition] = deque()
         self._to_unassign: deque[TopicPartition] = deque()
@@ -78,14 +78,14 @@ class Fetcher:
 
         What was fetched of it before might still come.
         """
-        return not self._stopped and (topic, partition) not in self._known
+        return not self._stopped and (topic, partition) not in self._assigned
 
     def attach(self, topic: str, partition: int, offset: int) -> PartitionQueue:
         """Fetch a partition from an offset on."""
         with self._lock:
             if not self.may_attach(topic, partition):
                 raise BugError(f"partition {partition} of {topic!r} is attached a second time")
-            self._known.append((topic, partition))
+            self._assigned.append((topic, partition))
             queue = self.queues.add(topic, partition)
             self._to_assign.append(TopicPartition(topic, partition, offset))
             if not self._thread.is_alive():
@@ -170,7 +170,7 @@ class Fetcher:
                 if error is not None:
                     self._put(batch[last:index], stamps[last:index])
                     last = index + 1
-                    self._met(message, error)
+                    self._take_event(message, error)
         self._put(batch[last:] if last else batch, stamps[last:])
 
     def _put(self, batch: Block, stamps: NDArray[Any]) -> None:
@@ -182,7 +182,7 @@ class Fetcher:
             size += self.queues.put(columns_of(batch[start:end], stamps[start:end]))
         self._message_bytes += 0.5 * (size / len(batch) - self._message_bytes)
 
-    def _met(self, message: Message, error: KafkaError) -> None:
+    def _take_event(self, message: Message, error: KafkaError) -> None:
         """Take in what concerns one partition: its end, or why it cannot be read."""
         queue = self.queues.get(message.topic(), message.partition())
         offset = message.offset()
@@ -207,10 +207,10 @@ class Fetcher:
         low: int | None = None
         high: int | None = None
         try:
-            known = self._consumer.get_watermark_offsets(
+            bounds = self._consumer.get_watermark_offsets(
                 TopicPartition(queue.topic, queue.partition), timeout=clients.ANSWER_S
             )
-            low, high = known if known is not None else (None, None)
+            low, high = bounds if bounds is not None else (None, None)
         except KafkaException as raised:
             clients.LOGGER.warning("%s: %s", queue.name, raised)
         if high is not None and offset > high:
@@ -237,7 +237,7 @@ class Fetcher:
     def _probe(self) -> None:
         """Ask whether brokers are back: no news comes of that if nobody writes."""
         try:
-            self._consumer.list_topics(self._known[0][0], timeout=PROBE_S)
+            self._consumer.list_topics(self._assigned[0][0], timeout=PROBE_S)
         except KafkaException as raised:
             self._outage.lost(self._settings.redacted(clients.error_of(raised).str()))
             return

@@ -140,7 +140,7 @@ class KeptEpochs:
             self._files.delete(*names)
 
 
-def gone(receipts: Sequence[Receipt]) -> FatalError:
+def missing_files(receipts: Sequence[Receipt]) -> FatalError:
     """Return the error to raise if kept files are missing that were not published."""
     rows = sum(receipt.rows for receipt in receipts)
     return FatalError(

@@ -61,9 +61,9 @@ class LetterReader:
     def newest(self, limit: int) -> list[StoredLetter]:
         """Return the last letters, oldest first."""
         spans = {number: (max(first, end - limit), end) for number, (first, end) in self.bounds.items()}
-        found = [letter for block in self.blocks(spans) for letter in block]
-        found.sort(key=lambda letter: (letter.written_ms or 0, letter.partition, letter.offset))
-        return found[-limit:]
+        letters = [letter for block in self.blocks(spans) for letter in block]
+        letters.sort(key=lambda letter: (letter.written_ms or 0, letter.partition, letter.offset))
+        return letters[-limit:]
 
     def blocks(self, spans: Mapping[int, Span]) -> Iterator[list[StoredLetter]]:
         """Yield letters by offsets of partitions, up to the end of each."""
@@ -99,13 +99,13 @@ class LetterReader:
 
     def _look(self) -> dict[int, Span]:
         numbers = self.consumer.list_topics(self.topic, clients.ANSWER_S).topics[self.topic].partitions
-        found: dict[int, Span] = {}
+        spans: dict[int, Span] = {}
         for number in numbers:
             bounds = self.consumer.get_watermark_offsets(TopicPartition(self.topic, number), clients.ANSWER_S)
             if bounds is None:
                 raise RetryableError(f"the ends of topic {self.topic!r} were not told; try again")
-            found[number] = bounds
-        return found
+            spans[number] = bounds
+        return spans
 
     def ask(self, request: Callable[[], _Answer]) -> _Answer:
         """Ask the cluster, and say in a sentence what goes wrong."""

@@ -103,8 +103,8 @@ class Replay:
         if again:
             return bounds
         place = TopicPartition(self._reader.topic, number)
-        [known] = self._reader.ask(lambda: self._reader.consumer.committed([place], clients.ANSWER_S))
-        start = first if known.offset == OFFSET_INVALID else max(first, known.offset)
+        [committed] = self._reader.ask(lambda: self._reader.consumer.committed([place], clients.ANSWER_S))
+        start = first if committed.offset == OFFSET_INVALID else max(first, committed.offset)
         return min(start, end), end
 
     def _write(self, to: str, letters: Sequence[StoredLetter]) -> None:
@@ -114,12 +114,12 @@ class Replay:
                 raise UserError(f"a letter of {to!r} came from {to!r} itself; say where it goes with --into")
             check_topic(self._settings, CLIENT_ID, to)
             messenger = self._messengers[to] = Messenger(self._settings, to, CLIENT_ID)
-        known = [letter.provenance.timestamp_ms for letter in letters]
+        times_ms = [letter.provenance.timestamp_ms for letter in letters]
         messages = messages_of(
             [letter.key for letter in letters],
             [letter.value for letter in letters],
             # Kafka has no times before 1970.
-            [time if time is not None and time > 0 else None for time in known],
+            [time if time is not None and time > 0 else None for time in times_ms],
             [letter.headers for letter in letters],
         )
         with sending_explained(to, self._settings):

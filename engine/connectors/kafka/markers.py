@@ -30,19 +30,21 @@ def read_marker(reader: Consumer, topic: str, timeout_s: float) -> Marker | None
         KafkaException: it cannot be read.
         FatalError: what is there is no marker of ours.
     """
-    (found,) = reader.committed([TopicPartition(topic, PARTITION)], timeout=timeout_s)
-    if found.error is not None:
-        raise KafkaException(found.error)
-    if found.offset < _NO_OFFSET:
+    (committed,) = reader.committed([TopicPartition(topic, PARTITION)], timeout=timeout_s)
+    if committed.error is not None:
+        raise KafkaException(committed.error)
+    if committed.offset < _NO_OFFSET:
         return None
     try:
-        marker = msgspec.json.decode(found.metadata or "", type=Marker)
+        marker = msgspec.json.decode(committed.metadata or "", type=Marker)
     except msgspec.MsgspecError as error:
         raise FatalError(
             f"the consumer group that marks what is published to topic {topic!r} was committed by something else "
-            f"(offset {found.offset}, metadata {found.metadata!r}: {error}): give this job another name, or delete "
-            "the group"
+            f"(offset {committed.offset}, metadata {committed.metadata!r}: {error}): give this job another name, or "
+            "delete the group"
         ) from None
-    if marker.epoch != found.offset:
-        raise FatalError(f"the marker for topic {topic!r} says epoch {marker.epoch}, and its offset is {found.offset}")
+    if marker.epoch != committed.offset:
+        raise FatalError(
+            f"the marker for topic {topic!r} says epoch {marker.epoch}, and its offset is {committed.offset}"
+        )
     return marker

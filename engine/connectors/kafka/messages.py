@@ -113,8 +113,8 @@ class Messages:
     def latest_us(self, which: NDArray[np.int64]) -> int | None:
         """Return the greatest timestamp of some messages in microseconds, None if none of them has one."""
         stamps = self.stamps[which]
-        known = stamps["ms"][stamps["kind"] > 0]
-        return int(known.max()) * 1_000 if len(known) else None
+        times_ms = stamps["ms"][stamps["kind"] > 0]
+        return int(times_ms.max()) * 1_000 if len(times_ms) else None
 
     def column(self, name: str) -> pa.Array:
         """Return one of `METADATA`."""

@@ -26,7 +26,7 @@ class Outage:
         self._clock = clock
         self._lock = threading.Lock()
         self._since_ns: int | None = None
-        self._said = False
+        self._reported = False
 
     def lost(self, why: str = "") -> None:
         """Take in that nobody answers, again and again while it lasts; ``why`` is what the client says."""
@@ -34,9 +34,9 @@ class Outage:
             now_ns = self._clock.monotonic_ns()
             if self._since_ns is None:
                 self._since_ns = now_ns
-            if self._said or now_ns - self._since_ns < SAID_AFTER_NS:
+            if self._reported or now_ns - self._since_ns < SAID_AFTER_NS:
                 return
-            self._said = True
+            self._reported = True
         because = f" ({why})" if why else ""
         self._say(f"no broker of Kafka at {self._cluster} answers{because}; waiting for one")
 
@@ -44,8 +44,8 @@ class Outage:
         """Take in an answer."""
         with self._lock:
             since_ns, self._since_ns = self._since_ns, None
-            said, self._said = self._said, False
-        if said and since_ns is not None:
+            reported, self._reported = self._reported, False
+        if reported and since_ns is not None:
             lasted_s = (self._clock.monotonic_ns() - since_ns) / 1e9
             self._say(f"Kafka at {self._cluster} answers again after {lasted_s:.0f} s")
 

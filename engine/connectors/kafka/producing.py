@@ -246,21 +246,21 @@ def sending_explained(topic: str, settings: KafkaSettings) -> Iterator[None]:
 
 def sending_failure(topic: str, error: KafkaError, settings: KafkaSettings) -> PenstockError:
     """Return the exception for a message that could not be sent or delivered."""
-    code, said = error.code(), settings.redacted(error.str())
+    code, text = error.code(), settings.redacted(error.str())
     where = f"topic {topic!r} at {settings.bootstrap}"
     if code in _TOO_LARGE:
         return FatalError(
-            f"{where} refuses a message as too large ({said}): raise max.message.bytes of the topic, then start the "
+            f"{where} refuses a message as too large ({text}): raise max.message.bytes of the topic, then start the "
             "job again; nothing is lost"
         )
     if code == KafkaError.INVALID_TIMESTAMP:
         return FatalError(
-            f"{where} refuses the event time of a message as its timestamp ({said}): raise message.timestamp.after."
+            f"{where} refuses the event time of a message as its timestamp ({text}): raise message.timestamp.after."
             "max.ms or message.timestamp.before.max.ms of the topic, or write with timestamp=False"
         )
     if code == KafkaError.INVALID_RECORD:
         return FatalError(
-            f"{where} refuses a message ({said}): a compacted topic takes only messages with a key, so write with key="
+            f"{where} refuses a message ({text}): a compacted topic takes only messages with a key, so write with key="
         )
     what = f"writing to topic {topic!r}"
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from penstock.engine.connectors.kafka.clients import error_of, make_marker_reader
-from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs, gone
+from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs, missing_files
 from penstock.engine.connectors.kafka.markers import marker_offset, read_marker
 from penstock.engine.connectors.kafka.producing import REFUSED, Messenger, sending_failure, topic_denied
 from penstock.engine.connectors.kafka.receipts import Marker
@@ -98,7 +98,7 @@ class KafkaPublisher:
                 if batches is None:
                     if publish.may_be_gone:
                         continue
-                    raise TroubleError(Fenced(gone([receipt])))
+                    raise TroubleError(Fenced(missing_files([receipt])))
                 for messages in batches:
                     messenger.put(messages)
             messenger.flush(self._check_time)
@@ -205,10 +205,10 @@ class KafkaPublisher:
                 "most transaction.max.timeout.ms of the broker (by default 900,000)"
             )
         if code in _DENIED:
-            said = self._settings.redacted(error.str())
+            text = self._settings.redacted(error.str())
             return UserError(
                 f"Kafka at {self._settings.bootstrap} does not let this user publish under transactional id "
-                f"{self._id!r} ({said}): grant {_DENIED[code]} with the prefix 'penstock-'"
+                f"{self._id!r} ({text}): grant {_DENIED[code]} with the prefix 'penstock-'"
             )
         return sending_failure(self._topic, error, self._settings)
 

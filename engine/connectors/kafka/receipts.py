@@ -53,10 +53,10 @@ def from_receipts(receipts: Iterable[Any], epoch: int) -> tuple[Receipt, ...]:
         FatalError: they are not those of a Kafka sink up to ``epoch``.
     """
     try:
-        found = [msgspec.convert(receipt, Receipt) for receipt in receipts]
+        decoded = [msgspec.convert(receipt, Receipt) for receipt in receipts]
     except msgspec.ValidationError as error:
         raise FatalError(f"the receipts of checkpoint {epoch} are not those of a Kafka sink: {error}") from None
-    strange = [receipt.epoch for receipt in found if not 0 < receipt.epoch <= epoch]
+    strange = [receipt.epoch for receipt in decoded if not 0 < receipt.epoch <= epoch]
     if strange:
         raise FatalError(f"the receipts of checkpoint {epoch} name epoch {strange[0]}, which is none of its own")
-    return tuple(sorted(found, key=lambda receipt: receipt.epoch))
+    return tuple(sorted(decoded, key=lambda receipt: receipt.epoch))

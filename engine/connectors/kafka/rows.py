@@ -95,8 +95,8 @@ class RowMaker:
         if self.key is not None:
             keys, bad = _keys(self.key, messages)
             columns |= {name: _at(column, row_of, whole) for name, column in keys.items()}
-            known = {index for index, _ in errors}
-            errors += [item for item in bad if item[0] not in known]
+            rejected = {index for index, _ in errors}
+            errors += [item for item in bad if item[0] not in rejected]
         for name, what in self.metadata.items():
             columns[name] = _at(messages.column(what), row_of, whole)
         rows = pa.RecordBatch.from_arrays([columns[name] for name in self.columns], schema=self.schema)

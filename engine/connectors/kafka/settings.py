@@ -162,11 +162,11 @@ class KafkaSettings:
         """Return a text of somebody else's without the values of secrets, and of whatever else is a reference."""
         for key, value in self._given.items():
             try:
-                known = _value(key, value) if is_secret(key) or is_reference(value) else None
+                secret = _value(key, value) if is_secret(key) or is_reference(value) else None
             except UserError:
                 continue
-            if isinstance(known, str) and known and known != value:
-                text = text.replace(known, REDACTED)
+            if isinstance(secret, str) and secret and secret != value:
+                text = text.replace(secret, REDACTED)
         return text
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ def settle(
     return Settlement(claim, publishes, tuple(doubts))
 
 
-def _doubt(name: str, marker: Marker | None, last: Receipt, epoch: int, known: bool) -> str | None:
+def _doubt(name: str, marker: Marker | None, last: Receipt, epoch: int, has_receipts: bool) -> str | None:
     """Return why it is not sure that nothing of this id comes twice, or None."""
     if marker is not None and marker.run == last.run and marker.epoch > epoch:
         return (
@@ -83,7 +83,7 @@ def _doubt(name: str, marker: Marker | None, last: Receipt, epoch: int, known: b
             f"going on from checkpoint {epoch} would publish what came after it again: restore the latest checkpoint, "
             f"or {ACCEPT}"
         )
-    if not known:
+    if not has_receipts:
         return None
     if marker is None:
         return (

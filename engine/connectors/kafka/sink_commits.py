@@ -103,14 +103,14 @@ class SinkCommits:
             FatalError: going on would publish something twice, or what is kept is damaged or gone.
             RetryableError: the broker cannot be reached; the same call may work later.
         """
-        found = from_receipts(receipts, epoch or 0)
+        pending = from_receipts(receipts, epoch or 0)
         self._claim = None
         markers: dict[str, Marker | None] = {}
-        for name in settled_ids(self._own, found):
+        for name in settled_ids(self._own, pending):
             self._drive(name, Take())
             markers[name] = self._machine(name).marker
         failpoint("kafka.recover.taken")
-        settlement = settle(epoch, found, markers, start=self._draw(), accept_duplicates=self._accept)
+        settlement = settle(epoch, pending, markers, start=self._draw(), accept_duplicates=self._accept)
         for name, publish in settlement.publishes.items():
             self._drive(name, publish)
             failpoint("kafka.recover.settled")

@@ -103,13 +103,13 @@ class KafkaSource(Source):
             UserError: the topic is gone or was created again, or a setting is wrong.
             RetryableError: the cluster does not answer.
         """
-        known = None if position is None else read_position(self, position, KafkaPosition)
-        return self._cluster.open(partition, known, self.maker)
+        start = None if position is None else read_position(self, position, KafkaPosition)
+        return self._cluster.open(partition, start, self.maker)
 
     def committed(self, job: str, positions: Mapping[str, Any]) -> None:
         """Commit the offsets to the consumer group, which is named like the job unless the user named one."""
-        known = {name: read_position(self, at, KafkaPosition).offset for name, at in positions.items()}
-        self._cluster.commit(job, known)
+        offsets = {name: read_position(self, at, KafkaPosition).offset for name, at in positions.items()}
+        self._cluster.commit(job, offsets)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "KafkaSource":
         """Decode only these columns; predicates are of no help here."""

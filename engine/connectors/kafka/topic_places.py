@@ -64,10 +64,10 @@ def parse_place(option: str, where: Where, topics: Topics, names: Sequence[str])
 
 def resolve(place: TopicPlace, partitions: Sequence[str], look_up: LookUp, otherwise: str) -> dict[str, int]:
     """Return the offset of a place in every partition; in those that its offsets do not name, that of ``otherwise``."""
-    known = place.offsets or {}
+    named = place.offsets or {}
     fallback = place if place.offsets is None else TopicPlace(name=otherwise)
-    found = look_up({name: fallback for name in partitions if name not in known})
-    return {name: known[name] if name in known else found[name] for name in partitions}
+    looked_up = look_up({name: fallback for name in partitions if name not in named})
+    return {name: named[name] if name in named else looked_up[name] for name in partitions}
 
 
 def look_up(
@@ -82,9 +82,9 @@ def look_up(
         RetryableError: it does not answer.
     """
     committed_only = settings.committed_only and not uncommitted
-    found = _listed(admin, settings, places, committed_only)
-    beyond = {name: TopicPlace(name=LATEST) for name, offset in found.items() if offset < 0}
-    return {**found, **_listed(admin, settings, beyond, committed_only)}
+    offsets = _listed(admin, settings, places, committed_only)
+    beyond = {name: TopicPlace(name=LATEST) for name, offset in offsets.items() if offset < 0}
+    return {**offsets, **_listed(admin, settings, beyond, committed_only)}
 
 
 def _offsets(option: str, given: Mapping[Any, int], topics: Topics) -> dict[str, int]:

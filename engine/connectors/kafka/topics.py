@@ -80,9 +80,9 @@ class Topics:
         if not self.patterns:
             return []
         with explained("listing topics", settings):
-            known = admin.list_topics(timeout=CONTACT_S).topics
+            topics = admin.list_topics(timeout=CONTACT_S).topics
         return sorted(
-            name for name in known if not name.startswith("__") and any(re.match(item, name) for item in self.patterns)
+            name for name in topics if not name.startswith("__") and any(re.match(item, name) for item in self.patterns)
         )
 
 
@@ -142,7 +142,7 @@ def split_name(name: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def changed(topic: str, known: str | None, listing: Listing, settings: KafkaSettings) -> UserError | None:
+def changed(topic: str, topic_id: str | None, listing: Listing, settings: KafkaSettings) -> UserError | None:
     """Return what is wrong with a topic that was known under an id: it is gone, or another one has its name."""
     now = listing.get(topic)
     if now is None:
@@ -150,9 +150,9 @@ def changed(topic: str, known: str | None, listing: Listing, settings: KafkaSett
             f"topic {topic!r} is no longer at {settings.bootstrap}: it was deleted while a job read it; leave it out, "
             "or start the job anew once it is there again"
         )
-    if known is not None and now.id is not None and known != now.id:
+    if topic_id is not None and now.id is not None and topic_id != now.id:
         return UserError(
-            f"topic {topic!r} at {settings.bootstrap} was deleted and created again (its id was {known}, it is "
+            f"topic {topic!r} at {settings.bootstrap} was deleted and created again (its id was {topic_id}, it is "
             f"{now.id}), so offsets of the old one mean nothing in it: start the job anew, without its checkpoint "
             "(restore='none', --restore none)"
         )

@@ -202,7 +202,7 @@ class TransactionalId:
             case Opened():
                 return _S.LOOKING, Look()
             case Found():
-                return self._found(event.marker)
+                return self._marker_read(event.marker)
             case Sent():
                 return _S.COMMITTING, Commit()
             case Committed():
@@ -224,7 +224,7 @@ class TransactionalId:
         self._wanted, self._tries = wanted, 0
         return (_S.SENDING, Send(wanted)) if self.state is _S.READY else (_S.FENCING, Open())
 
-    def _found(self, marker: Marker | None) -> tuple[ProducerState, Command]:
+    def _marker_read(self, marker: Marker | None) -> tuple[ProducerState, Command]:
         """The marker alone decides: what a fenced or timed-out producer has been told does not."""
         wanted = self._wanted
         if wanted is None:
@@ -254,9 +254,9 @@ class TransactionalId:
         )
 
     def _went_back(self, marker: Marker) -> FatalError:
-        known = self._marker.epoch if self._marker is not None else marker.epoch
+        epoch = self._marker.epoch if self._marker is not None else marker.epoch
         return FatalError(
-            f"Kafka said that the output up to checkpoint {known} is committed under transactional id {self.name!r}, "
+            f"Kafka said that the output up to checkpoint {epoch} is committed under transactional id {self.name!r}, "
             f"and now says so up to {marker.epoch} only: the broker lost a commit, and nobody can tell what of it can "
             "be read. Kafka 4.3.0 to 4.4.0 lose commits of partitions that have no leader for a moment (KAFKA-20734): "
             "use another version; to go on, start with --accept-duplicates (accept_duplicates=True)"

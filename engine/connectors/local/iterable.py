@@ -71,8 +71,8 @@ class IterableSource(Source):
         Raises:
             UserError: it is an iterator that other readers have used, or at a position, or not iterable.
         """
-        known = _Position() if position is None else read_position(self, position, _Position)
-        return _IterableReader(self, self._start(known), known)
+        start = _Position() if position is None else read_position(self, position, _Position)
+        return _IterableReader(self, self._start(start), start)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "IterableSource":
         """Convert only these columns."""
@@ -93,7 +93,7 @@ class IterableSource(Source):
                 f"{self.describe()} cannot be iterated over; give an iterable or a function that returns one"
             ) from None
         if items is iterable:
-            if any(items is known for known in self._read):
+            if any(items is earlier for earlier in self._read):
                 raise UserError(
                     f"{self.describe()} have been read by an earlier run, and an iterator gives them once; "
                     "give a function that makes a new iterator"

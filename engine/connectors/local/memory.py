@@ -60,13 +60,13 @@ class MemorySource(Source):
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        known = _Position(0, self._table.num_rows) if position is None else read_position(self, position, _Position)
-        if known.rows != self._table.num_rows:
+        start = _Position(0, self._table.num_rows) if position is None else read_position(self, position, _Position)
+        if start.rows != self._table.num_rows:
             raise UserError(
-                f"the rows in memory have changed since reading stopped: there were {known.rows}, and now there are "
+                f"the rows in memory have changed since reading stopped: there were {start.rows}, and now there are "
                 f"{self._table.num_rows}; bring the old rows back, or start the job anew"
             )
-        return _MemoryReader(self._table, *partition_number(partition), known.row)
+        return _MemoryReader(self._table, *partition_number(partition), start.row)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "MemorySource":
         """Keep only these columns."""

@@ -52,9 +52,9 @@ class ParquetSource(FileSource):
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
         time = None if self._time is None else self._full.field(self._time)
-        known = None if position is None else read_position(self, position, ParquetPosition)
-        files = self._listing.partition(partition, None if known is None else known.mark)
-        return ParquetReader(files, self._schema, self._full, self._predicate, time, known)
+        start = None if position is None else read_position(self, position, ParquetPosition)
+        files = self._listing.partition(partition, None if start is None else start.mark)
+        return ParquetReader(files, self._schema, self._full, self._predicate, time, start)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "ParquetSource":
         """Read only these columns, and no row groups whose statistics rule the predicate out."""

@@ -24,10 +24,10 @@ def row_group_statistics(
     places = flat_columns(metadata)
     least, greatest, nulls = [], [], {}
     for field in fields:
-        found = [_statistics(metadata, group, places.get(field.name)) for group in groups]
-        least.append(_values(found, field, greatest=False))
-        greatest.append(_values(found, field, greatest=True))
-        nulls[field.name] = np.array([_nulls(item) for item in found], np.int64)
+        statistics = [_statistics(metadata, group, places.get(field.name)) for group in groups]
+        least.append(_values(statistics, field, greatest=False))
+        greatest.append(_values(statistics, field, greatest=True))
+        nulls[field.name] = np.array([_nulls(item) for item in statistics], np.int64)
     schema = pa.schema([field.with_nullable(True) for field in fields])
     rows = np.array([metadata.row_group(group).num_rows for group in groups], np.int64)
     return PartStatistics(
@@ -83,24 +83,26 @@ def _nulls(statistics: pq.Statistics | None) -> int:
     return statistics.null_count if statistics is not None and statistics.has_null_count else -1
 
 
-def _values(found: Sequence[pq.Statistics | None], field: pa.Field, *, greatest: bool) -> pa.Array:
+def _values(statistics: Sequence[pq.Statistics | None], field: pa.Field, *, greatest: bool) -> pa.Array:
     """Return one bound of each row group; null where the file has none or it does not fit the type."""
-    known = [item is not None and item.has_min_max for item in found]
+    bounded = [item is not None and item.has_min_max for item in statistics]
     try:
         if pa.types.is_timestamp(field.type):
-            return _times(found, known, field, greatest)
-        values = [_bound(item, greatest) if has else None for item, has in zip(found, known, strict=True)]
+            return _times(statistics, bounded, field, greatest)
+        values = [_bound(item, greatest) if has else None for item, has in zip(statistics, bounded, strict=True)]
         return pa.array(values, field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.nulls(len(found), field.type)
+        return pa.nulls(len(statistics), field.type)
 
 
-def _times(found: Sequence[pq.Statistics | None], known: Sequence[bool], field: pa.Field, greatest: bool) -> pa.Array:
-    pairs = list(zip(found, known, strict=True))
+def _times(
+    statistics: Sequence[pq.Statistics | None], bounded: Sequence[bool], field: pa.Field, greatest: bool
+) -> pa.Array:
+    pairs = list(zip(statistics, bounded, strict=True))
     raw = [_bound(item, greatest, "_raw") if has else None for item, has in pairs]
     units = {_unit(item) for item, has in pairs if has}
     if not units:
-        return pa.nulls(len(found), field.type)
+        return pa.nulls(len(statistics), field.type)
     times = pa.array(raw, pa.int64()).view(pa.timestamp(units.pop()))
     rows = pa.RecordBatch.from_arrays([times], [field.name])
     return to_schema(rows, pa.schema([field])).column(0)

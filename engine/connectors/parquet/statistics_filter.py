@@ -110,8 +110,8 @@ class StatisticsFilter:
             )
             return self._build(bounds, truth)
         if isinstance(node, exp.In) and truth and node.expressions:
-            found = [self._compare(exp.EQ, node.this, value) for value in node.expressions]
-            return lambda statistics: np.logical_or.reduce([test(statistics) for test in found])
+            tests = [self._compare(exp.EQ, node.this, value) for value in node.expressions]
+            return lambda statistics: np.logical_or.reduce([test(statistics) for test in tests])
         kind = type(node)
         if kind in _FLIPPED:
             return self._compare(kind if truth else _NEGATED[kind], node.this, node.expression)
@@ -162,10 +162,10 @@ class StatisticsFilter:
             if column.name not in values.schema.names:
                 return np.ones(len(statistics.rows), np.bool_)
             try:
-                found = compiled(values.select([column.name]))
+                matches = compiled(values.select([column.name]))
             except (PenstockError, pa.ArrowException):
                 return np.ones(len(statistics.rows), np.bool_)
-            return np.asarray(found.fill_null(True))
+            return np.asarray(matches.fill_null(True))
 
         return possible
 
@@ -208,10 +208,10 @@ def _unwrapped(node: exp.Expr) -> exp.Expr:
 
 def _varying(tree: exp.Expr) -> list[exp.Expr]:
     """Return the nodes that depend on the row: those above or at a column."""
-    found: dict[int, exp.Expr] = {}
+    nodes: dict[int, exp.Expr] = {}
     for column in tree.find_all(exp.Column):
         node: exp.Expr | None = column
-        while node is not None and id(node) not in found:
-            found[id(node)] = node
+        while node is not None and id(node) not in nodes:
+            nodes[id(node)] = node
             node = None if node is tree else node.parent
-    return list(found.values())
+    return list(nodes.values())

@@ -108,9 +108,9 @@ class CsvDecoder(QuotedDecoder):
             return convert_rows(lines, self._parse_records, self._schema)
         sound = np.flatnonzero(flaws == 0).tolist()
         rows, errors = convert_rows([lines[index] for index in sound], self._parse_records, self._schema)
-        found = [(sound[index], reason) for index, reason in errors]
-        found += [(index, _FLAW if flaws[index] == UNCLOSED else _RETURN) for index in np.flatnonzero(flaws).tolist()]
-        return rows, sorted(found)
+        reasons = [(sound[index], reason) for index, reason in errors]
+        reasons += [(index, _FLAW if flaws[index] == UNCLOSED else _RETURN) for index in np.flatnonzero(flaws).tolist()]
+        return rows, sorted(reasons)
 
     def _parse_records(self, records: Sequence[bytes]) -> pa.RecordBatch:
         return self._parse(b"\n".join(records) + b"\n", len(records))
@@ -132,13 +132,13 @@ class CsvDecoder(QuotedDecoder):
 
     def _reason(self, message: str) -> str:
         """Shorten pyarrow's message; name the column instead of its number."""
-        found = _WRONG_COUNT.match(message)
-        if found is not None:
-            return f"expected {found[1]} values, got {found[2]}"
-        found = _COLUMN_NUMBER.match(message)
-        if found is None or int(found[1]) >= len(self._names):
+        match = _WRONG_COUNT.match(message)
+        if match is not None:
+            return f"expected {match[1]} values, got {match[2]}"
+        match = _COLUMN_NUMBER.match(message)
+        if match is None or int(match[1]) >= len(self._names):
             return message
-        return f"column {self._names[int(found[1])]!r}: {message[found.end() :]}"
+        return f"column {self._names[int(match[1])]!r}: {message[match.end() :]}"
 
 
 def read_csv(block: bytes, names: Sequence[str], delimiter: str, convert: pa.csv.ConvertOptions) -> pa.Table:

@@ -53,10 +53,10 @@ class CsvSource(LineSource):
 
 
 def _infer(files: Sequence[Path], path: str, delimiter: str) -> pa.Schema:
-    found = first_block(files)
-    if found is None:
+    first = first_block(files)
+    if first is None:
         raise SchemaError(f"every file of {path!r} is empty, so its columns cannot be inferred; give schema=...")
-    file, block = found
+    file, block = first
     names, first_byte = read_header(file, delimiter)
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:

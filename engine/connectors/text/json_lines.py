@@ -62,10 +62,10 @@ class JsonLinesSource(LineSource):
 
 
 def _infer(files: Sequence[Path], path: str) -> pa.Schema:
-    found = first_block(files)
-    if found is None:
+    first = first_block(files)
+    if first is None:
         raise SchemaError(f"every file of {path!r} is empty, so its fields cannot be inferred; give schema=...")
-    file, block = found
+    file, block = first
     objects = list(_objects(block))
     try:
         table = _read(objects, None)
@@ -89,12 +89,12 @@ def _objects(block: bytes) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _read(objects: Sequence[dict[str, Any]], known: pa.Schema | None) -> pa.Table:
+def _read(objects: Sequence[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
     if not objects:
         raise pa.ArrowInvalid("no line of its beginning is a JSON object")
     block = b"\n".join(msgspec.json.encode(item) for item in objects) + b"\n"
     return pa.json.read_json(
         pa.BufferReader(block),
         read_options=pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        parse_options=pa.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
+        parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
     )

@@ -28,9 +28,9 @@ class LineSource(FileSource):
 
     def open(self, partition: str, position: Any | None) -> Reader:
         """Open one partition."""
-        known = None if position is None else read_position(self, position, LinePosition)
-        files = self._listing.partition(partition, None if known is None else known.mark)
-        return LineReader(files, self.decoder(), self._time, known)
+        start = None if position is None else read_position(self, position, LinePosition)
+        files = self._listing.partition(partition, None if start is None else start.mark)
+        return LineReader(files, self.decoder(), self._time, start)
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> Self:
         """Convert only these columns; predicates are of no help here."""

@@ -70,21 +70,21 @@ class Quoting:
 
     def complete(self, path: Path, begin: int, lines: bytes) -> tuple[bytes, Records]:
         """Return the text and the records that begin in ``lines``, which are whole and stand at ``begin`` of a file."""
-        known = self.records(lines, final=False)
-        if known.complete == len(lines):
-            return lines, known
+        head = self.records(lines, final=False)
+        if head.complete == len(lines):
+            return lines, head
         with path.open("rb", buffering=0) as file:
             file.seek(begin + len(lines))
             more = file_chunks.read_fully(file, record_bytes())
-        rest = self.records(lines[known.complete :] + more, final=len(more) < record_bytes())
-        count = int(np.searchsorted(rest.starts, len(lines) - known.complete))
+        rest = self.records(lines[head.complete :] + more, final=len(more) < record_bytes())
+        count = int(np.searchsorted(rest.starts, len(lines) - head.complete))
         starts, ends = (
-            np.concatenate((before, after[:count] + known.complete))
-            for before, after in ((known.starts, rest.starts), (known.ends, rest.ends))
+            np.concatenate((before, after[:count] + head.complete))
+            for before, after in ((head.starts, rest.starts), (head.ends, rest.ends))
         )
         end = max(len(lines), int(ends[-1]) if len(ends) else 0)
-        unclosed = np.concatenate((known.unclosed, rest.unclosed[:count]))
-        return lines + more[: end - len(lines)], Records(starts, ends, unclosed, end, known.broken + rest.broken)
+        unclosed = np.concatenate((head.unclosed, rest.unclosed[:count]))
+        return lines + more[: end - len(lines)], Records(starts, ends, unclosed, end, head.broken + rest.broken)
 
     def first_record(self, path: Path, first_byte: int, line: int) -> int:
         """Return where the first record begins at or behind ``line``, where a line does; as if read from the beginning.
@@ -99,15 +99,15 @@ class Quoting:
                 # So far that every record that begins before the line ends in it.
                 size = min(line - at, file_chunks.CHUNK_BYTES) + record_bytes()
                 text = file_chunks.read_fully(file, size)
-                found = self.records(text, final=len(text) < size)
-                over = int(np.searchsorted(found.ends, line - at, side="right"))
-                if over < len(found.ends):
-                    start, end = int(found.starts[over]), int(found.ends[over])
+                records = self.records(text, final=len(text) < size)
+                over = int(np.searchsorted(records.ends, line - at, side="right"))
+                if over < len(records.ends):
+                    start, end = int(records.starts[over]), int(records.ends[over])
                     return line if at + start >= line else at + end
-                if found.complete == 0:
+                if records.complete == 0:
                     at = file_chunks.line_start(file, at + 1, line)
                 else:
-                    at += found.complete
+                    at += records.complete
         return max(at, line)
 
     def _certain(self, file: BinaryIO, first_byte: int, line: int) -> int:
@@ -119,9 +119,9 @@ class Quoting:
             file.seek(low)
             text = np.frombuffer(file_chunks.read_fully(file, upto - low + ahead), np.uint8)
             reaches = ahead == record_bytes()
-            found = int(last_certain_line(text, upto - low, self._delimiter, reaches))
-            if found > 0:
-                return low + found
+            offset = int(last_certain_line(text, upto - low, self._delimiter, reaches))
+            if offset > 0:
+                return low + offset
             if reaches:
                 upto = low
             window, ahead = min(4 * window, file_chunks.CHUNK_BYTES), record_bytes()

@@ -38,14 +38,14 @@ class RequiredFields:
         """Return the rows that lack one, and its name; it costs next to nothing where none does."""
         if not self.paths:
             return {}
-        found: dict[int, str] = {}
+        absent: dict[int, str] = {}
         # In the schema's order, so that of several fields the same one is named by every process.
         for name in rows.schema.names:
             if name in self._tree:
                 for path, places in self._absent(rows.column(name), self._tree[name], (name,), None, None):
                     for place in places.tolist():
-                        found.setdefault(place, _text(path))
-        return found
+                        absent.setdefault(place, _text(path))
+        return absent
 
     def _absent(
         self,

@@ -46,7 +46,7 @@ def error_of(failure: Failure, place: str) -> BaseException:
     It is of the nearest class that this process knows without importing anything: one of Penstock's or of Python's.
     The name of another class stands before its message.
     """
-    error = next(_made(failure), None) or BugError(failure.message)
+    error = next(_candidates(failure), None) or BugError(failure.message)
     for note in failure.notes:
         error.add_note(note)
     if failure.traceback:
@@ -55,12 +55,12 @@ def error_of(failure: Failure, place: str) -> BaseException:
 
 
 def _names(kind: type) -> Iterator[str]:
-    for known in kind.__mro__:
-        if issubclass(known, BaseException):
-            yield f"{known.__module__}.{known.__qualname__}"
+    for ancestor in kind.__mro__:
+        if issubclass(ancestor, BaseException):
+            yield f"{ancestor.__module__}.{ancestor.__qualname__}"
 
 
-def _made(failure: Failure) -> Iterator[BaseException]:
+def _candidates(failure: Failure) -> Iterator[BaseException]:
     for number, name in enumerate(failure.classes):
         module, _, own = name.rpartition(".")
         holder = {errors.__name__: errors, builtins.__name__: builtins}.get(module)

@@ -107,17 +107,17 @@ class SimulatedAttempt:
         """Abort the instances of these tasks, and forget what is under way to them; a power loss aborts nothing."""
         if isinstance(error, PowerLossError):
             return
-        gone = [item for item in self._instances if tasks is None or self._tasks[item.name] in tasks]
+        failed = [item for item in self._instances if tasks is None or self._tasks[item.name] in tasks]
         self._world.history.event(
-            f"{len(gone)} of {len(self._instances)} instances fail: {type(error).__name__}: {error}"
+            f"{len(failed)} of {len(self._instances)} instances fail: {type(error).__name__}: {error}"
         )
-        self._remove(gone)
-        for instance in gone:
+        self._remove(failed)
+        for instance in failed:
             if instance.head is not None:
                 instance.head.close()
             for node in instance.nodes:
                 node.operator.abort()
-        names = [item.name for item in gone]
+        names = [item.name for item in failed]
         self._cuts.forget(names)
         self._checkpoints.failed(str(error), names)
 
@@ -277,11 +277,11 @@ class SimulatedAttempt:
             f"parallelism {max(task.parallelism for task in self._graph.tasks)}"
         )
 
-    def _remove(self, gone: Collection[Instance]) -> None:
-        for instance in gone:
+    def _remove(self, instances: Collection[Instance]) -> None:
+        for instance in instances:
             self._workers[self._number(instance.name)].remove((instance,))
-        self._instances.remove(gone)
-        self._network.drop([sender for item in gone for output in item.outputs for sender in output.senders])
+        self._instances.remove(instances)
+        self._network.drop([sender for item in instances for output in item.outputs for sender in output.senders])
         self._waiting.clear()
 
     def _lost(self) -> frozenset[TaskId]:

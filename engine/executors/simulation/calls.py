@@ -28,8 +28,8 @@ class CallsAtOnce:
 
     def cancel(self, tickets: Sequence[int]) -> None:
         """Forget answers that nobody waits for."""
-        gone = set(tickets)
-        self._answers = [answer for answer in self._answers if answer[0] not in gone]
+        cancelled = set(tickets)
+        self._answers = [answer for answer in self._answers if answer[0] not in cancelled]
 
     def ready(self) -> bool:
         """Return whether there are answers."""

@@ -79,8 +79,8 @@ class Network:
 
     def drop(self, senders: Collection[SendingHalf]) -> None:
         """Take away the links of these senders that have one, with what is under way."""
-        gone = {id(sender) for sender in senders}
-        self.links = [link for link in self.links if id(link.channel.sender) not in gone]
+        dropped = {id(sender) for sender in senders}
+        self.links = [link for link in self.links if id(link.channel.sender) not in dropped]
 
     def arrival_ns(self) -> int:
         """Draw when an element that is sent now arrives."""

@@ -26,9 +26,9 @@ class Watermarks:
 
     def cut(self, cut: InstanceCut, instance: Instance) -> None:
         """Note what an instance has passed on, and noted, at the barrier of an epoch, or at its end."""
-        known, noted = self._at_cut[cut.epoch], self._noted[cut.epoch]
+        watermarks, noted = self._at_cut[cut.epoch], self._noted[cut.epoch]
         for node in instance.nodes:
-            known[node.name] = min(known.get(node.name, node.watermark_us), node.watermark_us)
+            watermarks[node.name] = min(watermarks.get(node.name, node.watermark_us), node.watermark_us)
         for operator in cut.operators:
             noted.setdefault(operator.operator, {})[operator.instance] = dict(_times(operator.notes))
 
@@ -40,10 +40,10 @@ class Watermarks:
         """
         names = {node.name for instance in instances for node in instance.nodes}
         kept = {} if epoch is None else self._at_cut[epoch]
-        for known in self._at_cut.values():
-            if known is not kept:
+        for watermarks in self._at_cut.values():
+            if watermarks is not kept:
                 for name in names:
-                    known.pop(name, None)
+                    watermarks.pop(name, None)
         self._least = {name: least for name, least in self._least.items() if name not in names}
         self._least |= {name: least for name, least in kept.items() if name in names}
         self._seen = {key: node for key, node in self._seen.items() if node.name not in names}
@@ -82,7 +82,9 @@ class Watermarks:
                 if len(before) != counts[node.name]:
                     continue
                 for name, time_us in _times(node.operator.notes()):
-                    least_us = min((known[name] for known in before.values() if name in known), default=time_us)
+                    least_us = min(
+                        (watermarks[name] for watermarks in before.values() if name in watermarks), default=time_us
+                    )
                     if time_us < least_us:
                         raise BugError(
                             f"{node.name!r} went back from {name} = {least_us} to {time_us} by a restart from epoch "

@@ -134,8 +134,8 @@ class EvaluatedRows:
 
 def place_of(expressions: list[Expr], expression: Expr) -> int:
     """Return where an expression is in a list, at whose end it is put if it is not there."""
-    for index, known in enumerate(expressions):
-        if known.same_as(expression):
+    for index, other in enumerate(expressions):
+        if other.same_as(expression):
             return index
     expressions.append(expression)
     return len(expressions) - 1

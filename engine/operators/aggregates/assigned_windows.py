@@ -90,12 +90,12 @@ class AssignedWindows:
                 f"put a row of time {times[at]} into the window [{starts_us[at]}, {ends_us[at]}), "
                 "which does not contain it"
             )
-        known = np.zeros(len(times_us), np.bool_)
-        known[rows] = True
+        assigned = np.zeros(len(times_us), np.bool_)
+        assigned[rows] = True
         open_ = ends_us > over_until_us
         kept = np.zeros(len(times_us), np.bool_)
         kept[rows[open_]] = True
-        late, outside = known & ~kept, ~known
+        late, outside = assigned & ~kept, ~assigned
         return Assigned(
             rows[open_],
             ends_us[open_],

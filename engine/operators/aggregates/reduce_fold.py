@@ -114,8 +114,8 @@ class ReducedRows:
         """Return the rows of these slots as the function takes them; None where there is none."""
         present = np.flatnonzero(self.has(slots))
         rows: list[Row | None] = [None] * len(slots)
-        known = python_rows(self.batch(slots[present]), self._names)
-        for position, row in zip(present.tolist(), known, strict=True):
+        items = python_rows(self.batch(slots[present]), self._names)
+        for position, row in zip(present.tolist(), items, strict=True):
             rows[position] = row
         return rows
 

@@ -63,8 +63,8 @@ class RunRows(ReduceState):
         cells, count = base[piece.groups] + runs, int(base[-1])
         owners = np.repeat(np.arange(len(slots)), last_run + 1)
         first_us, last_us = np.empty(count, np.int64), np.empty(count, np.int64)
-        known = self.table.array("rows")[slots] > 0
-        open_cells, open_slots = base[:-1][known], slots[known]
+        begun = self.table.array("rows")[slots] > 0
+        open_cells, open_slots = base[:-1][begun], slots[begun]
         last_us[open_cells] = self.table.array("last_us")[open_slots]
         # Times ascend, and of several values for one cell the last stays: written backwards, it is the first.
         last_us[cells] = piece.times_us

@@ -90,11 +90,11 @@ class SessionAggregate(UpdatingWindows):
         if self._updating:
             self._remember(assigned)
         evaluated.fold(assigned.slots, times_us, self._cells)
-        if len(assigned.gone):
-            self._cells.absorb(assigned.into, self._cells, assigned.gone)
+        if len(assigned.absorbed):
+            self._cells.absorb(assigned.into, self._cells, assigned.absorbed)
             if self._updating:
-                self._output.pending.forget(assigned.gone)
-            self._sessions.forget_merged(assigned.gone)
+                self._output.pending.forget(assigned.absorbed)
+            self._sessions.forget_merged(assigned.absorbed)
         if self._by_clock:
             self._set_timer()
         if assigned.late:
@@ -130,7 +130,7 @@ class SessionAggregate(UpdatingWindows):
     def _remember(self, assigned: SessionAssignment) -> None:
         """Note what the sessions that change have shown until now."""
         limit = len(self._table.array("last"))
-        touched = self._output.pending.touch(np.concatenate([assigned.gone, assigned.slots]), limit)
+        touched = self._output.pending.touch(np.concatenate([assigned.absorbed, assigned.slots]), limit)
         shown = touched[self._table.array("shown")[touched] > 0]
         if len(shown):
             starts_us = self._table.array("shown_first")[shown]

@@ -42,13 +42,13 @@ _NONE: Slots = np.zeros(0, np.int64)
 class SessionAssignment:
     """The sessions of a batch's rows: ``slots`` (-1: late), of which ``fresh`` are new; ``late`` rows there are.
 
-    Sessions ``gone[i]`` were merged into ``into[i]``; absorb them, then `SessionState.remove` them.
+    Sessions ``absorbed[i]`` were merged into ``into[i]``; absorb them, then `SessionState.remove` them.
     """
 
     slots: Slots
     fresh: Slots
     into: Slots
-    gone: Slots
+    absorbed: Slots
     late: int
 
 
@@ -103,8 +103,8 @@ class SessionState:
         news, merges, late = assign_sessions(
             owners, times, self._gap_us, settled_before_us, links, created, sessions, merged
         )
-        fresh, gone = _NONE, merged[:merges]
-        into = gone.copy()
+        fresh, absorbed = _NONE, merged[:merges]
+        into = absorbed.copy()
         if news or merges:
             slot_of_new = np.empty(news, np.int64)
             fresh = self._begin(keys, times, created, base, slot_of_new)
@@ -114,7 +114,7 @@ class SessionState:
         if late:
             idle = located.fresh[links.newest[located.fresh] == 0]
             self._keys.remove(idle)
-        return SessionAssignment(sessions, fresh, into, gone, late)
+        return SessionAssignment(sessions, fresh, into, absorbed, late)
 
     def over(self, settled_before_us: int) -> Slots:
         """Return the sessions that are over, by their end; `remove` them before the next call."""
@@ -156,9 +156,9 @@ class SessionState:
 
     def forget_merged(self, slots: Slots) -> None:
         """Forget sessions that were merged into others."""
-        gone = np.zeros(len(self.table.array("last")), np.bool_)
-        gone[slots] = True
-        self._near = [part[~gone[part]] for part in self._near]
+        forgotten = np.zeros(len(self.table.array("last")), np.bool_)
+        forgotten[slots] = True
+        self._near = [part[~forgotten[part]] for part in self._near]
         self.table.remove(slots)
 
     def _begin(self, keys: KeyBatch, times_us: Ints, created: Ints, base: int, slot_of_new: Ints) -> Slots:

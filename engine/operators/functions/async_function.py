@@ -44,7 +44,7 @@ class AsyncFunction(Operator):
         self._line: Line = OrderedLine() if spec.ordered else UnorderedLine()
         self._calls: AsyncCalls | None = None
         # By ticket, in the order of their deadlines.
-        self._asked: dict[int, Call] = {}
+        self._pending: dict[int, Call] = {}
         self._next_ticket = 0
         self._held = 0
         # The last watermark that came, and the last that no row is in front of any more.
@@ -115,14 +115,14 @@ class AsyncFunction(Operator):
         can_ask = bool(self._backlog) and self._held < self._spec.capacity
         if can_ask or self._calls.ready() or self._line.can_leave():
             return 0
-        return self._asked[next(iter(self._asked))].deadline_ns if self._asked else None
+        return self._pending[next(iter(self._pending))].deadline_ns if self._pending else None
 
     def on_timer(self, now_ns: int) -> Iterator[Emission]:
         """Take answers, give up what took too long, and let go of rows up to the next watermark."""
         assert self._calls is not None
         ended = []
         for ticket, result, error in self._calls.completed():
-            call = self._asked.pop(ticket, None)
+            call = self._pending.pop(ticket, None)
             if call is not None:
                 call.result, call.error = result, error
                 ended.append(call)
@@ -164,23 +164,23 @@ class AsyncFunction(Operator):
         if not calls:
             return
         deadline_ns = self.context.clock.monotonic_ns() + self._spec.timeout_us * 1_000
-        asked: list[Asked] = []
+        requests: list[Asked] = []
         for call in calls:
             if call.answered:
                 continue
             call.attempts += 1
             call.deadline_ns = deadline_ns
-            self._asked[self._next_ticket] = call
-            asked.append((self._next_ticket, call.arguments))
+            self._pending[self._next_ticket] = call
+            requests.append((self._next_ticket, call.arguments))
             self._next_ticket += 1
-        if asked:
+        if requests:
             assert self._calls is not None
-            self._calls.submit(asked)
+            self._calls.submit(requests)
 
     def _given_up(self, now_ns: int) -> list[Call]:
         """Cancel the calls that have taken too long and return them."""
         late = []
-        for ticket, call in self._asked.items():
+        for ticket, call in self._pending.items():
             if call.deadline_ns > now_ns:
                 break
             late.append(ticket)
@@ -188,7 +188,7 @@ class AsyncFunction(Operator):
             return []
         assert self._calls is not None
         self._calls.cancel(late)
-        calls = [self._asked.pop(ticket) for ticket in late]
+        calls = [self._pending.pop(ticket) for ticket in late]
         for call in calls:
             call.error = f"no answer within {format_microseconds(self._spec.timeout_us)}"
             if call.attempts > 1:

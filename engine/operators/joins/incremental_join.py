@@ -65,8 +65,8 @@ class IncrementalJoin(UnboundedJoin):
         if not rows.num_rows:
             return
         unkept = 0
-        if keeps and not updating and (known := side.with_key(rows)) is not None:
-            unkept = int(np.count_nonzero(~known))
+        if keeps and not updating and (with_key := side.with_key(rows)) is not None:
+            unkept = int(np.count_nonzero(~with_key))
         counters.folded += rows.num_rows - unkept
         counters.passed += unkept
         change = self._rows[port].change(rows, weights_of(beside) if updating else None)

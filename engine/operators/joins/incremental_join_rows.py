@@ -73,11 +73,11 @@ class AppendedRows(JoinedRows):
         """Insert rows."""
         keys = self._side.encode(rows)
         appeared = NO_INTEGERS
-        known = _positions(self._side.with_key(rows))
-        if known is None:
+        with_key = _positions(self._side.with_key(rows))
+        if with_key is None:
             appeared = self._insert(rows, keys)
-        elif known.size:
-            appeared = known[self._insert(rows.take(pa.array(known)), keys.take(known))]
+        elif with_key.size:
+            appeared = with_key[self._insert(rows.take(pa.array(with_key)), keys.take(with_key))]
         return SideChange(rows, keys, np.ones(rows.num_rows, np.int64), appeared, NO_INTEGERS)
 
     def newest(self, keys: KeyBatch) -> Ints:
@@ -162,8 +162,8 @@ class CountedSideRows(JoinedRows):
     def newest(self, keys: KeyBatch) -> Ints:
         """Return the slot of the newest distinct row of each key that has one present."""
         slots = self._keys.find(keys)
-        found = np.flatnonzero(slots >= 0)
-        slots[found[self._keys.array("present")[slots[found]] == 0]] = -1
+        present = np.flatnonzero(slots >= 0)
+        slots[present[self._keys.array("present")[slots[present]] == 0]] = -1
         return chain_heads(read_only(slots), read_only(self._heads))
 
     @property
@@ -182,12 +182,12 @@ class CountedSideRows(JoinedRows):
 
     def _key_slots(self, rows: pa.RecordBatch, keys: KeyBatch) -> Slots:
         """Return the slot of each row's key, -1 where one of its parts is null."""
-        known = _positions(self._side.with_key(rows))
-        if known is None:
+        with_key = _positions(self._side.with_key(rows))
+        if with_key is None:
             return self._keys.upsert(keys).slots
         slots = np.full(len(keys), -1, np.int64)
-        if known.size:
-            slots[known] = self._keys.upsert(keys.take(known)).slots
+        if with_key.size:
+            slots[with_key] = self._keys.upsert(keys.take(with_key)).slots
         return slots
 
     def _count(self, key_slots: Slots, gained: Ints) -> tuple[Ints, Ints]:
@@ -215,14 +215,14 @@ class CountedSideRows(JoinedRows):
         self._older, self._newer = grown(self._older, used, size), grown(self._newer, used, size)
         link_both(read_only(nodes), read_only(key_slots), self._heads, self._older, self._newer)
 
-    def _forget(self, nodes: Slots, key_slots: Slots, gone: Ints) -> None:
+    def _forget(self, nodes: Slots, key_slots: Slots, forgotten: Ints) -> None:
         """Let go of rows whose count is zero, and of keys that no row is left of.
 
         Their rows stay in the log until they are a fifth of it: removing a few costs as much as removing many.
         """
-        if not gone.size:
+        if not forgotten.size:
             return
-        nodes, key_slots = nodes[gone], key_slots[gone]
+        nodes, key_slots = nodes[forgotten], key_slots[forgotten]
         unlink(read_only(nodes), read_only(key_slots), self._heads, self._older, self._newer)
         self._dead.append(self._distinct.array("row")[nodes] - 1)
         self._dead_rows += nodes.size
@@ -234,6 +234,6 @@ class CountedSideRows(JoinedRows):
         self._keys.remove(np.unique(key_slots[self._heads[key_slots] == 0]))
 
 
-def _positions(known: Mask | None) -> Ints | None:
+def _positions(mask: Mask | None) -> Ints | None:
     """Return where the flags are set; None for no flags."""
-    return None if known is None else np.flatnonzero(known)
+    return None if mask is None else np.flatnonzero(mask)

@@ -61,11 +61,11 @@ class IntervalRows:
         ids = self._log.live()
         if ids.size:
             kept = self._log.take(ids, [field.name for field in (_WORD, _LOW, _HIGH)])
-            met = None
+            matched = None
             if self._settled is not None:
-                met = np.isin(ids, self._settled.take(self._settled.live()).column(0).to_numpy())
+                matched = np.isin(ids, self._settled.take(self._settled.live()).column(0).to_numpy())
             words, low, high = (column.to_numpy() for column in kept.columns)
-            self._number(ids, words, low, high, met)
+            self._number(ids, words, low, high, matched)
 
     def __len__(self) -> int:
         return self._count
@@ -96,13 +96,13 @@ class IntervalRows:
             self._index()
             yield from _overlaps(asking, self._table, self._nodes, room)
 
-    def _scans(self, asked: int) -> bool:
+    def _scans(self, probes: int) -> bool:
         """Return whether to look every row here up among a few that ask, rather than index all rows for them.
 
         Whoever has scanned for as long as an index takes to make, makes it: that is at most twice the best.
         """
         count = self._count
-        if asked * _FEW > count or self._scanned + count > _SCANS * (count - self._indexed):
+        if probes * _FEW > count or self._scanned + count > _SCANS * (count - self._indexed):
             return False
         self._scanned += count
         return True
@@ -116,7 +116,7 @@ class IntervalRows:
         if self._settled is None:
             return
         fresh = np.empty(numbers.size, np.int64)
-        fresh = fresh[: mark_first(read_only(numbers), self._met, fresh)]
+        fresh = fresh[: mark_first(read_only(numbers), self._matched, fresh)]
         if fresh.size:
             self._note(fresh)
 
@@ -125,10 +125,10 @@ class IntervalRows:
         if self._settled is None:
             return np.empty(0, np.int64)
         due = self._deadlines.take(before_us)
-        lonely = due[~self._met[due]]
+        lonely = due[~self._matched[due]]
         if self._latest_us >= before_us:
             # Not all rows are let go of now: what is opened again must know that these have left.
-            self._met[lonely] = True
+            self._matched[lonely] = True
             self._note(lonely)
         return lonely
 
@@ -163,14 +163,14 @@ class IntervalRows:
         needed = self._high[: self._count] >= before_us
         kept = np.flatnonzero(needed)
         ids, words, low, high = (column[kept] for column in (self._ids, self._words, self._low, self._high))
-        met = self._met[kept] if self._settled is not None else None
+        matched = self._matched[kept] if self._settled is not None else None
         self._log.remove(self._ids[: self._count][~needed])
         self._forget_settled()
         self._clear()
-        self._number(ids, words, low, high, met)
+        self._number(ids, words, low, high, matched)
         self._needed = kept.size
-        if met is not None:
-            self._note(np.flatnonzero(met))
+        if matched is not None:
+            self._note(np.flatnonzero(matched))
 
     def _clear(self) -> None:
         self._count = self._indexed = self._needed = self._scanned = 0
@@ -181,11 +181,11 @@ class IntervalRows:
 
     def _shrink(self) -> None:
         self._ids, self._words, self._low, self._high = (np.empty(0, np.int64) for _ in range(4))
-        self._met = np.empty(0, np.bool_)
+        self._matched = np.empty(0, np.bool_)
         self._nodes = np.empty((0, NODE_WORDS), np.int64)
         self._table = np.empty((0, 2), np.int64)
 
-    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints, met: Mask | None = None) -> int:
+    def _number(self, ids: Ints, words: Ints, low: Ints, high: Ints, matched: Mask | None = None) -> int:
         """Put rows of the log behind the others here; return the number of the first."""
         first, end = self._count, self._count + ids.size
         if not ids.size:
@@ -194,14 +194,14 @@ class IntervalRows:
             grown(column, first, end) for column in (self._ids, self._words, self._low, self._high)
         )
         if self._settled is not None:
-            self._met = grown(self._met, first, end)
+            self._matched = grown(self._matched, first, end)
         self._ids[first:end], self._words[first:end] = ids, words
         self._low[first:end], self._high[first:end] = low, high
         self._count = end
         self._latest_us = max(self._latest_us, int(high.max()))
         if self._settled is not None:
-            lonely = slice(None) if met is None else ~met
-            self._met[first:end] = False if met is None else met
+            lonely = slice(None) if matched is None else ~matched
+            self._matched[first:end] = False if matched is None else matched
             self._deadlines.add(self._high[first:end][lonely].copy(), np.arange(first, end)[lonely])
         return first
 

@@ -123,13 +123,13 @@ def joined_fields(
                 )
             fields.append(pa.field(output, bounds, nullable=False))
             continue
-        known = sides[side]
-        if column not in known.names:
+        side_schema = sides[side]
+        if column not in side_schema.names:
             raise PlanError(
                 f"{verb} {name!r} puts out column {column!r} of its {SIDES[side]} input, which has "
-                f"{', '.join(known.names)}"
+                f"{', '.join(side_schema.names)}"
             )
-        field = known.field(column).with_name(output)
+        field = side_schema.field(column).with_name(output)
         fields.append(field.with_nullable(True) if keeps_unmatched(spec.how, 1 - side) else field)
     return pa.schema(fields)
 

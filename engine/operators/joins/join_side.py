@@ -77,17 +77,17 @@ class JoinSide:
         if kept is None:
             return pa.RecordBatch.from_pylist([], schema=self.fields), rows.select(beside)
         others = rows.select(beside)
-        known = None if null_keys else self.with_key(kept)
-        if known is not None:
-            context.counters.filtered += int(np.count_nonzero(~known))
-            kept, others = kept.filter(pa.array(known)), others.filter(pa.array(known))
+        with_key = None if null_keys else self.with_key(kept)
+        if with_key is not None:
+            context.counters.filtered += int(np.count_nonzero(~with_key))
+            kept, others = kept.filter(pa.array(with_key)), others.filter(pa.array(with_key))
         return kept, others
 
     def with_key(self, rows: pa.RecordBatch) -> Mask | None:
         """Return which rows have no null in their key; None: all of them."""
         columns = [rows.column(name) for name in self.keys]
-        known = [np.asarray(column.is_valid()) for column in columns if column.null_count]
-        return reduce(np.logical_and, known) if known else None
+        valid = [np.asarray(column.is_valid()) for column in columns if column.null_count]
+        return reduce(np.logical_and, valid) if valid else None
 
     def words(self, rows: pa.RecordBatch) -> Ints:
         """Return one word per key: the key itself if it is `exact`, else its hash. No key may be null."""

@@ -97,19 +97,19 @@ class Lookup(Operator):
     def _pairs(self, left: pa.RecordBatch) -> Iterator[tuple[np.ndarray, pa.Array]]:
         """Yield positions and rows of the table (null: none) for the output, ``batch_rows`` at most at a time."""
         with_key = self._side.with_key(left)
-        known = np.arange(left.num_rows) if with_key is None else np.flatnonzero(with_key)
+        with_key_rows = np.arange(left.num_rows) if with_key is None else np.flatnonzero(with_key)
         encoded = self._side.encode(left if with_key is None else left.filter(pa.array(with_key)))
         limit = self.context.batch_rows
         if self._spec.how == "inner":
             for positions, rows in self._index.pairs(encoded, limit):
-                yield known[positions], pa.array(rows)
+                yield with_key_rows[positions], pa.array(rows)
             return
         upto = 0
         for positions, rows in self._index.pairs(encoded, limit):
-            last = int(known[positions[-1]])
-            yield from self._with_lonely(known[positions], rows, upto, last)
+            last = int(with_key_rows[positions[-1]])
+            yield from self._with_lonely(with_key_rows[positions], rows, upto, last)
             upto = last + 1
-        yield from self._with_lonely(known[:0], known[:0], upto, left.num_rows - 1)
+        yield from self._with_lonely(with_key_rows[:0], with_key_rows[:0], upto, left.num_rows - 1)
 
     def _with_lonely(
         self, positions: np.ndarray, rows: np.ndarray, first: int, last: int
@@ -118,10 +118,10 @@ class Lookup(Operator):
         lonely = np.setdiff1d(np.arange(first, last + 1), positions, assume_unique=False)
         everyone = np.concatenate([positions, lonely])
         order = np.argsort(everyone, kind="stable")
-        found = np.concatenate([rows, np.full(lonely.size, -1)])[order]
+        matches = np.concatenate([rows, np.full(lonely.size, -1)])[order]
         step = self.context.batch_rows
         for start in range(0, order.size, step):
-            part = found[start : start + step]
+            part = matches[start : start + step]
             yield everyone[order[start : start + step]], pa.array(part, mask=part < 0)
 
     def _load(self) -> LookupIndex:

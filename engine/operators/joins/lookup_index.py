@@ -22,10 +22,10 @@ class LookupIndex:
 
     def __init__(self, table: pa.Table, keys: Sequence[str], codec: KeyCodec, columns: list[str]) -> None:
         """Index the table; may be called on any thread."""
-        known = pa.array(np.ones(table.num_rows, np.bool_))
+        valid = pa.array(np.ones(table.num_rows, np.bool_))
         for name in keys:
-            known = pc.and_(known, pc.is_valid(table.column(name).combine_chunks()))
-        table = table.filter(known)
+            valid = pc.and_(valid, pc.is_valid(table.column(name).combine_chunks()))
+        table = table.filter(valid)
         self._rows = table.select(columns).combine_chunks()
         self._slots = MemoryStore("lookup").table(TableSpec("rows", codec.types, {"newest": INTEGER}))
         batch = codec.encode([table.column(name).combine_chunks() for name in keys])

@@ -68,8 +68,8 @@ class TwoSidedDescriptor(OperatorDescriptor[T]):
             return None
         shown = {column: name for name, side, column in spec.output if side == 0}
         names = [shown.get(column_name(key) or "") for key in spec.left_keys]
-        known = tuple(name for name in names if name is not None)
-        return known if len(known) == len(names) else None
+        columns = tuple(name for name in names if name is not None)
+        return columns if len(columns) == len(names) else None
 
     def unmatched(self, spec: T) -> Set[int]:
         """Return the sides that ``how`` keeps."""

@@ -121,9 +121,9 @@ class OneJoin(UnboundedJoin):
         else:
             self.context.counters.folded += slots.size
         partner = self._table.array("partner")[slots]
-        met = np.flatnonzero(partner >= _ROW)
-        for begin in range(0, met.size, self.context.batch_rows):
-            part = met[begin : begin + self.context.batch_rows]
+        matched = np.flatnonzero(partner >= _ROW)
+        for begin in range(0, matched.size, self.context.batch_rows):
+            part = matched[begin : begin + self.context.batch_rows]
             yield self._pairs(batch, self._partners.take(partner[part] - _ROW), taken(rows, part))
         unseen = np.flatnonzero(partner == _UNSEEN)
         if unseen.size:

@@ -64,10 +64,10 @@ class WaitingRows:
 
     def let_go(self, slots: Slots, heads: Ints) -> None:
         """Forget all rows of these slots, which have the newest rows ``heads``."""
-        gone = np.concatenate([ids.copy() for _, ids in self.chains(heads, 1 << 16)]) + self._first
+        released = np.concatenate([ids.copy() for _, ids in self.chains(heads, 1 << 16)]) + self._first
         self._table.array("newest")[slots] = 0
-        self._log.remove(np.sort(gone))
-        self._live -= gone.size
+        self._log.remove(np.sort(released))
+        self._live -= released.size
 
     def _append(self, rows: pa.RecordBatch, older: Ints) -> None:
         columns = [*rows.columns, pa.array(older)]

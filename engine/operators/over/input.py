@@ -34,8 +34,8 @@ class OverInput(RowInput):
         self._seen = len(expressions)
         self._order = [(place_of(expressions, item.expression), item.descending) for item in spec.order]
         super().__init__(expressions, spec.keys, spec.aggregates, schema, name)
-        known = [] if self._projection is None else list(self._projection.schema)[: self._seen]
-        self.seen = pa.schema([*known, _AT])
+        fields = [] if self._projection is None else list(self._projection.schema)[: self._seen]
+        self.seen = pa.schema([*fields, _AT])
         self._codec = KeyCodec(plan.key_types)
         self._timed = plan.timed
 

@@ -112,9 +112,9 @@ class BatchValue(ValueState[Any], BatchHandle):
         if self._touched.all() and valid.all():
             self._state.write(self._keys, self._values, self._written_at(np.arange(len(self._keys))))
             return
-        gone = np.flatnonzero(self._touched & ~valid)
+        cleared = np.flatnonzero(self._touched & ~valid)
         kept = np.flatnonzero(self._touched & valid)
-        self._state.remove(self._keys.take(gone))
+        self._state.remove(self._keys.take(cleared))
         self._state.write(self._keys.take(kept), self._values.take(pa.array(kept)), self._written_at(kept))
 
     def _forget(self) -> None:

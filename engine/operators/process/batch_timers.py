@@ -53,9 +53,9 @@ class DueTimers:
     def discard(self, times_us: Ints, groups: Ints) -> None:
         """Remove the timers that are there."""
         if len(groups) and len(self._groups):
-            gone = set(zip(groups.tolist(), times_us.tolist(), strict=True))
+            discarded = set(zip(groups.tolist(), times_us.tolist(), strict=True))
             pairs = zip(self._groups.tolist(), self._times_us.tolist(), strict=True)
-            kept = np.array([pair not in gone for pair in pairs], np.bool_)
+            kept = np.array([pair not in discarded for pair in pairs], np.bool_)
             self._groups, self._times_us = self._groups[kept], self._times_us[kept]
 
 

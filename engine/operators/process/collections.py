@@ -51,9 +51,9 @@ class Collection(State, StateHandle):
                 wanted.append(at)
             at += 1
         self._at_once *= 2
-        found = self._state.find(self._keys.take(np.array(wanted, np.int64)))
-        written = [] if self.ttl_us is None else self._state.written_us(found.slots).tolist()
-        self._keep(wanted, found.counts.tolist(), found.slots, written, found.numbers.tolist())
+        entries = self._state.find(self._keys.take(np.array(wanted, np.int64)))
+        written = [] if self.ttl_us is None else self._state.written_us(entries.slots).tolist()
+        self._keep(wanted, entries.counts.tolist(), entries.slots, written, entries.numbers.tolist())
         return self._loaded[wanted[0]]
 
     def _keep(self, wanted: list[int], counts: list[int], slots: Any, written: list[int], numbers: list[int]) -> None:

@@ -61,10 +61,10 @@ class EntryState:
     def find(self, keys: KeyBatch) -> Entries:
         """Return all entries of distinct keys, expired ones too."""
         headers = self.table.find(keys)
-        known = np.flatnonzero(headers >= 0)
-        first, end = self.table.array("first")[headers[known]], self.table.array("end")[headers[known]]
+        present = np.flatnonzero(headers >= 0)
+        first, end = self.table.array("first")[headers[present]], self.table.array("end")[headers[present]]
         spans = end - first
-        owners = np.repeat(known, spans)
+        owners = np.repeat(present, spans)
         starts = np.cumsum(spans) - spans
         numbers = np.arange(len(owners)) - np.repeat(starts - first, spans)
         slots = self.entries.find(keys.take(owners), numbers) if len(owners) else np.empty(0, np.int64)
@@ -122,20 +122,20 @@ class EntryState:
         if self._expiry is None or self.ttl_us is None:
             return
         for keys, headers in self._expiry.expire(now_us, self.table):
-            found = self.find(keys)
-            due_us = self.written_us(found.slots) + self.ttl_us
+            entries = self.find(keys)
+            due_us = self.written_us(entries.slots) + self.ttl_us
             alive = due_us > now_us
-            self._forget(found.slots[~alive])
-            owners, numbers = found.owners[alive], found.numbers[alive]
+            self._forget(entries.slots[~alive])
+            owners, numbers = entries.owners[alive], entries.numbers[alive]
             kept, starts = np.unique(owners, return_index=True)
             if len(kept):
                 # Numbers ascend within a key, so its first entry that lives has the least.
                 self.table.array("first")[headers[kept]] = numbers[starts]
                 earliest = np.minimum.reduceat(due_us[alive], starts)
                 self._expiry.enlist(keys.take(kept), self.table, headers[kept], earliest)
-            gone = np.ones(len(keys), np.bool_)
-            gone[kept] = False
-            self.table.remove(headers[gone])
+            empty = np.ones(len(keys), np.bool_)
+            empty[kept] = False
+            self.table.remove(headers[empty])
 
     def _write(self, slots: Slots, columns: list[pa.Array], written_us: Ints | None, keys: KeyBatch) -> None:
         for part, values in zip(self._parts, columns, strict=True):

@@ -56,9 +56,9 @@ class Expiry:
             times_us = self._due.prefixes(entries)
             self._due.remove(entries)
             slots = table.find(keys)
-            found = np.flatnonzero(slots >= 0)
+            present = np.flatnonzero(slots >= 0)
             # A key that was cleared and came back is listed elsewhere too, under the time its table knows.
-            current = found[table.array(LISTED)[slots[found]] == times_us[found] - _FIRST_US]
+            current = present[table.array(LISTED)[slots[present]] == times_us[present] - _FIRST_US]
             if len(current):
                 table.array(LISTED)[slots[current]] = 0
                 yield keys.take(current), slots[current]

@@ -101,8 +101,8 @@ class RowValue(ValueState[Any], StateHandle):
         touched = np.flatnonzero(np.frombuffer(self._dirty, np.uint8)).tolist()
         kept = [at for at in touched if values[at] is not ABSENT]
         if len(kept) < len(touched):
-            gone = [at for at in touched if values[at] is ABSENT]
-            self._state.remove(self._keys.take(np.array(gone, np.int64)))
+            cleared = [at for at in touched if values[at] is ABSENT]
+            self._state.remove(self._keys.take(np.array(cleared, np.int64)))
         if kept:
             column = self._type.to_array([values[at] for at in kept])
             keys = self._keys if len(kept) == len(self._keys) else self._keys.take(np.array(kept, np.int64))
@@ -130,12 +130,12 @@ class RowValue(ValueState[Any], StateHandle):
         self._values[at] = ABSENT
         self._dirty[at] = 1
 
-    def _spread(self, found: list[Any], absent: Any) -> list[Any]:
+    def _spread(self, values: list[Any], absent: Any) -> list[Any]:
         """Return one item for every key: what was found, in the places where there is a slot."""
-        if len(found) == len(self._keys):
-            return found
+        if len(values) == len(self._keys):
+            return values
         spread = [absent] * len(self._keys)
-        for at, value in zip(self._present.tolist(), found, strict=True):
+        for at, value in zip(self._present.tolist(), values, strict=True):
             spread[at] = value
         return spread
 

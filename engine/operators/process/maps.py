@@ -21,7 +21,7 @@ to live only). Dicts of plain values cost the garbage collector nothing."""
 
 
 class RowMap(Collection, MapState[Any, Any]):
-    """Maps. ``_loaded`` holds each key's entries as they are now, ``_gone`` the numbers of those that left."""
+    """Maps. ``_loaded`` holds each key's entries as they are now, ``_removed`` the numbers of those that left."""
 
     def __init__(
         self, declared: MapState[Any, Any], state: EntryState, types: tuple[ValueType, ValueType], cursor: Cursor
@@ -33,7 +33,7 @@ class RowMap(Collection, MapState[Any, Any]):
     def begin(self, keys: KeyBatch) -> None:
         """Number the keys."""
         super().begin(keys)
-        self._gone: list[tuple[int, int]] = []
+        self._removed: list[tuple[int, int]] = []
         self._changed: set[tuple[int, Any]] = set()
         self._spans: dict[int, int] = {}
         self._next = _NEW
@@ -43,8 +43,10 @@ class RowMap(Collection, MapState[Any, Any]):
         loaded = self._detach()
         anew = {at for at in self._touched if self._rewritten(at, loaded[at])}
         self._state.clear(self._keys_at(sorted(anew)))
-        gone = [(at, number) for at, number in self._gone if at not in anew]
-        self._state.remove(self._keys_at([at for at, _ in gone]), np.array([number for _, number in gone], np.int64))
+        removed = [(at, number) for at, number in self._removed if at not in anew]
+        self._state.remove(
+            self._keys_at([at for at, _ in removed]), np.array([number for _, number in removed], np.int64)
+        )
         changed = [
             (at, loaded[at][1][key], key) for at, key in self._changed if at not in anew and key in loaded[at][0]
         ]
@@ -130,8 +132,8 @@ class RowMap(Collection, MapState[Any, Any]):
         number = numbers.pop(key)
         self._cursor.journal.append((_put_back, values, numbers, key, values.pop(key), number))
         if number < _NEW:
-            self._gone.append((self._cursor.at, number))
-            self._cursor.journal.append((list.pop, self._gone))
+            self._removed.append((self._cursor.at, number))
+            self._cursor.journal.append((list.pop, self._removed))
 
     def _rewritten(self, at: int, dicts: Dicts) -> bool:
         """Return whether all entries are to be rewritten: they were cleared, are all gone, or left many holes."""

@@ -151,12 +151,12 @@ class Process(Operator):
 
     def peek_timers(self) -> list[tuple[Any, Timer]]:
         """Return all timers that wait, as (key, timer): those in event time, then those in processing time, by time."""
-        found: list[tuple[Any, Timer]] = []
+        timers_by_key: list[tuple[Any, Timer]] = []
         for processing, table in enumerate((self._event_timers, self._clock_timers)):
             times_us, columns = table.all()
             timers = [Timer(self._calendar.datetime_of(time_us), bool(processing)) for time_us in times_us.tolist()]
-            found += zip(shown_keys(columns), timers, strict=True)
-        return found
+            timers_by_key += zip(shown_keys(columns), timers, strict=True)
+        return timers_by_key
 
     def _take(self, rows: pa.RecordBatch) -> Iterator[Emission]:
         """Process rows that come in order of time (or as they arrived), and the timers due among them."""

@@ -119,10 +119,10 @@ class Calendar:
         Raises:
             OptionError: it is none.
         """
-        found = self._durations.get(duration)
-        if found is None:
-            found = self._durations[duration] = to_microseconds(duration, "the duration of a timer")
-        return found
+        length_us = self._durations.get(duration)
+        if length_us is None:
+            length_us = self._durations[duration] = to_microseconds(duration, "the duration of a timer")
+        return length_us
 
 
 class RowTimers(Timers):

@@ -138,12 +138,12 @@ def _making(kind: Any) -> Callable[[Any], Any] | None:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         makers = {field.name: _making(hints[field.name]) for field in dataclasses.fields(kind)}
-        made: Callable[..., Any] = kind
+        data_class: Callable[..., Any] = kind
 
         def make(stored: Any) -> Any:
             if stored is None:
                 return None
-            return made(
+            return data_class(
                 **{name: stored[name] if maker is None else maker(stored[name]) for name, maker in makers.items()}
             )
 

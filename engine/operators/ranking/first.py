@@ -140,10 +140,10 @@ class First(TimedOperator):
             np.minimum.at(earliest_us, groups, times_us)
             waits &= times_us == earliest_us[groups]
         else:
-            known = np.flatnonzero(~waits)
+            passed = np.flatnonzero(~waits)
             # Rows that wait are not before the watermark, and rows that passed are.
-            ages_us = times_us[known].view(np.uint64) - self._table.array("passed_us")[slots[known]].view(np.uint64)
-            waits[known] = ages_us > np.uint64(self._ttl_us)
+            ages_us = times_us[passed].view(np.uint64) - self._table.array("passed_us")[slots[passed]].view(np.uint64)
+            waits[passed] = ages_us > np.uint64(self._ttl_us)
         if not waits.all():
             counters.filtered += int(np.count_nonzero(~waits))
             rows, times_us = rows.filter(pa.array(waits)), times_us[waits]

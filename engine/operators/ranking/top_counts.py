@@ -119,23 +119,23 @@ class RankedRowCounts:
         now_ranks = _ranks(now_groups)
         first = now_ranks <= limit
         now, now_groups, now_ranks = now[first], now_groups[first], now_ranks[first]
-        shown, gone = value_of[before], np.ones(before.size, np.bool_)
+        shown, hidden = value_of[before], np.ones(before.size, np.bool_)
         new = np.ones(now.size, np.bool_)
         if self._plan.ranked:
             old_places, places = groups[before] * limit + before_ranks, now_groups * limit + now_ranks
             _, one, other = np.intersect1d(old_places, places, assume_unique=True, return_indices=True)
             same = shown[one] == now[other]
-            gone[one[same]] = False
+            hidden[one[same]] = False
             new[other[same]] = False
         else:
             count = ordered.net.size
             both = np.minimum(np.bincount(shown, minlength=count), np.bincount(now, minlength=count))
-            gone = _occurrence(shown) >= both[shown]
+            hidden = _occurrence(shown) >= both[shown]
             new = _occurrence(now) >= both[now]
         row_of = ordered.order[ordered.starts]
         changes = np.concatenate(
             [
-                _columns(groups[before[gone]], -1, before_ranks[gone], row_of[shown[gone]]),
+                _columns(groups[before[hidden]], -1, before_ranks[hidden], row_of[shown[hidden]]),
                 _columns(now_groups[new], 1, now_ranks[new], row_of[now[new]]),
             ]
         )

@@ -49,8 +49,8 @@ class RankedRows:
         self._order = RowOrder(plan.input.fields, plan.order, plan.fixed, plan.tie_descending)
         self._blocks = EntryBlocks(self._order.width, plan.rows)
         self._lost = np.empty((0, 2), np.int64)
-        self._gone: list[Ints] = []
-        self._gone_rows = 0
+        self._removed: list[Ints] = []
+        self._removed_rows = 0
         # Rows with lower ids are in the log because they were among the first at the last emission.
         self._shown_end = 0
         self._end = 0
@@ -114,11 +114,11 @@ class RankedRows:
             deferred, dropped = self._rank(read_only(self._order.words(computed, rows)), slots, alive, changed)
         else:
             deferred, dropped = np.arange(rows.num_rows), np.empty(0, np.int64)
-        gone = [dropped]
+        removed = [dropped]
         if deferred.size:
-            gone.append(self._settle(rows, slots, deferred, alive, changed))
+            removed.append(self._settle(rows, slots, deferred, alive, changed))
         blocks.name(self._keep(rows, alive) if ids is None else ids)
-        self._remove(np.concatenate(gone))
+        self._remove(np.concatenate(removed))
 
     def _rank(self, words: Ints, slots: Slots, alive: Mask, changed: Ints) -> tuple[Ints, Ints]:
         """Put rows among the first by their words; return the rows that need more, and ids nobody was shown that go."""
@@ -172,10 +172,10 @@ class RankedRows:
         listed = blocks.counts[CHANGED_SLOTS]
         changed[listed : listed + fresh.size] = chosen[fresh]
         blocks.counts[CHANGED_SLOTS] += fresh.size
-        gone = ~stays & (ids >= 0)
-        shown = gone & (ids < self._shown_end)
+        removed = ~stays & (ids >= 0)
+        shown = removed & (ids < self._shown_end)
         self._lose(chosen[groups[shown]][::-1], ids[shown][::-1])
-        return ids[gone & ~shown]
+        return ids[removed & ~shown]
 
     def _lose(self, slots: Slots, ids: Ints) -> None:
         """Chain rows that were shown and are none of the first any more; a slot's lie together, the last row first."""
@@ -194,11 +194,11 @@ class RankedRows:
     def _remove(self, ids: Ints, at_once: bool = False) -> None:
         """Let the log forget rows, many at a time."""
         if ids.size:
-            self._gone.append(ids)
-            self._gone_rows += ids.size
-        if self._gone and (at_once or self._gone_rows >= _REMOVED_AT_ONCE):
-            self._log.remove(np.concatenate(self._gone))
-            self._gone, self._gone_rows = [], 0
+            self._removed.append(ids)
+            self._removed_rows += ids.size
+        if self._removed and (at_once or self._removed_rows >= _REMOVED_AT_ONCE):
+            self._log.remove(np.concatenate(self._removed))
+            self._removed, self._removed_rows = [], 0
 
     def _reserve_lost(self, rows: int) -> None:
         used = int(self._blocks.counts[LOST_ROWS])

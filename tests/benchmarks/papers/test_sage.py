@@ -15,7 +15,7 @@ from penstock.benchmarks.papers.sage.applications import PACKAGE, Averaged, Trac
 from penstock.benchmarks.papers.sage.cases import Drawn, drawn_applications, ours, starved, steady
 from penstock.benchmarks.papers.sage.fleet import Member, fleet, ran
 from penstock.benchmarks.papers.sage.optimum import Optimum, holds, living, optimum
-from penstock.benchmarks.papers.sage.outcomes import Action, Outcome, asked, outcomes
+from penstock.benchmarks.papers.sage.outcomes import Action, Outcome, outcomes, resources_of
 from penstock.benchmarks.papers.sage.remote import Case, grown, noise_blocked
 from penstock.benchmarks.papers.sage.rivals import Independent, ParallelismFirst, bounds_of
 from penstock.benchmarks.papers.sage.sizing_rows import rows, starved_rows
@@ -152,7 +152,7 @@ def test_a_log_gives_the_same_decisions_and_sizes_again(
             waiting = list(decision.applications) if isinstance(decision, RescalePlan) else []
         elif entry.kind is EntryKind.RESULT and entry.content["outcome"] != "refused":
             for size in waiting:
-                sizes[size.application].update(asked(size))
+                sizes[size.application].update(resources_of(size))
     assert any(isinstance(record.decision, RescalePlan) for record in done.records)
     assert [size["cores"] for size in sizes] == cluster.cores.tolist()
     assert [size["memory"] for size in sizes] == cluster.memory.tolist()

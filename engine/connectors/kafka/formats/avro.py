@@ -115,10 +115,10 @@ class AvroValues(ValueDecoder):
     def _plan_by(self, name: SchemaName) -> _Plan:
         assert self._registry is not None
         try:
-            known = self._registry.schema(name)
-            if known.kind != "AVRO":
-                return _Plan(refusal=f"schema {name} in the registry is {known.kind}, not AVRO")
-            return self._plan(parse_avro(known.text, known.references))
+            schema = self._registry.schema(name)
+            if schema.kind != "AVRO":
+                return _Plan(refusal=f"schema {name} in the registry is {schema.kind}, not AVRO")
+            return self._plan(parse_avro(schema.text, schema.references))
         except SchemaError as error:
             return _Plan(refusal=f"schema {name} in the registry cannot be used: {error}")
 

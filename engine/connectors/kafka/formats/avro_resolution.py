@@ -90,8 +90,8 @@ def _record(writer: Record, raw: Any, reader: Record, where: str) -> Any:
         path = f"{where}.{item.name}" if where else item.name
         source = next((name for name in (item.name, *item.aliases) if name in written), None)
         if source is not None:
-            known, part = written[source]
-            field = {"name": item.name, "type": _resolve(known.node, part, item.node, path)}
+            match, part = written[source]
+            field = {"name": item.name, "type": _resolve(match.node, part, item.node, path)}
             fields.append(field if source == item.name else {**field, "aliases": [source]})
         elif item.has_default:
             # fastavro puts a default in as it stands, so the type does not matter.

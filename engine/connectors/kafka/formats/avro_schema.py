@@ -191,11 +191,11 @@ class _Parser:
         if name in PRIMITIVES:
             return Primitive(name)
         full = name if "." in name or not space else f"{space}.{name}"
-        for known in (full, name):
-            if known in self._open:
-                raise SchemaError(f"the Avro record {known!r} contains itself, which has no columnar counterpart")
-            if known in self._named:
-                node = self._named[known]
+        for candidate in (full, name):
+            if candidate in self._open:
+                raise SchemaError(f"the Avro record {candidate!r} contains itself, which has no columnar counterpart")
+            if candidate in self._named:
+                node = self._named[candidate]
                 self._nodes += _size(node)
                 return node
         raise SchemaError(f"the Avro schema uses the unknown type {name!r}")
@@ -236,7 +236,7 @@ class _Parser:
         fields: list[Field] = []
         for item in listed:
             name = item.get("name")
-            if not isinstance(name, str) or not name or any(name == known.name for known in fields):
+            if not isinstance(name, str) or not name or any(name == field.name for field in fields):
                 raise SchemaError(f"the Avro record {full!r} has a field without a name of its own: {name!r}")
             node = self.parse(item if _is_flat(item) else item.get("type"), space, depth + 1)
             aliases = tuple(alias for alias in item.get("aliases", ()) if isinstance(alias, str))

@@ -103,5 +103,5 @@ def _avro(schema: Any, topics: str | Sequence[str], registry: SchemaRegistry | N
     names = [topics] if isinstance(topics, str) else list(topics)
     if len(names) != 1 or names[0].startswith("^"):
         raise SchemaError("which subject of the registry has the schema of several topics is not sure: give schema=...")
-    known = registry.latest(f"{names[0]}-value")
-    return AvroValues(parse_avro(known.text, known.references), registry)
+    latest = registry.latest(f"{names[0]}-value")
+    return AvroValues(parse_avro(latest.text, latest.references), registry)

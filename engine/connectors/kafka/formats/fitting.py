@@ -16,17 +16,17 @@ class RecordFields:
     """Columns as the fields of records that a library writes one by one."""
 
     def __init__(
-        self, columns: pa.Schema, known: pa.Schema, what: str, raw_type: Callable[[pa.DataType], pa.DataType]
+        self, columns: pa.Schema, fields: pa.Schema, what: str, raw_type: Callable[[pa.DataType], pa.DataType]
     ) -> None:
-        """``known`` are the fields of ``what``; ``raw_type`` returns the type in which the library takes a simple type.
+        """``fields`` are those of ``what``; ``raw_type`` returns the type in which the library takes a simple type.
 
         Raises:
             SchemaError: a column is no field.
         """
         for name in columns.names:
-            if name not in known.names:
-                raise SchemaError(f"column {name!r} is no field of {what}: there are {', '.join(known.names)}")
-        self._fields = [known.field(name) for name in columns.names]
+            if name not in fields.names:
+                raise SchemaError(f"column {name!r} is no field of {what}: there are {', '.join(fields.names)}")
+        self._fields = [fields.field(name) for name in columns.names]
         self._raw_types = [_with_leaves(item.type, raw_type) for item in self._fields]
 
     def records(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:

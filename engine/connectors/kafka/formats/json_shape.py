@@ -176,9 +176,9 @@ class _Learner:
         return self._text[self._at : self._at + 1]
 
     def _gap(self) -> None:
-        found = _GAP.match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
+        match = _GAP.match(self._text, self._at)
+        assert match is not None
+        self._at = match.end()
 
 
 def _fields(fields: list[pa.Field], counts: list[int], top: bool) -> Wanted:

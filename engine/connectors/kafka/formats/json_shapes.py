@@ -37,7 +37,7 @@ Confirm = Callable[[bytes], pa.RecordBatch | None]
 
 
 @dataclass(slots=True)
-class _Known:
+class _LearnedShapes:
     """The shapes that are known, as the kernel takes them, and how many messages each had of late."""
 
     shapes: list[Shape] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Known:
     slots: Ints = field(default_factory=lambda: np.zeros((0, 4), np.int64))
     constants: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(_WORD, np.uint8))
 
-    def with_shape(self, shape: Shape) -> "_Known":
+    def with_shape(self, shape: Shape) -> "_LearnedShapes":
         """Return these and one more, without the one that few messages had if there are too many."""
         shapes, hits = list(self.shapes), self.hits
         if len(shapes) == MOST_SHAPES:
@@ -62,7 +62,7 @@ class _Known:
                 slots.append((kind, column, len(constants), len(constant)))
                 constants += constant + bytes(-len(constant) % _WORD)
         constants += _PADDING
-        return _Known(
+        return _LearnedShapes(
             shapes,
             np.append(hits, 0),
             starts.astype(np.int64),
@@ -112,7 +112,7 @@ class ShapedJson:
         self._leaves = list(json_shape.leaves_of(wanted))
         self._groups = len(list(json_shape.groups_of(wanted)))
         self._limits = read_only(np.array([leaf.limits for leaf in self._leaves], np.int64).reshape(-1, 3))
-        self._known = _Known()
+        self._learned = _LearnedShapes()
 
     def decode(self, values: Sequence[bytes], ends: Ints) -> tuple[pa.RecordBatch, NDArray[np.bool_]] | None:
         """Return a row per message, and which of them are good; None if no message has a shape.
@@ -124,14 +124,14 @@ class ShapedJson:
             return None
         taken = _Taken.nothing(data, ends, len(self._leaves), self._groups)
         rows = np.arange(len(values))
-        if self._known.shapes:
+        if self._learned.shapes:
             rows = self._match(taken, rows)
         for place in _TRIED:
             if not len(rows):
                 break
             tried = int(rows[int(place * len(rows))])
             rows = self._match(taken, rows) if self._learn(values[tried]) else rows[rows != tried]
-        self._known.hits >>= 1
+        self._learned.hits >>= 1
         good = taken.shape_of >= 0
         if not good.any():
             return None
@@ -140,37 +140,37 @@ class ShapedJson:
 
     def _match(self, taken: _Taken, rows: Ints) -> Ints:
         """Take the values out of some messages; return those that have no shape."""
-        known = self._known
+        learned = self._learned
         kernels.match_shapes(
             taken.data,
             taken.ends,
             read_only(rows),
-            kernels.ShapeArrays(read_only(known.starts), read_only(known.slots), known.constants),
+            kernels.ShapeArrays(read_only(learned.starts), read_only(learned.slots), learned.constants),
             self._limits,
             kernels.ValueArrays(taken.values, taken.values.view(np.float64), taken.sizes, taken.valid),
             taken.shape_of,
-            known.hits,
+            learned.hits,
         )
-        found = taken.shape_of[rows]
+        shape_of_row = taken.shape_of[rows]
         for group in range(self._groups):
-            present = np.array([group in shape.groups for shape in known.shapes] + [False])
-            taken.groups[group, rows] = present[found]
-        left: Ints = rows[found < 0]
+            present = np.array([group in shape.groups for shape in learned.shapes] + [False])
+            taken.groups[group, rows] = present[shape_of_row]
+        left: Ints = rows[shape_of_row < 0]
         return left
 
     def _learn(self, message: bytes) -> bool:
         """Learn the shape of a message; return whether it is new and the general decoder reads the message alike."""
         shape = json_shape.shape_of(message, self._wanted, strict=self._strict)
-        if shape is None or shape in self._known.shapes:
+        if shape is None or shape in self._learned.shapes:
             return False
-        before, self._known = self._known, _Known().with_shape(shape)
+        before, self._learned = self._learned, _LearnedShapes().with_shape(shape)
         ends = np.array([len(message)], np.int64)
         taken = _Taken.nothing(message + _PADDING, ends, len(self._leaves), self._groups)
         confirmed = False
         if not len(self._match(taken, np.zeros(1, np.int64))):
-            row, known = self._rows(taken), self._confirm(message)
-            confirmed = row is not None and known is not None and known.equals(row)
-        self._known = before.with_shape(shape) if confirmed else before
+            row, decoded = self._rows(taken), self._confirm(message)
+            confirmed = row is not None and decoded is not None and decoded.equals(row)
+        self._learned = before.with_shape(shape) if confirmed else before
         return confirmed
 
     def _rows(self, taken: _Taken) -> pa.RecordBatch | None:

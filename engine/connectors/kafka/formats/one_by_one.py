@@ -29,11 +29,11 @@ def decode_blocks(
     places: list[int] = []
     errors: list[tuple[int, str]] = []
     for first in range(0, len(values), block_rows):
-        items, found = read(values[first : first + block_rows], first, headers, errors)
+        items, block_places = read(values[first : first + block_rows], first, headers, errors)
         rows, unfit = convert_rows(items, to_rows, schema)
-        errors += [(found[index], reason) for index, reason in unfit]
+        errors += [(block_places[index], reason) for index, reason in unfit]
         for index, _ in reversed(unfit):
-            del found[index]
+            del block_places[index]
         blocks.append(rows)
-        places += found
+        places += block_places
     return Decoded(one_batch(blocks, schema), np.array(places, np.int64), sorted(errors))

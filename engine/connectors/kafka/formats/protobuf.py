@@ -103,13 +103,13 @@ class ProtobufValues(ValueDecoder):
         """Say why messages that are named so are not of this class."""
         assert self._registry is not None
         try:
-            known = self._registry.schema(name, "serialized")
+            schema = self._registry.schema(name, "serialized")
         except SchemaError as error:
             return f"schema {name} in the registry cannot be used: {error}"
-        if known.kind != "PROTOBUF":
-            return f"schema {name} in the registry is {known.kind}, not PROTOBUF"
+        if schema.kind != "PROTOBUF":
+            return f"schema {name} in the registry is {schema.kind}, not PROTOBUF"
         descriptor: Descriptor = self._message.DESCRIPTOR
-        written = written_name(known.text, indexes)
+        written = written_name(schema.text, indexes)
         if written is None:
             same = indexes == index_path(descriptor)
             return None if same else f"it is message {list(indexes)} of schema {name}, not {descriptor.full_name}"
@@ -125,10 +125,10 @@ class ProtobufValues(ValueDecoder):
             columns = {self._plain[0]: list(map(attrgetter(self._plain[0]), messages))}
         arrays = []
         for item in self.schema:
-            known = columns.get(item.name)
-            if known is None:
-                known = list(map(self._getters[item.name], messages)) if item.name in self._getters else []
-            arrays.append(pa.array(known, item.type))
+            column = columns.get(item.name)
+            if column is None:
+                column = list(map(self._getters[item.name], messages)) if item.name in self._getters else []
+            arrays.append(pa.array(column, item.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 

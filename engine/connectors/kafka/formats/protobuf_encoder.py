@@ -59,8 +59,8 @@ def _changed(record: Mapping[str, Any], changes: Mapping[str, Change]) -> dict[s
 
 
 def _changes(descriptor: Descriptor) -> Mapping[str, Change]:
-    found = {field.name: _change(field) for field in descriptor.fields}
-    return {name: change for name, change in found.items() if change is not None}
+    changes = {field.name: _change(field) for field in descriptor.fields}
+    return {name: change for name, change in changes.items() if change is not None}
 
 
 def _change(field: FieldDescriptor) -> Change | None:
@@ -92,8 +92,8 @@ def _number(field: FieldDescriptor, name: str) -> int:
     """Return the number of an enum's value without a name, which is read as its digits."""
     if name.removeprefix("-").isdecimal():
         return int(name)
-    known: Sequence[str] = list(field.enum_type.values_by_name)
-    raise ValueError(f"{name!r} is no value of {field.enum_type.full_name}: there are {', '.join(known)}")
+    values: Sequence[str] = list(field.enum_type.values_by_name)
+    raise ValueError(f"{name!r} is no value of {field.enum_type.full_name}: there are {', '.join(values)}")
 
 
 def _time_message(duration: bool) -> Change:

@@ -75,7 +75,7 @@ class SchemaRegistry:
         needed("confluent_kafka.schema_registry", "registry", "a schema registry")
         self.settings = settings
         self._clock = clock or SystemClock()
-        self._known: dict[tuple[SchemaName, str | None], KnownSchema] = {}
+        self._schemas: dict[tuple[SchemaName, str | None], KnownSchema] = {}
         self._unknown: OrderedDict[SchemaName, int] = OrderedDict()
         self._lock = threading.Lock()
         self._client: SchemaRegistryClient | None = None
@@ -88,13 +88,13 @@ class SchemaRegistry:
             RetryableError: the registry does not answer, and this schema was not asked for before.
             UserError: the registry refuses to answer.
         """
-        known = self._known.get((name, form))
-        if known is not None:
-            return known
+        cached = self._schemas.get((name, form))
+        if cached is not None:
+            return cached
         with self._lock:
             self._check_known(name)
             schema = self._fetched(name, form)
-            self._known[name, form] = schema
+            self._schemas[name, form] = schema
             return schema
 
     def latest(self, subject: str) -> KnownSchema:
@@ -106,13 +106,13 @@ class SchemaRegistry:
             UserError: the registry refuses to answer.
         """
         with self._lock:
-            found = self._ask(f"the newest schema of {subject!r}", lambda: self._open().get_latest_version(subject))
-            if found is None:
+            version = self._ask(f"the newest schema of {subject!r}", lambda: self._open().get_latest_version(subject))
+            if version is None:
                 raise SchemaError(
                     f"the schema registry at {self.settings.url} has no subject {subject!r}: give schema=..., or "
                     "register the schema"
                 )
-            return self._with_references(found.schema)
+            return self._with_references(version.schema)
 
     def register(
         self, subject: str, text: str, kind: str, references: tuple[ReferencedSchema, ...] = ()
@@ -131,14 +131,14 @@ class SchemaRegistry:
             client, what = self._open(), f"the schema of {subject!r}"
             if self.settings.may_register:
                 self._ask(what, lambda: client.register_schema_full_response(subject, schema))
-            found = self._ask(what, lambda: client.lookup_schema(subject, schema))
-        if found is None or found.schema_id is None:
+            registered = self._ask(what, lambda: client.lookup_schema(subject, schema))
+        if registered is None or registered.schema_id is None:
             raise SchemaError(
                 f"the schema registry at {self.settings.url} does not have this schema in {subject!r}, and "
                 "auto.register.schemas is False: register it first"
             )
-        guid = None if found.guid is None else UUID(found.guid)
-        return RegisteredSchema(found.schema_id, guid), found.version or 1
+        guid = None if registered.guid is None else UUID(registered.guid)
+        return RegisteredSchema(registered.schema_id, guid), registered.version or 1
 
     def _check_known(self, name: SchemaName) -> None:
         since = self._unknown.get(name)
@@ -151,15 +151,15 @@ class SchemaRegistry:
     def _fetched(self, name: SchemaName, form: str | None) -> KnownSchema:
         client, what = self._open(), f"schema {name}"
         if isinstance(name, UUID):
-            found = self._ask(what, lambda: client.get_schema_by_guid(str(name), fmt=form))
+            schema = self._ask(what, lambda: client.get_schema_by_guid(str(name), fmt=form))
         else:
-            found = self._ask(what, lambda: client.get_schema(name, fmt=form))
-        if found is None:
+            schema = self._ask(what, lambda: client.get_schema(name, fmt=form))
+        if schema is None:
             self._unknown[name] = self._clock.monotonic_ns()
             while len(self._unknown) > _MOST_UNKNOWN:
                 self._unknown.popitem(last=False)
             raise UnknownSchemaError(self._unknown_sentence(name))
-        return self._with_references(found)
+        return self._with_references(schema)
 
     def _unknown_sentence(self, name: SchemaName) -> str:
         return f"the schema registry at {self.settings.url} does not know schema {name}"
@@ -176,11 +176,11 @@ class SchemaRegistry:
             if not deepest or len(texts) >= _MOST_REFERENCES:
                 raise SchemaError(f"the schema {one.subject!r} in the registry refers to too many others")
             what = f"version {one.version} of {one.subject!r}"
-            found = self._ask(what, partial(self._open().get_version, one.subject, one.version, deleted=True))
-            if found is None or found.schema.schema_str is None:
+            version = self._ask(what, partial(self._open().get_version, one.subject, one.version, deleted=True))
+            if version is None or version.schema.schema_str is None:
                 raise SchemaError(f"the schema registry at {self.settings.url} does not have {what}, which is used")
-            self._add_references(found.schema, texts, deepest - 1)
-            texts[one.name] = found.schema.schema_str
+            self._add_references(version.schema, texts, deepest - 1)
+            texts[one.name] = version.schema.schema_str
 
     def _open(self) -> SchemaRegistryClient:
         if self._client is None:
@@ -221,11 +221,11 @@ _REFUSALS: Mapping[int, tuple[type[UserError], str]] = {
 }
 
 
-def _refusal(what: str, status: int, said: str) -> Exception:
+def _refusal(what: str, status: int, answer: str) -> Exception:
     if status >= 500 or status in (408, 429):
-        return RetryableError(f"{what} now: {said}")
+        return RetryableError(f"{what} now: {answer}")
     kind, advice = _REFUSALS.get(status, (UserError, "check registry={...}"))
-    return kind(f"{what}: {said}; {advice}")
+    return kind(f"{what}: {answer}; {advice}")
 
 
 def _transport_error() -> type[Exception]:

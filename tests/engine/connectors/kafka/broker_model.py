@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs, gone
+from penstock.engine.connectors.kafka.kept_epochs import EpochFile, KeptEpochs, missing_files
 from penstock.engine.connectors.kafka.receipts import Marker, to_receipt
 from penstock.engine.connectors.kafka.sink_commits import SinkCommits, TroubleError
 from penstock.engine.connectors.kafka.transactions import Broke, Fenced, Publish
@@ -56,7 +56,7 @@ class ModelTransport:
         for receipt in publish.receipts:
             batches = self._kept.read(receipt)
             if batches is None and not publish.may_be_gone:
-                raise TroubleError(Fenced(gone([receipt])))
+                raise TroubleError(Fenced(missing_files([receipt])))
             values += [value for batch in batches or () for value in batch.column(0).to_pylist()]
 
         def effect() -> None:

@@ -246,10 +246,10 @@ def test_new_shapes_take_the_place_of_rare_ones() -> None:
     for first in range(0, len(orders), 4):
         messages = [message({}, {}, order) for order in orders[first : first + 4]] + [message({}, {})] * 20
         check(messages + messages[:4], decoder=decoder)
-    known = decoder._shaped._known.shapes
-    assert len(known) == json_shapes.MOST_SHAPES
+    learned = decoder._shaped._learned.shapes
+    assert len(learned) == json_shapes.MOST_SHAPES
     usual = wanted_of(SCHEMA)
-    assert usual is not None and shape_of(message({}, {}), usual) in known
+    assert usual is not None and shape_of(message({}, {}), usual) in learned
 
 
 def test_shapes_are_replaced_within_a_block() -> None:
