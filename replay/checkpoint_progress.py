@@ -29,7 +29,7 @@ _WATERMARK, _PASSED = "watermark_us", "passed_us"
 
 @dataclass(frozen=True, slots=True)
 class OpenResults:
-    """So many results of an operator were still to come."""
+    """The number of results of an operator that were still to come."""
 
     operator: str
     results: int

@@ -23,7 +23,7 @@ SLICES = 8
 
 @dataclass(frozen=True, slots=True, order=True)
 class RowPosition:
-    """Before the message at ``offset``, or behind its first ``rows`` rows."""
+    """A place before the message at ``offset``, or behind its first ``rows`` rows."""
 
     offset: int
     rows: int = 0

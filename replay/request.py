@@ -42,7 +42,7 @@ Kept = Annotated[str | None, optional("LOG", "Replay only the offsets that a log
 
 @dataclass(frozen=True, slots=True)
 class ReplayBounds:
-    """What of a job's topics is replayed, as the command line says it; None: not said."""
+    """The part of a job's topics to replay, as the command line says it; None: not said."""
 
     checkpoint_dir: str | None = None
     checkpoint: str | None = None

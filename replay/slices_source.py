@@ -23,7 +23,7 @@ _Pickles: Any = CloudPickleSerializer
 
 
 class UnsendableError(Exception):
-    """What reads slices holds something that cannot go to another process."""
+    """A reader of slices holds something that cannot go to another process."""
 
 
 class SliceReader(Protocol):

@@ -73,7 +73,7 @@ def local(text: str, kind: pa.DataType) -> str:
 
 
 def is_utc(kind: pa.DataType) -> bool:
-    """Whether a timestamp's clock is that of UTC."""
+    """Return whether a timestamp's clock is that of UTC."""
     return kind.tz in _ZONES
 
 

@@ -238,7 +238,7 @@ class _Writer:
 
 
 def _may_fail(typed: TypedExpression) -> bool:
-    """Whether a step that is null for values fails."""
+    """Return whether a step that is null for values fails."""
     if typed.op in ("add", "sub", "mul", "neg", "abs"):
         return bool(pt.is_integer(typed.type) or pt.is_temporal(typed.type))
     if typed.op == "round":
@@ -264,7 +264,7 @@ def _columns_of_strict(typed: TypedExpression) -> dict[int, TypedExpression] | N
 
 
 def _fails_over(typed: TypedExpression, columns: Set[int]) -> bool:
-    """Whether a step of a strict expression that is over all these columns may fail."""
+    """Return whether a step of a strict expression that is over all these columns may fail."""
     if (_columns_of_strict(typed) or {}).keys() != columns:
         return False
     return _may_fail(typed) or any(_fails_over(argument, columns) for argument in typed.args)

@@ -145,7 +145,7 @@ def _result(identity: dict[str, Any], keys: OutputKeys, compared: ComparisonSide
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Which stretch of time a row counts to: from one column to another, or so many ``seconds`` around one.
+    """The stretch of time that a row counts to: from one column to another, or so many ``seconds`` around one.
 
     Without any column there is none.
     """

@@ -22,7 +22,7 @@ class ComparisonStatus(StrEnum):
 
 
 class DifferenceKind(StrEnum):
-    """What is wrong with a row: the stream lacks it, should not have it, or has other values at its key."""
+    """The fault of a row: the stream lacks it, should not have it, or has other values at its key."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -31,7 +31,7 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """What was replayed of a source: of each partition from offset ``start`` up to, not including, ``stop``.
+    """The replayed part of a source: of each partition from offset ``start`` up to, not including, ``stop``.
 
     ``topic`` and offsets are None of a source that is no topic; ``rows`` None: not counted. ``left_out`` are so many
     offsets in between that a log said were not kept; None: no log was about the topic.
@@ -47,7 +47,7 @@ class SourceRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How accurate an answer was to be and is, in source rows.
+    """The accuracy that an answer was to have, and that it has, in source rows.
 
     ``rows_expected`` went into the exact answer and ``rows_used`` of them into the stream's; None: nothing was shed, so
     nothing was counted. ``promised_accuracy`` is in [0, 1]. ``biased``: the stream said that its estimate has a bias.
@@ -67,7 +67,7 @@ class Accuracy:
 
     @property
     def short(self) -> bool:
-        """Whether it is known to be less accurate than promised."""
+        """True if it is known to be less accurate than promised."""
         return self.true_accuracy is not None and self.true_accuracy < self.promised_accuracy
 
 
@@ -94,12 +94,12 @@ class WindowResult(Accuracy):
 
     @property
     def differs(self) -> bool:
-        """Whether its rows are not those of the exact answer."""
+        """True if its rows are not those of the exact answer."""
         return bool(self.missing or self.extra or self.different)
 
     @property
     def notable(self) -> bool:
-        """Whether it differs, or falls short of what was promised."""
+        """True if it differs, or falls short of what was promised."""
         return self.differs or self.short or self.covered is False
 
 
@@ -115,7 +115,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionResult:
-    """What was published to ``topic`` of rows that differ, now and not before; ``why``: why nothing can be.
+    """Rows that differ and were published to ``topic`` now, not before; ``why``: why nothing can be.
 
     ``messages`` stand for the rows that were ``missing``, ``extra`` or ``different``; one may need two.
     """
@@ -129,13 +129,13 @@ class CorrectionResult:
 
     @property
     def rows(self) -> int:
-        """How many rows were corrected."""
+        """The number of rows that were corrected."""
         return self.missing + self.extra + self.different
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryValidation(Accuracy):
-    """What the stream wrote to one sink, against the exact rows.
+    """The comparison of what the stream wrote to one sink with the exact rows.
 
     ``why`` says why it was not compared, None: it was. ``mode`` is append, changelog or upsert; ``keys`` are the
     columns by which rows are the same row (none: whole rows are compared). ``windows`` ascend in time; where
@@ -180,7 +180,7 @@ class QueryValidation(Accuracy):
 
     @property
     def status(self) -> ComparisonStatus:
-        """What the comparison came to."""
+        """The outcome of the comparison."""
         if self.why is not None:
             return ComparisonStatus.NOT_COMPARED
         return ComparisonStatus.DIFFERS if self.missing or self.extra or self.different else ComparisonStatus.SAME
@@ -203,7 +203,7 @@ class Validation:
 
     @property
     def left_out(self) -> int:
-        """How many offsets the log left out, of all sources together."""
+        """The number of offsets that the log left out, of all sources together."""
         return sum(source.left_out or 0 for source in self.sources)
 
     @property

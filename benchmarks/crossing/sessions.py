@@ -85,7 +85,7 @@ def _crossing_schema(graph: ExecutionGraph) -> pa.Schema:
 
 
 class _Shell:
-    """What turns a loop and its link, and waits for either."""
+    """The loop of one side and its link: turns both, and waits for either."""
 
     def __init__(self, channels: LinkedChannels | None) -> None:
         """Begin without instances."""

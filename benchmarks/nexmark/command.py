@@ -28,7 +28,7 @@ FIGURES_WIDTH = 74
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSetup:
-    """How queries are run: on which events, and by how many instances of an operator."""
+    """The events that queries are measured on, and how many instances of an operator run them."""
 
     source: str = GENERATOR
     kafka_settings: tuple[str, ...] = ()

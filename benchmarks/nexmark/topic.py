@@ -35,7 +35,7 @@ class EventTopic:
 
     @property
     def kafka(self) -> Mapping[str, str]:
-        """What clients of the topic's cluster are made with."""
+        """The settings of the topic's cluster, from which its clients are made."""
         return {**self.settings, "bootstrap.servers": self.bootstrap}
 
     @property

@@ -33,7 +33,7 @@ _ONE_THREAD = {
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What one engine needed for one query."""
+    """The time that one engine took for one query, and the rows of its result."""
 
     engine: str
     query: str
@@ -44,7 +44,7 @@ class PeerResult:
 
 
 class Peer(Protocol):
-    """What each ``<engine>_queries`` module offers."""
+    """A module of queries for one engine, ``<engine>_queries``, as the runner calls it."""
 
     QUERIES: Mapping[str, object]
 

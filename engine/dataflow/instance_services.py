@@ -55,10 +55,11 @@ def everything_here(task: TaskId, index: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InstanceServices:
-    """All of them. Without ``paging``, state that lies by keys must fit in memory. Only what it ``hosts`` is built.
+    """All services of instances. Without ``paging``, state that lies by keys must fit in memory.
 
-    ``report`` takes the number of an attempt and what its instances contribute to checkpoints, from the thread of the
-    loop; None: they take part in none. With ``keeps`` sources leave their streams open at their ends.
+    Only instances that it ``hosts`` are built. ``report`` takes the number of an attempt and what its instances
+    contribute to checkpoints, from the thread of the loop; None: they take part in none. With ``keeps`` sources leave
+    their streams open at their ends.
     """
 
     clock: Clock

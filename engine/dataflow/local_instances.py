@@ -7,7 +7,7 @@ from penstock.engine.dataflow.instance import Instance
 
 
 class LocalInstances:
-    """Those that are up. It does for them what a `CheckpointPort` is asked for."""
+    """The instances that are up. It does for them what a `CheckpointPort` is asked for."""
 
     def __init__(self) -> None:
         """Begin with none."""

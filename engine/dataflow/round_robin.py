@@ -1,4 +1,4 @@
-"""Whose turn it is among the instances that can run: deficit round robin over their shares of the core.
+"""Turns of the instances that can run: deficit round robin over their shares of the core.
 
 Kept by the worker loop. Nothing here depends on how many instances there are, only on how many can run.
 """

@@ -182,7 +182,7 @@ def _is_partitioned(node: OperatorNode, keys: KeyExpressions, by: Columns | None
 
 
 def _partitioning(node: OperatorNode, incoming: list[Edge], placed: dict[OperatorId, _Placed]) -> Columns | None:
-    """By which of its columns an operator's output is partitioned."""
+    """Return the columns by which an operator's output is partitioned."""
     descriptor = descriptor_of(node.spec)
     if descriptor.keyed:
         # Rows that meet a broadcast side do not lie where their keys say.

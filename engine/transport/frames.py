@@ -31,7 +31,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class Kind(IntEnum):
-    """What a frame is of: an element of a channel, the schema of those that follow, or the link itself."""
+    """The contents of a frame: an element of a channel, the schema of those that follow, or word of the link itself."""
 
     SCHEMA = 1
     ROWS = 2

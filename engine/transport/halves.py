@@ -17,7 +17,7 @@ Deliver = Callable[[Element, Picks | None, int, int], None]
 
 
 class FullSenders:
-    """How many of the sending halves of one output have no credit."""
+    """The number of sending halves of one output that have no credit."""
 
     __slots__ = ("count",)
 
@@ -27,7 +27,7 @@ class FullSenders:
 
 
 class WaitingInput:
-    """What waits in the receiving halves of one gate: rows, bytes, and control elements other than watermarks."""
+    """Input that waits in the receiving halves of one gate: rows, bytes, and control elements other than watermarks."""
 
     __slots__ = ("bytes", "rows", "signals")
 

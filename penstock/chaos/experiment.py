@@ -54,7 +54,7 @@ class ChaosReport:
 
     @property
     def exact(self) -> bool:
-        """Whether every run went through and nothing is lost or there twice."""
+        """True if every run went through and nothing is lost or there twice."""
         return self.failure is None and not self.lost and not self.duplicated
 
     def recovery_s(self, percentile: float) -> float | None:

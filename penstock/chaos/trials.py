@@ -308,7 +308,7 @@ class Chaos:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """So long after the first new checkpoint of a life, or after its begin."""
+    """A moment so long after the first new checkpoint of a life, or after its begin."""
 
     after_checkpoint: bool
     delay_s: float

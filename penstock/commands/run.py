@@ -13,7 +13,7 @@ CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
 
 
 class AtEnd(StrEnum):
-    """What becomes of windows that are open when all input was read."""
+    """The fate of windows that are open when all input was read."""
 
     KEEP = "keep"
     CLOSE = "close"

@@ -224,7 +224,7 @@ class RunLauncher:
             return make_ready(job, options)
 
     def _shows(self, job: Job) -> bool:
-        """Whether the line may be drawn: a job that prints its rows would garble it."""
+        """Return whether the line may be drawn: a job that prints its rows would garble it."""
         return watched() and not self._as_json and not _prints(job)
 
     def _report(self, job: Job, embedded: RunningJob) -> JobMetrics:

@@ -83,7 +83,7 @@ class LocalBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property

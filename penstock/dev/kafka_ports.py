@@ -33,7 +33,7 @@ class BrokerPorts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, process=process, created=psutil.Process(process).create_time())
 
     def in_use(self) -> bool:
-        """Whether that process still runs; ids of processes are used again."""
+        """Return whether that process still runs; ids of processes are used again."""
         try:
             process = psutil.Process(self.process)
             same = abs(process.create_time() - self.created) < 1.0
@@ -58,7 +58,7 @@ def write_ports(file: Path, ports: BrokerPorts) -> None:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens at a port of this machine's loopback address."""
+    """Return whether nobody listens at a port of this machine's loopback address."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

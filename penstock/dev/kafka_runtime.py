@@ -39,7 +39,7 @@ class KafkaRuntime:
 
     @property
     def has_archive(self) -> bool:
-        """Whether there is an archive yet."""
+        """True if there is an archive."""
         return self.archive.is_file()
 
     def broker_command(self, properties: Path, *, large: bool, classes: Path | None) -> list[str]:

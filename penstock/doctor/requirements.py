@@ -36,7 +36,7 @@ class Requirement:
         return ",".join(sign + version for sign, version in self.bounds)
 
     def allows(self, version: str) -> bool:
-        """Whether a version is within the bounds."""
+        """Return whether a version is within the bounds."""
         return all(_HOLDS[sign](*_padded(version, bound)) for sign, bound in self.bounds)
 
 

@@ -156,7 +156,7 @@ def spark_version(home: Path) -> str | None:
 
 
 def same_release(one: str, other: str) -> bool:
-    """Whether two versions differ by patches only, so that their Python and Java parts fit."""
+    """Return whether two versions differ by patches only, so that their Python and Java parts fit."""
     return one.split(".")[:2] == other.split(".")[:2]
 
 

@@ -148,7 +148,7 @@ class Handle:
 
     @property
     def running(self) -> bool:
-        """Whether the job has not ended yet."""
+        """True if the job has not ended yet."""
         return self._thread.is_alive()
 
     def stop(self, *, drain: bool = False) -> JobMetrics:

@@ -74,7 +74,7 @@ class Stream(Writes, Picture, Joins, NameHints):
 
     @property
     def updating(self) -> bool:
-        """Whether rows may be retracted later (a changelog)."""
+        """True if rows may be retracted later (a changelog)."""
         return self._schema.changelog
 
     @property

@@ -28,7 +28,7 @@ class Stoppable(Protocol):
 
     @property
     def has_run(self) -> bool:
-        """Whether it has ever run: before that a stop has nothing to keep."""
+        """True if it has ever run: before that a stop has nothing to keep."""
 
     def stop(self, *, drain: bool = False) -> None:
         """Ask it to stop; called by a signal handler."""

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def watched() -> bool:
-    """Whether stderr is a terminal that can redraw a line, and ``NO_COLOR`` is not set."""
+    """Return whether stderr is a terminal that can redraw a line, and ``NO_COLOR`` is not set."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

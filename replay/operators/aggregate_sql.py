@@ -40,7 +40,7 @@ class PreparedCalls:
 
     @property
     def timed(self) -> bool:
-        """Whether some look at event times."""
+        """True if some look at event times."""
         return any(call.call.function in BY_TIME for call in self.calls)
 
 

@@ -63,7 +63,7 @@ class WindowClosing:
 
     @property
     def _follows(self) -> bool:
-        """Whether what it shows follows its rows, with nothing held back until a window is over."""
+        """True if what it shows follows its rows, with nothing held back until a window is over."""
         return self.windowing is None or self.windowing.emission.mode == "updates"
 
 

@@ -90,5 +90,5 @@ FIRST = FirstForm()
 
 
 def _whole_rows(spec: FirstSpec, schema: StreamSchema) -> bool:
-    """Whether rows of one key are equal, so that it does not matter which of them is kept."""
+    """Return whether rows of one key are equal, so that it does not matter which of them is kept."""
     return {column_name(key) for _, key in spec.keys} == set(schema.fields.names)

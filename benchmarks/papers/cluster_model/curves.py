@@ -16,7 +16,7 @@ class Curve(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same."""
+    """A figure that never changes."""
 
     value: float
 

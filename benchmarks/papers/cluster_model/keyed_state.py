@@ -18,7 +18,7 @@ from penstock.model.memory_levels import split
 
 @dataclass(frozen=True, slots=True)
 class AccessCosts:
-    """By instance, for a row: ``cpu_s`` and ``wait_s`` of its accesses, what stalls of writes allow, and hit rates.
+    """Costs of accesses by instance, for a row: ``cpu_s`` and ``wait_s``, what stalls of writes allow, and hit rates.
 
     ``get_s`` and ``get_p90_s`` of one get, ``put_s`` of one put.
     """

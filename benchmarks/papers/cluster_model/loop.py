@@ -52,7 +52,7 @@ class DecisionRecord:
 
 @dataclass(slots=True)
 class Run:
-    """All that happened: decisions in their order, and series."""
+    """The record of a run: decisions in their order, and series."""
 
     series: Series
     records: list[DecisionRecord] = field(default_factory=list)

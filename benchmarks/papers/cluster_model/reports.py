@@ -114,7 +114,7 @@ class Reporter:
 
 
 class Observer:
-    """One that decides now and then: each time it sees what was counted since the last time."""
+    """An observer that decides at intervals: each time it sees what was counted since the last time."""
 
     def __init__(self, cluster: Cluster, reporter: Reporter) -> None:
         """Begin with the newest report."""

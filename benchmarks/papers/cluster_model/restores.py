@@ -13,7 +13,7 @@ from penstock.model.columns import Floats
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """What an action costs; ``restarted``: slots of instances that pause, and at its end restart with empty caches."""
+    """Costs of an action; ``restarted``: slots of instances that pause, and at its end restart with empty caches."""
 
     restarted: Indices
     bytes: float

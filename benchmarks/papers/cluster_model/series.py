@@ -19,7 +19,7 @@ Table = NDArray[np.float64]
 
 @dataclass(slots=True)
 class Series:
-    """One row a report; `table` gives a series as an array of reports x things.
+    """Figures with one row a report; `table` gives a series as an array of reports x things.
 
     By task (``processed`` rows, ``busy_s``, ``cpu_s``, ``instances``, ``queue_rows``, ``latency_ms``,
     ``emit_latency_ms``, ``managed_bytes``, ``state_bytes``, and of what its log says ``appended``, ``fetched`` and

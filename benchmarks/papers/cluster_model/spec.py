@@ -229,7 +229,7 @@ class ReportSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """All of it. Tasks are named once in a cluster, each after those it reads from."""
+    """A whole simulated cluster. Tasks are named once in a cluster, each after those it reads from."""
 
     machines: Sequence[MachineSpec]
     applications: Sequence[ApplicationSpec]

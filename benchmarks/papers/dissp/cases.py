@@ -49,7 +49,7 @@ class SheddingCase:
 
     @property
     def intervals(self) -> int:
-        """How many intervals there are; what sources send in the last of them, nobody counts."""
+        """The number of intervals; what sources send in the last of them, nobody counts."""
         return self.warm_up_intervals + self.measured_intervals + self.drain_intervals
 
 

@@ -16,7 +16,7 @@ _BEGINS_S, _AFTER_S = 80.0, 40.0
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """When a peak begins and ends, and the rates of each topic outside of it and in it."""
+    """The begin and the end of a peak, and the rates of each topic outside of it and in it."""
 
     begin_s: float
     end_s: float
@@ -107,7 +107,7 @@ def accuracy(of: Peak, finished: FinishedRun) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """At a rate of each topic: lag in seconds of input, rows/s read, latency without the log and the wait in it."""
+    """Lag in seconds of input, rows/s read, latency without the log and the wait in it, at a rate of each topic."""
 
     rate: float
     lag_s: float

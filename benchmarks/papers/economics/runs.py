@@ -23,11 +23,11 @@ WARM_S = 65.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether what the paper shows of a scenario came about: a truth by field of a scenario's own verdict."""
+    """The paper's findings for a scenario, each true if it came about; a scenario's own verdict has the fields."""
 
     @property
     def holds(self) -> bool:
-        """Whether all of it did."""
+        """True if all of them came about."""
         return all(getattr(self, field.name) for field in fields(self))
 
     def missing(self) -> list[str]:
@@ -54,7 +54,7 @@ class FinishedRun:
 
     @property
     def times_s(self) -> Floats:
-        """When each report was."""
+        """The time of each report."""
         return np.array(self.done.series.times_s)
 
     def accuracy(self, task: str, begin_s: float, end_s: float) -> float:

@@ -24,7 +24,7 @@ _ABOVE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Scenario1Verdict(Verdict):
-    """Whether what the paper shows came about."""
+    """The paper's findings for scenario 1: true where they came about."""
 
     nothing_moves_early: bool
     both_shed: bool

@@ -30,7 +30,7 @@ _LESS = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Scenario2Verdict(Verdict):
-    """Whether what the paper shows came about."""
+    """The paper's findings for scenario 2: true where they came about."""
 
     knn_starts_where_most_is_free: bool
     neighbours_at_minimum_meanwhile: bool

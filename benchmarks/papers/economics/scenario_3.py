@@ -19,9 +19,10 @@ _WINDOW_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Scenario3Verdict(Verdict):
-    """Of all steps of the rate: whether accuracy came to where it stays within two cycles, and fell and rose again.
+    """The paper's findings for scenario 3, over all steps of the rate: true where they came about.
 
-    Lag is bounded if it is never above 2 x overload x period (docs/design/papers/stream-economics.md 10).
+    ``follows``: accuracy came to where it stays within two cycles. Lag is bounded if it is never above
+    2 x overload x period (docs/design/papers/stream-economics.md 10).
     """
 
     follows: bool

@@ -20,7 +20,7 @@ from penstock.shedding.qod_sources import NO_LAGS, lag_maxima, offered_to_source
 
 @dataclass(frozen=True, slots=True)
 class TrackingErrors:
-    """By cycle and source: |cAc - ac| by lag maxima, that of the accuracy which was asked for, and by end offsets."""
+    """Errors |cAc - ac| by cycle and source: by lag maxima, of the target accuracy, and by end offsets."""
 
     accuracy: Floats
     target: Floats

@@ -20,7 +20,7 @@ from penstock.state.redistribution import (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one way to move state: bytes over the least that must move, accesses, and seconds in which it is fetched."""
+    """Costs of one way to move state: bytes over the least that must move, accesses, and seconds to fetch it."""
 
     over_minimal: float
     accesses: int

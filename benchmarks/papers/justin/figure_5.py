@@ -37,7 +37,7 @@ def contenders(query: Query) -> dict[str, Policy[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What of DS2's figure there may be at most, not rounded; ``sizes``: what the paper's configurations come to."""
+    """The most there may be of DS2's figure, not rounded; ``sizes``: what the paper's configurations come to."""
 
     paper: str
     text: str
@@ -137,7 +137,7 @@ def _query_rows(seed: int, results: Results, query: Query, cores: Goal, memory: 
 
 
 def _over_ds2(seed: int, results: Results, query: Query, policy: str, figure: str, name: str) -> Row:
-    """What a policy has of DS2's figure, of which nothing is asked."""
+    """Return a policy's figure over DS2's, of which nothing is asked."""
     return Row(seed, name, "-", "-", results.over(query, policy, figure), ONE, unit="x")
 
 
@@ -162,7 +162,7 @@ def _steps_row(seed: int, results: Results, query: Query, policy: str, name: str
 
 
 def _ratio_row(seed: int, results: Results, query: Query, policy: str, figure: str, goal: Goal, control: str) -> Row:
-    """What a policy has of DS2's. Ours takes memory from a small state, as it should: its control is instances."""
+    """Compare a policy with DS2. Ours takes memory from a small state, as it should: its control is instances."""
     is_ours = policy == OURS
     own, base = results.over(query, policy, figure), results.over(query, TWO, figure) if is_ours else ONE
     small = results.over(SMALL, policy, "instances" if is_ours else control)
@@ -241,7 +241,7 @@ def _stateless_rows(seed: int, results: Results) -> list[Row]:
 
 
 def _unharmed_rows(seed: int, results: Results) -> list[Row]:
-    """Where memory cannot help: the same instances, and no memory of the main operator above DS2's."""
+    """Cases in which memory cannot help: the same instances, and no memory of the main operator above DS2's."""
     larger = "more where it makes the memtable larger, so that writes wait less for flushes"
     result = []
     for query, label, paper in ((SMALL, "q5, small state", "1"), (ONLY_WRITES, "only writes", "-")):

@@ -60,7 +60,7 @@ class RunOutcome:
 
     @property
     def is_up_then_out(self) -> bool:
-        """Whether memory was raised once, at first, and from then on only instances were added."""
+        """True if memory was raised once, at first, and from then on only instances were added."""
         if len(self.path) < 2:
             return False
         first, *rest = pairwise(self.path)

@@ -87,7 +87,7 @@ def _harsher_rows(seed: int, seeds: Sequence[int], progress: Progress) -> list[R
 def _fitted_row(
     seed: int, by: str, reading: str, own: Sequence[Steps], plain: Sequence[Steps], idle: Sequence[Steps]
 ) -> Row:
-    """What ships for a figure that is off by a tenth: `ds2-fitted`, with its dead band."""
+    """The policy that ships for a figure that is off by a tenth: `ds2-fitted`, with its dead band."""
     settles, beside = share([is_settled(each) for each in own]), share([is_settled(each) for each in plain])
     acts = spread([float(each.whole) for each in idle])
     return Row(

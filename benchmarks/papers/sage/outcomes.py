@@ -30,7 +30,7 @@ class Action:
 
     @property
     def is_up(self) -> bool:
-        """Whether it grew."""
+        """True if it grew."""
         return self.after > self.before
 
 
@@ -49,12 +49,12 @@ class Outcome:
 
     @property
     def sizing_s(self) -> float:
-        """When the last action began."""
+        """The time at which the last action began."""
         return self.actions[-1].time_s if self.actions else 0.0
 
     @property
     def holds(self) -> bool:
-        """Whether the final size holds the bounds: no more waits than allowed, and nothing is killed."""
+        """True if the final size holds the bounds: no more waits than allowed, and nothing is killed."""
         return self.late <= 1.0 and self.kills == 0
 
     def undone(self) -> int:

@@ -30,7 +30,7 @@ _DEFAULT_MESSAGE_BYTES = 1_000_000
 
 
 class KafkaSink(Sink):
-    """One topic.
+    """A sink that writes to one topic.
 
     Exactly once: an epoch's messages are kept beside its checkpoint, and published in one transaction for each
     instance when that is complete; a marker in the transaction tells after a crash whether it was.

@@ -24,7 +24,7 @@ Where: TypeAlias = str | datetime.datetime | Mapping[Any, int]
 
 @dataclass(frozen=True, slots=True)
 class TopicPlace:
-    """One of: a ``name`` (`EARLIEST`, `LATEST`), a time, or ``offsets`` by name of partition."""
+    """A place in a topic: a ``name`` (`EARLIEST`, `LATEST`), a time, or ``offsets`` by name of partition."""
 
     name: str | None = None
     time_ms: int | None = None

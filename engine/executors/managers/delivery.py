@@ -70,12 +70,12 @@ class Delivery:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How many envelopes were not taken in, by reason."""
+        """The number of envelopes that were not taken in, by reason."""
         return self._dropped
 
     @property
     def waiting(self) -> int:
-        """How many messages the other end has not acknowledged."""
+        """The number of messages that the other end has not acknowledged."""
         return len(self._unacknowledged)
 
     def send(self, body: bytes, now_ns: int) -> Envelope:

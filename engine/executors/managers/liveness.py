@@ -15,7 +15,7 @@ LONG_STEP_NS = 10_000_000_000
 
 
 class Verdict(Enum):
-    """What is believed of a task manager."""
+    """The belief about a task manager."""
 
     WELL = "it lives"
     STUCK = "it lives, and its worker loop has been in one step for long"

@@ -172,7 +172,7 @@ class Finished(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """How far sources have come in event time, by instance, in microseconds."""
+    """The progress of sources in event time, by instance, in microseconds."""
 
     progress_us: dict[str, int]
 

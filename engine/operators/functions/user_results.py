@@ -1,4 +1,4 @@
-"""What users' functions return, as rows of their schema: the checks that all kinds of functions share."""
+"""Results of users' functions as rows of their schema: the checks that all kinds of functions share."""
 
 import difflib
 from collections.abc import Collection, Iterable

@@ -19,7 +19,7 @@ class DueTimers:
     """Timers that are due, by key and time, each once."""
 
     def __init__(self, times_us: Ints, groups: Ints) -> None:
-        """These timers."""
+        """Hold these timers."""
         self._groups, self._times_us = _distinct(groups, times_us)
 
     @classmethod

@@ -61,7 +61,7 @@ class StateHandle(ABC):
 
 
 class Outside(list[Any]):
-    """In place of a piece's values between pieces: says so when state is used there."""
+    """Stands in for a piece's values between pieces: says so when state is used there."""
 
     def __getitem__(self, index: Any) -> NoReturn:
         raise PlanError("state was used outside process() and on_timer(): there is no key whose state it could be")

@@ -48,7 +48,7 @@ class FunctionRunner(ABC):
 
 
 class TimedContext:
-    """What contexts of calls say of time."""
+    """The part of calls' contexts that is about time."""
 
     __slots__ = ("_calendar", "_progress")
 

@@ -86,7 +86,7 @@ class Calendar:
     """Between datetimes as users have them, in the zone of the stream's event time, and microseconds."""
 
     def __init__(self, zone: str | None) -> None:
-        """None: datetimes without zone."""
+        """Convert in ``zone``; None: datetimes without zone."""
         self.zone = zone
         self._zone = None if zone is None else pa.lib.string_to_tzinfo(zone)
         self._epoch = datetime.datetime(1970, 1, 1)

@@ -47,7 +47,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes."""
+    """A value of a fixed number of bytes."""
 
     name: str
     size: int
@@ -58,7 +58,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """One of some symbols; ``default`` stands for those of a writer that are not among them."""
+    """A symbol out of a list; ``default`` stands for those of a writer that are not among them."""
 
     name: str
     symbols: tuple[str, ...]
@@ -81,7 +81,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of some branches."""
+    """A value of one of several branches."""
 
     branches: tuple["Node", ...]
 
