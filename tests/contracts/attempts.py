@@ -199,8 +199,8 @@ class Bench:
         assert condition()
 
     def for_a_while(self) -> None:
-        """Let it go on for as long as 100 looks take."""
-        looks = iter(range(100))
+        """Let it go on for as long as 500 looks take."""
+        looks = iter(range(500))
         self.until(lambda: next(looks, None) is None)
 
     def end(self) -> None:

@@ -230,9 +230,10 @@ def answer_of(admin: Admin, answer: "Future[_T]") -> _T:
 
 
 def error_of(raised: KafkaException) -> KafkaError:
-    """Return the error in an exception of librdkafka."""
-    error = raised.args[0]
-    assert isinstance(error, KafkaError), raised
+    """Return the error in an exception of librdkafka; one that has none is raised as it is."""
+    error = raised.args[0] if raised.args else None
+    if not isinstance(error, KafkaError):
+        raise raised
     return error
 
 
