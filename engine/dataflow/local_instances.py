@@ -36,10 +36,10 @@ class LocalInstances:
         for instance in self._among(names):
             instance.inject(Barrier(epoch), last=last)
 
-    def end_sources(self, names: Collection[str]) -> None:
-        """Let these sources end; see `CheckpointPort.end_sources`."""
+    def end_sources(self, names: Collection[str], *, drain: bool = True) -> None:
+        """Let these sources read nothing more; with ``drain`` see `CheckpointPort.end_sources`."""
         for instance in self._among(names):
-            instance.end_input(drain=True)
+            instance.end_input(drain=drain)
 
     def _among(self, names: Collection[str]) -> Iterator[Instance]:
         """Return instances in the order in which they were built, whatever that of the names."""

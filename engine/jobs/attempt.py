@@ -1,11 +1,12 @@
 """Operations of a recovering job on one attempt: to run, to lose a region and to get it back.
 
 Whoever runs instances in another way, in other processes or on another clock, implements `Attempt` and hands in a
-`MakeAttempt`; `EmbeddedAttempt` and `SimulatedAttempt` do.
+`MakeAttempt`; `EmbeddedAttempt`, `ManagedAttempt` and `SimulatedAttempt` do.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from penstock.engine.core.contract import Clock
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import CheckpointPort
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges
 from penstock.model.config import LoopOptions
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.ids import TaskId
@@ -40,13 +42,18 @@ class JobPlan:
 class AttemptContext:
     """The environment that all attempts of a job share; without ``scratch`` each has a scratch folder of its own.
 
-    ``cut_writer`` uploads what instances in this process contribute to checkpoints.
+    ``checkpoints`` are taken if there is a session for them; ``cut_writer`` then uploads what instances in this process
+    contribute, and ``allowed`` is what a checkpoint that is gone on from may leave behind. What attempts put on
+    ``resources`` is closed when the job is over. ``warn`` takes what the user is to be told.
     """
 
     clock: Clock
-    checkpoints: CheckpointSession
-    cut_writer: CutWriter
+    checkpoints: CheckpointSession | None = None
+    cut_writer: CutWriter | None = None
     scratch: RunScratch | None = None
+    allowed: AllowedChanges = NOTHING_ALLOWED
+    resources: ExitStack = field(default_factory=ExitStack)
+    warn: Callable[[str], None] = print
 
 
 @dataclass(frozen=True, slots=True)

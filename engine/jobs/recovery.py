@@ -74,7 +74,9 @@ class RecoveringJob:
             self._check_savepoint(options.savepoint_on_stop)
         self.session = self._make_session()
         writer = CutWriter(self._storage.repository, self._storage.directory / "uploads")
-        self._context = AttemptContext(self._clock, self.session, writer, self._storage.scratch)
+        self._context = AttemptContext(
+            self._clock, self.session, writer, self._storage.scratch, options.restore.allowed, warn=self._warn
+        )
         self._life = js.JobLifeCycle(RestartPolicy(options.restarts))
         self._attempt: Attempt | None = None
         self._stop: bool | None = None
@@ -137,6 +139,7 @@ class RecoveringJob:
                 raise
         finally:
             self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
+            self._context.resources.close()
             self._storage.close()
             self._thread = None
             over = f"job {self.name!r} is over; its last checkpoint stands."

@@ -5,11 +5,25 @@ from typing import Annotated
 
 import typer
 
-from penstock.commands.arguments import Arguments, BatchRows, File, Parallelism, optional
+from penstock.commands.arguments import Arguments, BatchRows, File, optional
 from penstock.commands.exit_codes import Debug, Json, errors_as_exit_codes
 
 CHECKPOINTS, BAD_RECORDS, METRICS = "Checkpoints", "Bad records", "Metrics"
 """The panels of the help."""
+
+
+class Executor(StrEnum):
+    """Where instances run."""
+
+    EMBEDDED = "embedded"
+    PROCESSES = "processes"
+
+
+class Transport(StrEnum):
+    """What carries rows between processes."""
+
+    RING = "ring"
+    TCP = "tcp"
 
 
 class AtEnd(StrEnum):
@@ -24,7 +38,20 @@ def run(
     file: File,
     arguments: Arguments = None,
     name: Annotated[str | None, optional("NAME", "Name of the job.")] = None,
-    parallelism: Parallelism = None,
+    parallelism: Annotated[
+        str | None, optional("P", "Instances per operator, or auto: one for each core; wins over the file.")
+    ] = None,
+    executor: Annotated[
+        Executor | None,
+        typer.Option(help="Where instances run: in this process, or in several.", show_default=False),
+    ] = None,
+    task_managers: Annotated[
+        int | None, optional("N", "So many processes; one for each core by default.", min=1)
+    ] = None,
+    transport: Annotated[
+        Transport | None,
+        typer.Option(help="What carries rows between processes; the best that works by default.", show_default=False),
+    ] = None,
     batch_rows: BatchRows = None,
     emit_interval: Annotated[
         str | None, optional("TIME", "How often updating results leave under load: 100ms.")
@@ -93,7 +120,7 @@ def run(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run a pipeline in this process, with progress on a terminal.
+    """Run a pipeline, with progress on a terminal.
 
     The file runs as a script. Every run() and start() in it is carried out with the options given
     here; a file that calls neither has its default job run at the end. Ctrl-C and SIGTERM stop
@@ -106,6 +133,9 @@ def run(
         overrides = RunOverrides(
             name=name,
             parallelism=parallelism,
+            executor=executor,
+            task_managers=task_managers,
+            transport=transport,
             batch_rows=batch_rows,
             emit_interval=emit_interval,
             start_timeout=start_timeout,

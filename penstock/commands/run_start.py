@@ -29,7 +29,9 @@ from penstock.runs.run_options import (
     RESTARTS,
     RunOptions,
     changed_fields,
+    chosen_parallelism,
     letter_target,
+    parallelism_option,
     restore_from,
 )
 from penstock.tables import Column, count_text, print_table, rate_text, seconds_text
@@ -48,7 +50,10 @@ class RunOverrides:
     """
 
     name: str | None = None
-    parallelism: int | None = None
+    parallelism: str | None = None
+    executor: str | None = None
+    task_managers: int | None = None
+    transport: str | None = None
     batch_rows: int | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: str | None = None
@@ -79,6 +84,8 @@ class RunOverrides:
         for option in ("emit_interval", "checkpoint_interval", "start_timeout"):
             if (duration := getattr(self, option)) is not None:
                 to_microseconds(duration, f"--{option.replace('_', '-')}")
+        if self.parallelism is not None:
+            parallelism_option(self.parallelism)
         if self.max_dead_letters is not None:
             dead_letter_limit(self.max_dead_letters)
         if self.metrics_token is not None:
@@ -103,9 +110,18 @@ class RunOverrides:
         )
         duplicates = self.accept_duplicates or options.restore.accept_duplicates
         limit = self.max_dead_letters
+        loop = replace(options.loop, **changed_fields(LOOP, given))
+        executor = self.executor or options.executor
+        parallelism = options.parallelism
+        if self.parallelism is not None:
+            managers = self.task_managers or options.task_managers
+            wanted = parallelism_option(self.parallelism)
+            parallelism = chosen_parallelism(wanted, executor, managers, loop.key_groups)
         changed = replace(
             options,
-            loop=replace(options.loop, **changed_fields(LOOP, given)),
+            loop=loop,
+            parallelism=parallelism,
+            executor=executor,
             checkpoints=replace(options.checkpoints, **changed_fields(CHECKPOINTS, given)),
             restarts=replace(options.restarts, **changed_fields(RESTARTS, given)),
             restore=replace(restore, allowed=allowed, accept_duplicates=duplicates),
@@ -114,7 +130,7 @@ class RunOverrides:
             max_dead_letters=options.max_dead_letters if limit is None else dead_letter_limit(limit),
             take_over=self.take_over or options.take_over,
             generated_names=self.generated_names,
-            **{name: given[name] for name in ("name", "parallelism", *AS_THEY_ARE) if given.get(name, "") != ""},
+            **{name: given[name] for name in ("name", *AS_THEY_ARE) if given.get(name, "") != ""},
         )
         if self.sinks_into is None:
             return changed

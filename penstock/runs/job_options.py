@@ -15,8 +15,17 @@ from penstock.model.durations import Duration
 class JobOptions(TypedDict, total=False):
     """Keywords of `run` and `start`, beside ``name``."""
 
-    parallelism: int
-    """Instances of each operator that does not say otherwise; default 1."""
+    parallelism: int | str
+    """Instances of each operator that does not say otherwise; default 1. ``"auto"``: one for each core that it may use."""
+
+    executor: str
+    """Where instances run: ``"embedded"`` (default) in this process, or ``"processes"``, on several task managers."""
+
+    task_managers: int | None
+    """Processes that run instances, with the executor ``"processes"``; default: one for each core that they may use."""
+
+    transport: str | None
+    """What carries rows between task managers: ``"ring"`` or ``"tcp"``; default: shared memory where there is any."""
 
     directory: str | Path
     """Where the job's own files go, such as dead letters; default ``.penstock/NAME``."""

@@ -17,9 +17,18 @@ from penstock.model.dead_letters import LetterTarget
 from penstock.model.durations import to_microseconds
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.job_graph import JobGraph, OperatorNode
+from penstock.runs.cores import usable_cores
 from penstock.runs.job_options import JobOptions
 from penstock.runs.metrics_token import check_reference
 from penstock.state.files.durable_files import check_name
+
+EMBEDDED, PROCESSES = "embedded", "processes"
+TRANSPORTS = ("ring", "tcp")
+EXECUTORS = (EMBEDDED, PROCESSES)
+"""What runs instances: this process alone, or several task managers, each a process."""
+
+AUTO = "auto"
+"""A parallelism: one instance for each core."""
 
 LOOPBACK = ("127.0.0.1", "localhost")
 """Names of this machine from within."""
@@ -35,6 +44,8 @@ class RunOptions:
     are borne. ``take_over`` ends another run that has the checkpoints or an output. ``at_end``: what becomes of open
     windows when all inputs have ended (None: kept if there are checkpoints and a source may grow). ``generated_names``:
     state is found again by the positions of operators where they have no names, as the program does not change.
+    ``executor`` and ``task_managers`` say where instances run (None: one process for each core), ``transport`` what
+    carries rows between them (None: the best that works).
     """
 
     name: str
@@ -53,9 +64,13 @@ class RunOptions:
     max_dead_letters: DeadLetterLimit = DEFAULT_LIMIT
     take_over: bool = False
     generated_names: bool = False
+    executor: str = EMBEDDED
+    task_managers: int | None = None
+    transport: str | None = None
 
     def __post_init__(self) -> None:
         check_count("parallelism", self.parallelism)
+        _check_executor(self.executor, self.task_managers, self.transport)
         if self.savepoint_on_stop is not None:
             check_name("savepoint", self.savepoint_on_stop)
         if self.metrics_port is not None:
@@ -95,7 +110,7 @@ RESTARTS: Mapping[str, str] = {
 """Options of a job by the fields of `LoopOptions`, `CheckpointOptions` and `RestartOptions` that they set."""
 
 DURATIONS = ("emit_interval", "checkpoint_interval", "checkpoint_timeout", "restart_delay", "start_timeout")
-AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token")
+AS_THEY_ARE = ("savepoint_on_stop", "metrics_port", "metrics_host", "metrics_token", "task_managers", "transport")
 """The options that `RunOptions` has under the same name and takes without a look."""
 
 
@@ -111,11 +126,13 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         hint = f"did you mean {close[0]!r}? Valid options" if close else "valid options"
         raise OptionError(f"unknown option {unknown[0]!r}; {hint} are {', '.join(sorted(JobOptions.__annotations__))}")
     directory = options.get("directory")
+    loop = LoopOptions(**changed_fields(LOOP, options))
+    executor = options.get("executor", EMBEDDED)
     return RunOptions(
         name or default_name(),
-        options.get("parallelism", 1),
+        chosen_parallelism(options.get("parallelism", 1), executor, options.get("task_managers"), loop.key_groups),
         Path(directory) if directory else None,
-        LoopOptions(**changed_fields(LOOP, options)),
+        loop,
         _checkpoints(options),
         RestartOptions(**changed_fields(RESTARTS, options)),
         restore_from(
@@ -128,8 +145,51 @@ def make_options(name: str | None, options: Mapping[str, Any]) -> RunOptions:
         at_end=check_at_end(options.get("at_end")),
         max_dead_letters=dead_letter_limit(options.get("max_dead_letters", DEFAULT_LIMIT)),
         take_over=bool(options.get("take_over", False)),
+        executor=executor,
         **{key: options[key] for key in AS_THEY_ARE if key in options},
     )
+
+
+def chosen_parallelism(parallelism: int | str, executor: str, task_managers: int | None, key_groups: int) -> int:
+    """Return the parallelism that an option means: ``auto`` is one instance for each core that the job may use.
+
+    The embedded executor uses one core, so that more than one instance would only cost.
+
+    Raises:
+        OptionError: it is another word.
+    """
+    if isinstance(parallelism, int):
+        return parallelism
+    if parallelism != AUTO:
+        raise OptionError(f"parallelism is a number or {AUTO!r}, not {parallelism!r}")
+    if executor == EMBEDDED:
+        return 1
+    return min(task_managers or usable_cores(), key_groups)
+
+
+def parallelism_option(text: str) -> int | str:
+    """Return a parallelism as it is written on the command line: a number, or ``auto``.
+
+    Raises:
+        OptionError: it is neither.
+    """
+    if text == AUTO:
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"--parallelism is a count, or {AUTO}, not {text!r}")
+    return int(text)
+
+
+def _check_executor(executor: str, task_managers: int | None, transport: str | None) -> None:
+    if executor not in EXECUTORS:
+        raise OptionError(f"executor is {' or '.join(map(repr, EXECUTORS))}, not {executor!r}")
+    if transport is not None and transport not in TRANSPORTS:
+        raise OptionError(f"transport is {' or '.join(map(repr, TRANSPORTS))}, not {transport!r}")
+    if task_managers is not None:
+        check_count("task_managers", task_managers)
+    if executor == EMBEDDED and (task_managers is not None or transport is not None):
+        option = "task_managers" if task_managers is not None else "transport"
+        raise OptionError(f"{option} needs executor={PROCESSES!r} (--executor {PROCESSES})")
 
 
 def changed_fields(fields: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from penstock.engine.executors.managers.delivery import Delivery, Ends, Envelope
 LONGEST_FRAME = 1 << 30
 """The longest frame that is read, in bytes; a plan is the longest thing that is sent."""
 
+LONGEST_FAREWELL_S = 1.0
+"""How long the end waits for another end to take what was sent."""
+
 _READ = 1 << 16
 _LENGTH = struct.Struct("<I")
 
@@ -98,7 +101,7 @@ class ControlPlane:
         self._wake()
 
     def close(self) -> None:
-        """Close all links and end the thread."""
+        """Write what was sent, as far as the other ends take it soon, close all links and end the thread."""
         with self._lock:
             self._over = True
         self._wake()
@@ -123,6 +126,10 @@ class ControlPlane:
                         self._woken.recv(_READ)
                 elif events & selectors.EVENT_READ:
                     self._read(link)
+        for link in self._links.values():
+            link.sock.settimeout(LONGEST_FAREWELL_S)
+            with suppress(OSError):
+                link.sock.sendall(link.outbound)
         for link in [*self._links.values(), *self._removed]:
             link.sock.close()
         self._selector.close()

@@ -11,6 +11,9 @@ from itertools import islice
 
 import msgspec
 
+HEAD = "head"
+"""The name of a job's head as an end of links."""
+
 RESEND_NS = 200_000_000
 """How long an acknowledgement is awaited before a message is sent again; twice as long each further time."""
 

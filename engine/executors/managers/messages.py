@@ -16,18 +16,38 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
     """The base class of all messages."""
 
 
-class Deploy(Message, frozen=True):
-    """To a task manager: build instances of these tasks, those that ``places`` gives to it, and run none yet.
+class Setup(Message, frozen=True):
+    """To a task manager, first of all: the packed `ManagerSetup`. Answer: `Joined` or `SetupFailed`."""
 
-    ``places`` has the name of a task manager for every instance of the job. ``manifest`` is the checkpoint that they go
-    on from (None: nothing), ``last_epoch`` the greatest that was published before. Answer: `Deployed` or `Refused`.
+    packed: bytes
+
+
+class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The checkpoint that instances go on from: its manifest, and of which ``savepoint`` (None: none).
+
+    Sources that are ``closed`` may bring no row; with ``afresh`` watermarks begin anew.
+    """
+
+    manifest: bytes
+    savepoint: str | None = None
+    closed: tuple[str, ...] = ()
+    afresh: bool = False
+
+
+class Deploy(Message, frozen=True):
+    """To a task manager: build the instances of these tasks that ``places`` gives to it, and run none yet.
+
+    The tasks are whole regions; ``places`` has the name of a task manager for all of their instances, ``addresses``
+    where each of these is met. ``sinks`` are packed as they are now. ``last_epoch`` is the greatest that was published
+    before. Answer: `Deployed` or `Refused`.
     """
 
     attempt: int
-    tasks: tuple[str, ...]
+    tasks: tuple[int, ...]
     places: dict[str, str]
-    manifest: bytes | None
-    savepoint: str | None
+    addresses: dict[str, str]
+    sinks: bytes
+    restore: Restore | None
     last_epoch: int
 
 
@@ -40,12 +60,11 @@ class Start(Message, frozen=True):
 class TakeDown(Message, frozen=True):
     """To a task manager: abort the instances of these tasks (None: all). Answer: `TakenDown`."""
 
-    tasks: tuple[str, ...] | None
-    reason: str
+    tasks: tuple[int, ...] | None
 
 
 class Inject(Message, frozen=True):
-    """To a task manager: let these sources send the barrier of an epoch; behind the ``last`` one they read nothing."""
+    """To a task manager: a checkpoint begins; let these sources send its barrier, behind the ``last`` read nothing."""
 
     epoch: int
     sources: tuple[str, ...]
@@ -53,9 +72,10 @@ class Inject(Message, frozen=True):
 
 
 class EndSources(Message, frozen=True):
-    """To a task manager: let these sources read nothing more, as if their inputs had ended."""
+    """To a task manager: let these sources read nothing more; with ``drain`` as if their inputs had ended."""
 
     sources: tuple[str, ...]
+    drain: bool = True
 
 
 class Upload(Message, frozen=True):
@@ -66,12 +86,6 @@ class Upload(Message, frozen=True):
 
 class GiveUpEpoch(Message, frozen=True):
     """To a task manager: this epoch will not be published; let go of its cuts."""
-
-    epoch: int
-
-
-class EpochCommitted(Message, frozen=True):
-    """To a task manager: every sink has committed its output up to this epoch."""
 
     epoch: int
 
@@ -87,10 +101,16 @@ class Leave(Message, frozen=True):
 
 
 class Joined(Message, frozen=True):
-    """The first message of a task manager: the process that it is, and where others reach its end of the data plane."""
+    """A task manager has what it needs: the process that it is, and where others meet it."""
 
     pid: int
     address: str
+
+
+class SetupFailed(Message, frozen=True):
+    """A task manager cannot make anything of its `Setup`."""
+
+    failure: Failure
 
 
 class Deployed(Message, frozen=True):
@@ -152,8 +172,9 @@ class Failed(Message, frozen=True):
 
 
 class LinkLost(Message, frozen=True):
-    """The data plane to another task manager broke: what was on its way is lost."""
+    """The link of an attempt to another task manager broke: what was on its way is lost."""
 
+    attempt: int
     peer: str
     reason: str
 
@@ -161,8 +182,14 @@ class LinkLost(Message, frozen=True):
 class TakenDown(Message, frozen=True):
     """The instances of these tasks (None: all) are gone; ``notes`` say what went wrong with that."""
 
-    tasks: tuple[str, ...] | None
+    tasks: tuple[int, ...] | None
     notes: tuple[str, ...]
+
+
+class AllEnded(Message, frozen=True):
+    """All instances of an attempt that are here have ended."""
+
+    attempt: int
 
 
 class Finished(Message, frozen=True):
@@ -177,17 +204,14 @@ class Progress(Message, frozen=True):
     progress_us: dict[str, int]
 
 
-class Bye(Message, frozen=True):
-    """The last message of a task manager."""
-
-
 ToManager = (
-    Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | EpochCommitted | Finish | Leave | Progress
+    Setup | Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | Finish | Leave | Progress
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of every region."""
 
 ToHead = (
     Joined
+    | SetupFailed
     | Deployed
     | Refused
     | CutTaken
@@ -197,9 +221,9 @@ ToHead = (
     | Failed
     | LinkLost
     | TakenDown
+    | AllEnded
     | Finished
     | Progress
-    | Bye
 )
 """What a task manager says."""
 

@@ -1,0 +1,57 @@
+"""The parts of checkpoints that task managers upload, awaited by whoever makes the manifest."""
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+
+from penstock.engine.dataflow.checkpoint_port import Contribution
+from penstock.model.errors import RetryableError
+
+
+class AwaitedUploads:
+    """Uploads under way, by epoch. All methods are called by one thread; what `begin` returns waits in another."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._waiting: dict[int, set[str]] = {}
+        self._parts: dict[int, list[Contribution]] = {}
+        self._futures: dict[int, Future[Sequence[Contribution]]] = {}
+
+    def begin(self, epoch: int, managers: Collection[str]) -> Callable[[], Sequence[Contribution]]:
+        """Await the parts of these task managers; return what waits for them and returns them.
+
+        Raises (what is returned):
+            PenstockError: one could not upload, or is lost.
+        """
+        self._waiting[epoch], self._parts[epoch] = set(managers), []
+        future = self._futures[epoch] = Future()
+        return future.result
+
+    def add(self, epoch: int, manager: str, part: Contribution) -> None:
+        """Take in a part; one that is not awaited is passed over."""
+        waiting = self._waiting.get(epoch, set())
+        if manager not in waiting:
+            return
+        waiting.remove(manager)
+        self._parts[epoch].append(part)
+        if not waiting:
+            parts = self._parts[epoch]
+            self._forget(epoch).set_result(parts)
+
+    def fail(self, epoch: int, error: BaseException) -> None:
+        """One could not upload its part."""
+        if epoch in self._futures:
+            self._forget(epoch).set_exception(error)
+
+    def give_up(self, epoch: int) -> None:
+        """Await no more parts of this epoch and of earlier ones."""
+        for begun in [begun for begun in self._futures if begun <= epoch]:
+            self.fail(begun, RetryableError(f"checkpoint {begun} was given up"))
+
+    def lose(self, managers: Collection[str], reason: str) -> None:
+        """These task managers bring nothing any more."""
+        for epoch in [epoch for epoch, waiting in self._waiting.items() if not waiting.isdisjoint(managers)]:
+            self.fail(epoch, RetryableError(f"checkpoint {epoch} lacks the part of a task manager: {reason}"))
+
+    def _forget(self, epoch: int) -> "Future[Sequence[Contribution]]":
+        del self._waiting[epoch], self._parts[epoch]
+        return self._futures.pop(epoch)

@@ -1,0 +1,140 @@
+"""The head of a run: its task managers, one in this process among them, what they say, and the wait for it.
+
+It outlives attempts: task managers that live are given instances again. One thread calls it, but for `wake`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+
+from penstock.engine.core.contract import Clock
+from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.failures import error_of
+from penstock.engine.executors.managers.places import CALLER
+from penstock.engine.executors.managers.pool import Lost, ManagerPool, News, Said
+from penstock.engine.executors.managers.setup import ManagerSetup, pack_setup
+from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
+from penstock.engine.jobs.attempt import LONGEST_WAIT_S, JobPlan
+from penstock.engine.transport.link_set import LinkSet
+from penstock.engine.transport.waiting import Waiter
+from penstock.model.errors import WorkerLostError
+
+JOIN_S = 60.0
+"""How long the first task managers are waited for."""
+
+_UNSENT_S = 0.001
+
+MakePool = Callable[[Callable[[], None]], ManagerPool]
+"""Makes the pool of a run, which calls what it is handed when there is news."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadParts:
+    """What a head is made of; ``plan`` has the connectors that live in this process."""
+
+    plan: JobPlan
+    setup: ManagerSetup
+    clock: Clock
+    make_pool: MakePool
+
+
+class Head(AbstractContextManager["Head"]):
+    """The task managers of a run, and the one in this process."""
+
+    def __init__(self, parts: HeadParts) -> None:
+        """Start task managers; they are usable once they have joined."""
+        self.plan = parts.plan
+        self._clock = parts.clock
+        self._waiter = Waiter()
+        self._links = LinkSet(self._waiter)
+        self._said: deque[ms.ToHead] = deque()
+        self.pool = parts.make_pool(self._waiter.wake)
+        shell = ManagerShell(parts.clock, self._said.append, self._waiter.wake, self._links, self.pool.has_bad_news)
+        self._local = TaskManager(CALLER, parts.plan, parts.setup, shell, lambda sinks: self.plan)
+        try:
+            self.pool.open(pack_setup(parts.setup))
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    @property
+    def local(self) -> TaskManager:
+        """The task manager in this process."""
+        return self._local
+
+    def await_managers(self, take: Callable[[News], None]) -> Sequence[str]:
+        """Return the names of the task managers that live, at a first start all; ``take`` is told the news meanwhile.
+
+        Raises:
+            PenstockError: they could not make anything of the job.
+            WorkerLostError: none has come up.
+        """
+        until_ns = self._clock.monotonic_ns() + int(JOIN_S * 1e9)
+        first = not self.pool.live()
+        lost: list[str] = []
+        while not self.pool.live() or (first and self.pool.awaited()):
+            for news in self.news():
+                if isinstance(news, Lost):
+                    lost.append(news.reason)
+                take(news)
+            failure = self.pool.take_failure()
+            if failure is not None:
+                raise error_of(failure, "a task manager")
+            if not self.pool.awaited() and not self.pool.live():
+                raise WorkerLostError(f"no task manager came up: {'; '.join(lost) or 'none was started'}")
+            if self._clock.monotonic_ns() > until_ns:
+                raise WorkerLostError(f"no task manager came up in {JOIN_S:.0f} s")
+            self._waiter.wait(LONGEST_WAIT_S)
+        return self.pool.live()
+
+    def address(self, name: str) -> str:
+        """Return where others meet a task manager."""
+        return self._local.address if name == CALLER else self.pool.address(name)
+
+    def send(self, name: str, message: ms.ToManager) -> None:
+        """Say something to a task manager; the one in this process does it at once."""
+        if name == CALLER:
+            self._local.handle(message)
+        else:
+            self.pool.send(name, message)
+
+    def news(self) -> Iterator[News]:
+        """Yield what task managers have said, and which are lost."""
+        # Where one gives up as another could not do its part, the other's reason comes first.
+        yield from self.pool.turn()
+        while self._said:
+            yield Said(CALLER, self._said.popleft())
+
+    def turn(self) -> Outcome:
+        """Let one instance in this process do one piece of work."""
+        return self._local.turn()
+
+    def wait(self, outcome: Outcome, until_ns: int | None) -> None:
+        """Wait until something comes or is due, ``until_ns`` at the latest."""
+        if isinstance(outcome, Ran) or self._said or self._local.is_touched():
+            return
+        own_ns = outcome.until_ns if isinstance(outcome, Waiting) else None
+        times = [time_ns for time_ns in (until_ns, own_ns, self.pool.due_ns()) if time_ns is not None]
+        seconds = max(0.0, (min(times) - self._clock.monotonic_ns()) / 1e9)
+        seconds = min(seconds, _UNSENT_S if self._links.has_unsent() else LONGEST_WAIT_S)
+        self._waiter.wait(seconds)
+
+    def wake(self) -> None:
+        """Let whoever waits look again; from any thread or signal handler."""
+        self._waiter.wake()
+
+    def close(self) -> None:
+        """End all task managers."""
+        self.pool.close()
+        self._local.close()
+        self._links.close()
+        self._waiter.close()

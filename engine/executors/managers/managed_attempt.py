@@ -1,0 +1,409 @@
+"""One attempt of a job on several task managers, as its head has it: orders out, reports in.
+
+The head decides nothing here that `RecoveringJob` or the checkpoint session decide; it carries their commands to where
+instances run, and brings what these say.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contribution, CutTaken, participants
+from penstock.engine.dataflow.worker import Ran, Waiting
+from penstock.engine.executors.hosted_instances import HostOptions
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
+from penstock.engine.executors.managers.failures import error_of
+from penstock.engine.executors.managers.head import Head
+from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at, tasks_at
+from penstock.engine.executors.managers.plan_parcel import pack_sinks
+from penstock.engine.executors.managers.pool import Lost, News, Said
+from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck
+from penstock.engine.jobs.bad_records import BadRecords
+from penstock.engine.jobs.ledger import check_ledger
+from penstock.engine.jobs.metrics import JobMetrics, merge_metrics
+from penstock.engine.plan.regions import struck_by
+from penstock.engine.restore.state_assignment import RestoredState
+from penstock.model.errors import WorkerLostError
+from penstock.model.execution_graph import instance_name
+from penstock.model.ids import TaskId
+from penstock.state.checkpoints.manifest import encode_manifest
+
+TAKE_DOWN_NS = 10_000_000_000
+"""How long a task manager may take to let go of its instances before it is ended."""
+
+PROGRESS_NS = 200_000_000
+"""How often progress is reported."""
+
+LINK_NS = 500_000_000
+"""How long it is awaited, when a link is lost, whether one of its ends is: that says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedOptions:
+    """Options of a job on task managers: what its instances need, and its bad records over all attempts."""
+
+    host: HostOptions
+    bad_records: BadRecords
+
+
+@dataclass(slots=True)
+class _Region:
+    """What was deployed under one number, where it is, and which task managers have seen all of their part end."""
+
+    attempt: int
+    tasks: frozenset[TaskId]
+    places: Places
+    ended: set[str] = field(default_factory=set)
+
+    @property
+    def managers(self) -> tuple[str, ...]:
+        """Where instances are, the process of the caller last: it does at once what it is told."""
+        return tuple(sorted(set(self.places.values()), key=lambda name: (name == CALLER, name)))
+
+
+class ManagedAttempt(Attempt):
+    """An `Attempt` on the task managers of a head, which says what its methods do; also of a job without checkpoints."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        head: Head,
+        context: AttemptContext,
+        options: ManagedOptions,
+        start: AttemptStart,
+    ) -> None:
+        """Build everything; nothing runs yet."""
+        self._plan, self._head, self._options = plan, head, options
+        self._clock, self._checkpoints = context.clock, context.checkpoints
+        self.drained = True
+        self.at_end = False
+        self._regions: dict[int, _Region] = {}
+        self._struck: deque[Struck] = deque()
+        # By attempt: when it is told that a link was lost, if none of its ends was by then.
+        self._lost_links: dict[int, tuple[int, str]] = {}
+        self._uploads = AwaitedUploads()
+        self._metrics: dict[str, JobMetrics] = {}
+        self._last: JobMetrics | None = None
+        self._stop: bool | None = None
+        self._stopping = False
+        self._answers: set[str] = set()
+        self._failures: list[BaseException] = []
+        self._notes: list[str] = []
+        self._started_ns = self._clock.monotonic_ns()
+        self._deploy(frozenset(task.id for task in plan.graph.tasks), start)
+        self._started_ns = self._clock.monotonic_ns()
+
+    def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
+        """Carry messages; without checkpoints, until every instance has ended."""
+        report_ns = self._clock.monotonic_ns()
+        while not until():
+            outcome = self._head.turn()
+            self._take_news()
+            if self._struck:
+                return self._struck.popleft()
+            if self._checkpoints is not None:
+                struck = self._checkpointed(self._checkpoints)
+                if struck is not None or self._checkpoints.stopped is not None:
+                    return struck
+            elif self._has_ended():
+                return None
+            if self._stop is not None:
+                drain, self._stop = self._stop, None
+                self._request_stop(drain)
+            elif not isinstance(outcome, Ran):
+                times = [
+                    until_ns,
+                    None if self._checkpoints is None else self._checkpoints.due_ns(),
+                    None if progress is None else report_ns + PROGRESS_NS,
+                    min((due_ns for due_ns, _ in self._lost_links.values()), default=None),
+                ]
+                self._head.wait(outcome, min((time_ns for time_ns in times if time_ns is not None), default=None))
+            if progress is not None and self._clock.monotonic_ns() - report_ns >= PROGRESS_NS:
+                report_ns = self._clock.monotonic_ns()
+                progress(self.metrics())
+        return None
+
+    def is_up(self) -> bool:
+        """Return whether there is an instance that was neither taken down nor finished."""
+        return bool(self._regions)
+
+    def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
+        """Abort the instances of these tasks (None: all), wherever they are."""
+        down = [region for region in self._regions.values() if tasks is None or region.tasks <= tasks]
+        names = [name for region in down for name in region.places]
+        reason = f"{type(error).__name__}: {error}"
+        for region in down:
+            del self._regions[region.attempt]
+            self._lost_links.pop(region.attempt, None)
+        taken = frozenset(task for region in down for task in region.tasks)
+        self._struck = deque(item for item in self._struck if item.tasks is not None and not item.tasks <= taken)
+        for note in self._release(tasks, {manager for region in down for manager in region.managers}):
+            error.add_note(f"While the job was aborted: {note}")
+        if self._checkpoints is not None:
+            self._checkpoints.failed(reason, names)
+
+    def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
+        """Build regions anew, on the task managers that live."""
+        self._deploy(tasks, start)
+
+    def finish(self) -> None:
+        """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
+        managers = {manager for region in self._regions.values() for manager in region.managers}
+        self._failures.clear()
+        self._answers = set(managers)
+        try:
+            for manager in sorted(managers, key=lambda name: name == CALLER):
+                self._head.send(manager, ms.Finish(self.drained))
+            self._await_answers()
+        except BaseException as error:
+            self.take_down(None, error)
+            raise
+        self._last = self.metrics()
+        self._regions.clear()
+        check_ledger(self._last.ledger, ended=True)
+
+    def stop(self, *, drain: bool = False) -> None:
+        """Ask the loop to stop: what was read is processed and written; ``drain`` also closes open windows.
+
+        May be called from a signal handler.
+        """
+        self._stop = drain
+        self._head.wake()
+
+    def wake(self) -> None:
+        """Let the loop look again; from any thread."""
+        self._head.wake()
+
+    def inject(self, epoch: int, names: Collection[str], *, last: bool) -> None:
+        """Let sources send a barrier; all task managers hear that a checkpoint begins."""
+        for manager, mine in self._named(names).items():
+            self._head.send(manager, ms.Inject(epoch, mine, last))
+
+    def end_sources(self, names: Collection[str]) -> None:
+        """Let sources end."""
+        self._end(names, drain=True)
+
+    def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
+        """Let all task managers upload; return what awaits them."""
+        managers = {manager for region in self._regions.values() for manager in region.managers}
+        awaited = self._uploads.begin(epoch, managers)
+        for manager in managers:
+            self._head.send(manager, ms.Upload(epoch))
+        return awaited
+
+    def give_up(self, epoch: int) -> None:
+        """Let go of the cuts of an epoch."""
+        self._uploads.give_up(epoch)
+        for manager in {manager for region in self._regions.values() for manager in region.managers}:
+            self._head.send(manager, ms.GiveUpEpoch(epoch))
+
+    def metrics(self) -> JobMetrics:
+        """Return a snapshot: of other processes as they said last; from any thread."""
+        if self._last is not None:
+            return self._last
+        parts = dict(self._metrics)
+        local = self._head.local.metrics()
+        if local is not None:
+            parts[CALLER] = local
+        merged = merge_metrics(self._plan.name, self._plan.graph, list(parts.values()))
+        return replace(merged, elapsed_ns=self._clock.monotonic_ns() - self._started_ns)
+
+    def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
+        managers = self._head.await_managers(self._take)
+        region = _Region(start.attempt, tasks, deal_out(self._plan.graph, tasks, managers))
+        order = ms.Deploy(
+            start.attempt,
+            tuple(sorted(tasks)),
+            dict(region.places),
+            {manager: self._head.address(manager) for manager in region.managers},
+            pack_sinks(self._plan.graph),
+            None if start.restored is None else _restore(start.restored),
+            start.last_epoch,
+        )
+        self._failures.clear()
+        self._answers = set(region.managers)
+        try:
+            for manager in region.managers:
+                self._head.send(manager, order)
+            self._await_answers()
+        except BaseException:
+            self._release(tasks, set(region.managers))
+            raise
+        self._regions[start.attempt] = region
+        self.at_end = False
+        if self._checkpoints is not None:
+            self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
+        for manager in region.managers:
+            self._head.send(manager, ms.Start(start.attempt))
+
+    def _release(self, tasks: frozenset[TaskId] | None, managers: set[str]) -> Sequence[str]:
+        """Let task managers take instances down; return what went wrong with that."""
+        self._notes.clear()
+        self._answers = set(managers)
+        down = None if tasks is None else tuple(sorted(tasks))
+        for manager in sorted(managers, key=lambda name: name == CALLER):
+            self._head.send(manager, ms.TakeDown(down))
+        until_ns = self._clock.monotonic_ns() + TAKE_DOWN_NS
+        while self._answers and self._clock.monotonic_ns() < until_ns:
+            self._turn_for_answers(until_ns)
+        for manager in sorted(self._answers):
+            self._take_all(self._head.pool.kill(manager, "it did not let go of its instances in time"))
+        if tasks is None:
+            self._metrics.clear()
+        return list(self._notes)
+
+    def _await_answers(self) -> None:
+        """Take news until all that were asked have answered.
+
+        Raises:
+            PenstockError: one has failed, or is lost.
+        """
+        while self._answers:
+            self._turn_for_answers(None)
+            if self._failures:
+                raise self._failures[0]
+
+    def _turn_for_answers(self, until_ns: int | None) -> None:
+        outcome = self._head.turn() if self._regions else Waiting(None)
+        self._take_all(self._head.news())
+        if self._answers and not self._failures:
+            self._head.wait(outcome, until_ns)
+
+    def _take_news(self) -> None:
+        self._take_all(self._head.news())
+        now_ns = self._clock.monotonic_ns()
+        for attempt, (due_ns, reason) in list(self._lost_links.items()):
+            if due_ns <= now_ns and attempt in self._regions:
+                del self._lost_links[attempt]
+                self._struck.append(Struck(WorkerLostError(reason), self._regions[attempt].tasks))
+
+    def _take_all(self, news: Iterable[News]) -> None:
+        for item in news:
+            self._take(item)
+
+    def _take(self, news: News) -> None:
+        match news:
+            case Lost():
+                self._lose(news)
+            case Said(manager, message):
+                self._hear(manager, message)
+
+    def _hear(self, manager: str, message: ms.ToHead) -> None:
+        match message:
+            case ms.CutTaken():
+                if self._checkpoints is not None:
+                    cut = CutTaken(message.instance, message.epoch, message.ended, message.receipts)
+                    self._checkpoints.report(message.attempt, cut)
+            case ms.BarrierMissed():
+                if self._checkpoints is not None:
+                    self._checkpoints.report(message.attempt, BarrierGivenUp(message.instance, message.epoch))
+            case ms.Uploaded():
+                part = Contribution(message.entries, message.positions, message.counters)
+                self._uploads.add(message.epoch, manager, part)
+            case ms.UploadFailed():
+                self._uploads.fail(message.epoch, error_of(message.failure, _place(manager)))
+            case ms.Failed():
+                self._fail(manager, message)
+            case ms.LinkLost():
+                if message.attempt in self._regions and message.attempt not in self._lost_links:
+                    reason = f"the link between {_place(manager)} and {_place(message.peer)} is lost: {message.reason}"
+                    self._lost_links[message.attempt] = self._clock.monotonic_ns() + LINK_NS, reason
+            case ms.AllEnded():
+                if message.attempt in self._regions:
+                    self._regions[message.attempt].ended.add(manager)
+            case ms.Deployed():
+                self._answers.discard(manager)
+            case ms.Refused():
+                self._answers.discard(manager)
+                self._failures.append(error_of(message.failure, _place(manager)))
+            case ms.TakenDown():
+                self._answers.discard(manager)
+                self._notes += message.notes
+            case ms.Finished():
+                self._answers.discard(manager)
+                if message.failure is not None:
+                    self._failures.append(error_of(message.failure, _place(manager)))
+            case ms.Progress() | ms.Joined() | ms.SetupFailed():
+                pass
+
+    def _fail(self, manager: str, message: ms.Failed) -> None:
+        region = self._regions.get(message.attempt)
+        if region is None:
+            return
+        error = error_of(message.failure, _place(manager))
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        tasks = None if message.instance is None else self._tasks_of(message.instance)
+        self._struck.append(Struck(error, tasks))
+
+    def _lose(self, lost: Lost) -> None:
+        self._metrics.pop(lost.manager, None)
+        self._uploads.lose([lost.manager], lost.reason)
+        error = WorkerLostError(f"{_place(lost.manager)} is lost: {lost.reason}")
+        if lost.manager in self._answers:
+            self._answers.discard(lost.manager)
+            self._failures.append(error)
+        for region in self._regions.values():
+            if lost.manager in region.managers:
+                self._lost_links.pop(region.attempt, None)
+                self._struck.append(Struck(error, tasks_at(self._plan.graph, region.places, lost.manager)))
+
+    def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
+        """Let checkpoints go on; return it if a sink could not commit."""
+        checkpoints.turn()
+        failure = checkpoints.take_failure()
+        if failure is not None:
+            return Struck(failure.error, struck_by(self._plan.graph, failure.sink))
+        if checkpoints.stopped is not None:
+            self.drained = checkpoints.stopped.ended
+        return None
+
+    def _request_stop(self, drain: bool) -> None:
+        self._stopping = True
+        if self._checkpoints is None:
+            self.drained = drain
+            readers = participants(self._plan.graph).readers
+            self._end(readers, drain=drain)
+        elif drain:
+            self._checkpoints.drain()
+        else:
+            self._checkpoints.request(then_stop=True)
+
+    def _end(self, names: Collection[str], *, drain: bool) -> None:
+        for manager, mine in self._named(names).items():
+            if mine:
+                self._head.send(manager, ms.EndSources(mine, drain))
+
+    def _named(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return which of these instances are at each task manager."""
+        found: dict[str, list[str]] = {}
+        for region in self._regions.values():
+            for manager in region.managers:
+                mine = found.setdefault(manager, [])
+                mine += sorted(names_at(region.places, manager).intersection(names))
+        return {manager: tuple(mine) for manager, mine in found.items()}
+
+    def _tasks_of(self, instance: str) -> frozenset[TaskId]:
+        return frozenset(
+            task.id
+            for task in self._plan.graph.tasks
+            if any(
+                instance_name(self._plan.graph.name(task), index) == instance for index in range(task.parallelism)
+            )
+        )
+
+    def _has_ended(self) -> bool:
+        return all(region.ended.issuperset(region.managers) for region in self._regions.values())
+
+
+def _place(manager: str) -> str:
+    return "the process that started the job" if manager == CALLER else f"task manager {manager!r}"
+
+
+def _restore(restored: RestoredState) -> ms.Restore:
+    return ms.Restore(
+        encode_manifest(restored.manifest), restored.savepoint, tuple(sorted(restored.closed)), restored.is_afresh
+    )

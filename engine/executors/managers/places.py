@@ -1,0 +1,122 @@
+"""The places of instances: which task manager runs each, and which channels cross from one to another. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+from penstock.engine.dataflow.instance_services import Halves, MakeChannel, local_channel
+from penstock.engine.transport.linked import LinkedChannels
+from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
+from penstock.model.ids import OperatorId, TaskId
+from penstock.model.job_graph import SinkSpec, SourceSpec
+
+CALLER = "caller"
+"""The name of the task manager in the process that started the job."""
+
+Places = Mapping[str, str]
+"""The name of a task manager for every instance, by the instance's name."""
+
+
+def deal_out(graph: ExecutionGraph, tasks: Collection[TaskId], managers: Sequence[str]) -> Places:
+    """Return places for the instances of some tasks: instance i goes to task manager i modulo their number.
+
+    Tasks that hold objects of the process that started the job stay in it. There is one task manager at least.
+    """
+    return {
+        name: CALLER if is_in_caller(graph, task) else managers[index % len(managers)]
+        for task in graph.tasks
+        if task.id in tasks
+        for index, name in enumerate(graph.instances(task))
+    }
+
+
+def is_in_caller(graph: ExecutionGraph, task: Task) -> bool:
+    """Return whether a task reads or writes objects of the process that started the job."""
+    return any(_is_operator_in_caller(graph, operator) for operator in task.operators)
+
+
+def _is_operator_in_caller(graph: ExecutionGraph, operator: OperatorId) -> bool:
+    match graph.node(operator).spec:
+        case SourceSpec(source=source):
+            return source.in_caller
+        case SinkSpec(sink=sink):
+            return sink.in_caller
+    return False
+
+
+class Crossings:
+    """The channels of some tasks as one task manager sees them: inside it, or to and from others."""
+
+    def __init__(self, graph: ExecutionGraph, tasks: Collection[TaskId], places: Places, here: str) -> None:
+        """``tasks`` are whole regions, of which ``places`` has all instances."""
+        self._here = here
+        self._numbers: dict[Edge, int] = {}
+        self._place: dict[TaskId, list[str]] = {
+            task.id: [places[name] for name in graph.instances(task)] for task in graph.tasks if task.id in tasks
+        }
+        self._ends: dict[Edge, tuple[list[str], list[str]]] = {}
+        self.peers: set[str] = set()
+        """The other task managers to which a channel leads, or from which one comes."""
+        number = 0
+        task_of = {operator: task for task in graph.tasks for operator in task.operators}
+        for edge in graph.edges:
+            producer, consumer = task_of[edge.producer], task_of[edge.consumer]
+            if edge.chained or producer.id not in self._place:
+                continue
+            self._numbers[edge] = number
+            number += producer.parallelism * consumer.parallelism
+            ends = self._ends[edge] = self._place[producer.id], self._place[consumer.id]
+            self.peers |= self._others(edge, *ends)
+
+    def hosts(self, task: TaskId, index: int) -> bool:
+        """Return whether an instance is here."""
+        return self._place[task][index] == self._here
+
+    def channel(self, channels: Mapping[str, LinkedChannels]) -> MakeChannel:
+        """Return what makes channels, over ``channels`` where they lead to the `peers`."""
+        return partial(self._make, channels)
+
+    def _make(
+        self,
+        channels: Mapping[str, LinkedChannels],
+        edge: Edge,
+        producer: int,
+        receiver: int,
+        name: str,
+        capacity_bytes: int,
+    ) -> Halves:
+        producers, receivers = self._ends[edge]
+        sends, receives = producers[producer] == self._here, receivers[receiver] == self._here
+        if sends and receives:
+            return local_channel(edge, producer, receiver, name, capacity_bytes)
+        # Both sides number the channels of a plan alike.
+        number = self._numbers[edge] + producer * len(receivers) + receiver
+        if sends:
+            return channels[receivers[receiver]].sender(number, name, capacity_bytes), None
+        return None, channels[producers[producer]].receiver(number, name, capacity_bytes)
+
+    def _others(self, edge: Edge, producers: Sequence[str], receivers: Sequence[str]) -> set[str]:
+        if edge.exchange == "forward":
+            pairs = set(zip(producers, receivers, strict=True))
+        else:
+            pairs = {(sends, receives) for sends in set(producers) for receives in set(receivers)}
+        return {
+            other
+            for sends, receives in pairs
+            for mine, other in ((sends, receives), (receives, sends))
+            if mine == self._here and other != self._here
+        }
+
+
+def names_at(places: Places, manager: str) -> frozenset[str]:
+    """Return the instances at a task manager."""
+    return frozenset(name for name, place in places.items() if place == manager)
+
+
+def tasks_at(graph: ExecutionGraph, places: Places, manager: str) -> frozenset[TaskId]:
+    """Return the tasks that have instances at a task manager."""
+    names = names_at(places, manager)
+    return frozenset(
+        task.id
+        for task in graph.tasks
+        if any(instance_name(graph.name(task), index) in names for index in range(task.parallelism))
+    )

@@ -1,0 +1,242 @@
+"""The task managers of one run as its head has them: started, watched, replaced and ended.
+
+A thin shell around the table of their lives: it owns processes (by a `Launcher`) and control links. One thread calls
+it; what comes from other threads waits until that one asks.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.engine.core.contract import Clock
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.control_plane import ControlPlane
+from penstock.engine.executors.managers.delivery import HEAD, Ends
+from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
+from penstock.engine.executors.managers.liveness import LifeSigns, Liveness, Verdict
+
+LOOK_NS = 1_000_000_000
+"""How often processes are looked at."""
+
+MOST_STILLBORN = 3
+"""So many processes in a row may end before they have joined; then no more are started for now."""
+
+GRACE_S = 2.0
+"""How long the end waits for processes that were told to leave."""
+
+
+class Launcher(Protocol):
+    """Starts, watches and ends the processes of task managers."""
+
+    def start(self, name: str) -> socket.socket:
+        """Start one; return this side's end of its control link."""
+
+    def ended(self, name: str) -> str | None:
+        """Return how it has ended, in words; None: it lives."""
+
+    def cpu_ns(self, name: str) -> int | None:
+        """Return the time that it has used on any core; None if it cannot be seen."""
+
+    def kill(self, name: str) -> None:
+        """Kill it, and wait until it is gone."""
+
+    def close(self, grace_s: float) -> None:
+        """End all; those that do not end themselves in time are killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A task manager has said something."""
+
+    manager: str
+    message: ms.ToHead
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A task manager is lost: nothing that it says counts any more, and its process is gone."""
+
+    manager: str
+    reason: str
+
+
+News = Said | Lost
+
+
+@dataclass(slots=True)
+class _Member:
+    state: ManagerState
+    liveness: Liveness
+    address: str = ""
+
+
+class ManagerPool:
+    """A number of task managers; one that is lost is replaced by another, of another name."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        clock: Clock,
+        job: str,
+        run: int,
+        count: int,
+        wake: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Start none yet. ``wake`` is called from another thread when there is news."""
+        self._launcher, self._clock, self._job, self._run = launcher, clock, job, run
+        self._count, self._warn, self._wake = count, warn, wake
+        self._members: dict[str, _Member] = {}
+        self._started = 0
+        self._stillborn = 0
+        self._setup = b""
+        self._inbox: deque[tuple[str, ms.ToHead | str]] = deque()
+        self._look_ns = 0
+        self._failure: Failure | None = None
+        self._plane = ControlPlane(clock, self._receive, self._lose_link)
+
+    def open(self, setup: bytes) -> None:
+        """Start all; they are usable once they have joined."""
+        self._setup = setup
+        while len(self._members) < self._count:
+            self._start()
+
+    def live(self) -> Sequence[str]:
+        """Return those that instances can be given to, oldest first."""
+        unusable = (ManagerState.STARTED, ManagerState.DRAINING, ManagerState.LOST, ManagerState.GONE)
+        return [name for name, member in self._members.items() if member.state not in unusable]
+
+    def awaited(self) -> int:
+        """Return how many have been started and may yet join."""
+        return sum(member.state is ManagerState.STARTED for member in self._members.values())
+
+    def address(self, name: str) -> str:
+        """Return where others meet one."""
+        return self._members[name].address
+
+    def take_failure(self) -> Failure | None:
+        """Return why one could not make anything of its setup, once; others could not, either."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def send(self, name: str, message: ms.ToManager) -> None:
+        """Say something to one; to one that is lost it goes nowhere."""
+        member = self._members.get(name)
+        if member is None:
+            return
+        event = _ORDERS.get(type(message))
+        if event is not None and may_follow(member.state, event):
+            member.state = after(member.state, event)
+        self._plane.send(name, ms.encode(message))
+
+    def has_bad_news(self) -> bool:
+        """Return whether `turn` would bring word of one that is lost, or could not do what it was told."""
+        return any(isinstance(news, str | ms.Refused | ms.SetupFailed) for _, news in list(self._inbox))
+
+    def turn(self) -> Iterator[News]:
+        """Yield what has come; look at the processes now and then, and replace those that are lost."""
+        while self._inbox:
+            name, news = self._inbox.popleft()
+            member = self._members.get(name)
+            if member is None:
+                continue
+            if isinstance(news, str):
+                yield self._lose(name, self._launcher.ended(name) or news)
+            else:
+                self._hear(member, news)
+                yield Said(name, news)
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + LOOK_NS
+            yield from self._look(now_ns)
+
+    def due_ns(self) -> int:
+        """Return when processes are looked at next."""
+        return self._look_ns
+
+    def kill(self, name: str, reason: str) -> Iterator[News]:
+        """End one that does not do what it was told."""
+        if name in self._members:
+            yield self._lose(name, reason)
+
+    def close(self) -> None:
+        """End all."""
+        for name in self._members:
+            self._plane.send(name, ms.encode(ms.Leave()))
+        self._launcher.close(GRACE_S)
+        self._plane.close()
+        self._members.clear()
+
+    def _hear(self, member: _Member, message: ms.ToHead) -> None:
+        match message:
+            case ms.Joined():
+                if may_follow(member.state, ManagerEvent.JOINED):
+                    member.state = after(member.state, ManagerEvent.JOINED)
+                    member.address = message.address
+                    self._stillborn = 0
+            case ms.SetupFailed():
+                self._failure = message.failure
+            case ms.TakenDown(tasks=None) if may_follow(member.state, ManagerEvent.TAKEN_DOWN):
+                member.state = after(member.state, ManagerEvent.TAKEN_DOWN)
+            case _:
+                pass
+
+    def _look(self, now_ns: int) -> Iterator[News]:
+        for name, member in list(self._members.items()):
+            ended = self._launcher.ended(name)
+            if ended is not None:
+                yield self._lose(name, ended)
+                continue
+            heard_ns = self._plane.heard_ns(name)
+            if heard_ns is None:
+                continue
+            signs = LifeSigns(now_ns, heard_ns, self._launcher.cpu_ns(name))
+            if member.liveness.look(signs) is Verdict.DEAD:
+                yield self._lose(name, "it has given no sign of life and has used no core for too long")
+
+    def _lose(self, name: str, reason: str) -> Lost:
+        member = self._members.pop(name)
+        self._plane.remove(name)
+        # It may only be out of reach: nothing of it may go on.
+        self._launcher.kill(name)
+        if member.state is ManagerState.STARTED:
+            self._stillborn += 1
+        if self._stillborn < MOST_STILLBORN:
+            self._start()
+        elif self._stillborn == MOST_STILLBORN:
+            self._warn(
+                f"TASK MANAGERS MISSING: {MOST_STILLBORN} in a row ended before they were up, the last as {reason}; "
+                f"the job goes on with {len(self._members)}."
+            )
+        return Lost(name, reason)
+
+    def _start(self) -> None:
+        name = f"tm-{self._started}"
+        self._started += 1
+        end = self._launcher.start(name)
+        self._members[name] = _Member(ManagerState.STARTED, Liveness(self._clock.monotonic_ns()))
+        self._plane.add(end, Ends(self._job, self._run, HEAD, name))
+        self._plane.send(name, ms.encode(ms.Setup(self._setup)))
+
+    def _receive(self, name: str, data: bytes) -> None:
+        try:
+            news: ms.ToHead | str = ms.decode_for_head(data)
+        except ms.UnreadableMessageError as error:
+            news = f"it said what is no message: {error}"
+        self._inbox.append((name, news))
+        self._wake()
+
+    def _lose_link(self, name: str, reason: str) -> None:
+        self._inbox.append((name, reason))
+        self._wake()
+
+
+_ORDERS = {
+    ms.Deploy: ManagerEvent.DEPLOY_ORDERED,
+    ms.Start: ManagerEvent.START_ORDERED,
+    ms.Leave: ManagerEvent.DRAIN_ORDERED,
+}
+

@@ -1,0 +1,363 @@
+"""A task manager: hosts the instances that the head of a job gives to it, and joins them with those of others.
+
+A machine that is told messages and says some. One thread calls `handle` and `turn`; whoever owns that thread waits, and
+carries messages: `service` in a process of its own, the head's attempt in the process that started the job.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from penstock.engine.checkpoint.run_scratch import RunScratch
+from penstock.engine.checkpoint.writer import CutWriter
+from penstock.engine.core.background import BackgroundThread
+from penstock.engine.core.contract import Clock
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CutTaken, Report
+from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
+from penstock.engine.executors.hosted_instances import HostedInstances, Surroundings
+from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.failures import failure_of
+from penstock.engine.executors.managers.places import Crossings
+from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.restore.compatibility import fit
+from penstock.engine.restore.state_assignment import RestoredState
+from penstock.engine.transport.link_set import LinkSet
+from penstock.engine.transport.linked import LinkedChannels
+from penstock.engine.transport.meeting import MeetingPlace
+from penstock.model.errors import BugError, RetryableError
+from penstock.model.ids import TaskId
+from penstock.state.checkpoints.manifest import decode_manifest
+from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.checkpoints.results import LoadedCheckpoint
+from penstock.state.stores.rocksdb_store import RocksDbStores
+
+METRICS_NS = 1_000_000_000
+"""How often figures are said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerShell:
+    """The surroundings of a task manager.
+
+    ``say`` takes what it says to the head, ``wake`` makes its thread call `turn` soon, from any thread.
+    ``is_interrupted`` returns whether a deployment that waits for others is to be given up.
+    """
+
+    clock: Clock
+    say: Callable[[ms.ToHead], None]
+    wake: Callable[[], None]
+    links: LinkSet
+    is_interrupted: Callable[[], bool]
+
+
+@dataclass(slots=True)
+class _Deployed:
+    """What was built for one attempt, and whether it ``stands still`` as something of it failed."""
+
+    tasks: frozenset[TaskId]
+    part: Build
+    runs: bool = False
+    stands_still: bool = False
+    ended: bool = False
+
+
+class TaskManager:
+    """Hosts instances of one job."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: JobPlan,
+        setup: ManagerSetup,
+        shell: ManagerShell,
+        bind: Callable[[bytes], JobPlan],
+    ) -> None:
+        """Listen for others; nothing is built yet. ``bind`` returns the plan with sinks that were packed."""
+        self._plan, self._setup, self._shell, self._bind = plan, setup, shell, bind
+        self.name = name
+        self.has_left = False
+        """Whether it was told to end, and has."""
+        self._scratch = RunScratch(plan.directory)
+        self._repository = None if setup.storage is None else CheckpointRepository(setup.storage.files)
+        self._meeting = MeetingPlace(name, setup.token, shell.clock, setup.transport)
+        self._background = BackgroundThread(f"penstock-uploads-{name}", shell.wake)
+        self._hosted: HostedInstances | None = None
+        self._deployed: dict[int, _Deployed] = {}
+        self._begun = 0
+        self._started_ns = shell.clock.monotonic_ns()
+        self._metrics_ns = self._started_ns + METRICS_NS
+
+    @property
+    def address(self) -> str:
+        """Where others meet it."""
+        return self._meeting.address
+
+    def handle(self, message: ms.ToManager) -> None:
+        """Do what the head says."""
+        match message:
+            case ms.Deploy():
+                self._deploy(message)
+            case ms.Start():
+                self._start(message.attempt)
+            case ms.TakeDown():
+                self._take_down(message)
+            case ms.Inject():
+                self._begun = max(self._begun, message.epoch)
+                if self._hosted is not None:
+                    self._hosted.instances.inject(message.epoch, message.sources, last=message.last)
+            case ms.EndSources():
+                if self._hosted is not None:
+                    self._hosted.instances.end_sources(message.sources, drain=message.drain)
+            case ms.Upload():
+                self._upload(message.epoch)
+            case ms.GiveUpEpoch():
+                if self._hosted is not None and self._hosted.cuts is not None:
+                    self._hosted.cuts.give_up(message.epoch)
+            case ms.Finish():
+                self._finish(drained=message.drained)
+            case ms.Leave():
+                self.close()
+                self.has_left = True
+            case ms.Progress():
+                pass
+            case ms.Setup():
+                raise BugError(f"task manager {self.name!r} was set up twice")
+            case _:
+                assert_never(message)
+
+    def turn(self) -> Outcome:
+        """Let one instance do one piece of work, and let links carry what there is."""
+        self._background.collect()
+        outcome = self._step()
+        for attempt, peer, reason in self._shell.links.turn():
+            self._shell.say(ms.LinkLost(attempt, peer, reason))
+        if not isinstance(outcome, Ran):
+            self._say_ended()
+        now_ns = self._shell.clock.monotonic_ns()
+        if now_ns >= self._metrics_ns:
+            self._metrics_ns = now_ns + METRICS_NS
+            self._say_metrics()
+        return outcome
+
+    def due_ns(self) -> int:
+        """Return when `turn` has something to do even if nothing happens."""
+        return self._metrics_ns
+
+    def is_touched(self) -> bool:
+        """Return whether an instance may run."""
+        return self._hosted is not None and self._hosted.worker.is_touched()
+
+    def wake_instance(self, instance: str) -> None:
+        """Let the loop look at an instance; from any thread."""
+        hosted = self._hosted
+        if hosted is not None:
+            hosted.worker.wake(instance)
+        self._shell.wake()
+
+    def metrics(self) -> JobMetrics | None:
+        """Return a snapshot of what is hosted here, None: nothing; from any thread."""
+        hosted = self._hosted
+        if hosted is None:
+            return None
+        stepped_ns = hosted.worker.stepped_ns
+        clock = self._shell.clock
+        return hosted.read_metrics(self._started_ns, clock.monotonic_ns(), clock.wall_us(), stepped_ns)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        if self._hosted is not None:
+            self._abandon(self._hosted)
+        self._meeting.close()
+        self._background.close(0)
+        self._scratch.close()
+
+    def _deploy(self, order: ms.Deploy) -> None:
+        try:
+            self._build(order)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self._shell.links.remove(order.attempt)
+            self._shell.say(ms.Refused(order.attempt, failure_of(error)))
+        else:
+            self._shell.say(ms.Deployed(order.attempt))
+
+    def _build(self, order: ms.Deploy) -> None:
+        plan = self._bind(order.sinks)
+        tasks = frozenset(TaskId(task) for task in order.tasks)
+        crossings = Crossings(plan.graph, tasks, order.places, self.name)
+        addresses = {peer: order.addresses[peer] for peer in crossings.peers}
+        links = self._meeting.meet(order.attempt, addresses, self._shell.is_interrupted)
+        channels = {peer: LinkedChannels(link) for peer, link in links.items()}
+        for peer, channel in channels.items():
+            self._shell.links.add(order.attempt, peer, channel)
+        self._scratch.claim()
+        if self._hosted is None:
+            self._started_ns = self._shell.clock.monotonic_ns()
+            self._hosted = self._open(plan)
+        restored = self._restored(order, plan)
+        try:
+            start = AttemptStart(order.attempt, restored, order.last_epoch)
+            part = self._hosted.add(plan, start, tasks, crossings.channel(channels), crossings.hosts)
+        finally:
+            if restored is not None:
+                restored.close()
+        self._deployed[order.attempt] = _Deployed(tasks, part)
+
+    def _open(self, plan: JobPlan) -> HostedInstances:
+        writer = None
+        if self._repository is not None:
+            writer = CutWriter(self._repository, self._scratch.path / "uploads")
+        around = Surroundings(
+            self._shell.clock,
+            self.wake_instance,
+            self._say_bad_record,
+            lambda: self._begun,
+            None if self._repository is None else self._report,
+            writer,
+            self._scratch,
+        )
+        return HostedInstances(plan, self._setup.options, around)
+
+    def _restored(self, order: ms.Deploy, plan: JobPlan) -> RestoredState | None:
+        storage, repository, restore = self._setup.storage, self._repository, order.restore
+        if storage is None or repository is None:
+            return None
+        manifest = None if restore is None else decode_manifest(restore.manifest)
+        files = () if manifest is None else manifest.files().values()
+        repository.join_run(storage.run, {file.digest: file.run for file in files})
+        if restore is None or manifest is None:
+            return None
+        self._begun = max(self._begun, manifest.epoch)
+        restored = RestoredState(
+            LoadedCheckpoint(manifest, savepoint=restore.savepoint),
+            repository.contents(restore.savepoint),
+            self._scratch.path / "restored",
+            RocksDbStores(),
+            fit(manifest, plan.graph, storage.allowed),
+        )
+        restored.closed = frozenset(restore.closed)
+        if restore.afresh:
+            restored.begin_afresh()
+        return restored
+
+    def _start(self, attempt: int) -> None:
+        deployed = self._deployed.get(attempt)
+        if deployed is not None and self._hosted is not None:
+            deployed.runs = True
+            self._hosted.begin(deployed.part, attempt)
+
+    def _take_down(self, order: ms.TakeDown) -> None:
+        tasks = None if order.tasks is None else frozenset(TaskId(task) for task in order.tasks)
+        notes: list[str] = []
+        hosted = self._hosted
+        if hosted is not None:
+            self._say_metrics()
+            if tasks is None:
+                notes += self._abandon(hosted)
+            else:
+                self._forget(attempt for attempt, item in self._deployed.items() if item.tasks <= tasks)
+                notes += hosted.take_down(hosted.members(tasks))
+        self._shell.say(ms.TakenDown(order.tasks, tuple(notes)))
+
+    def _abandon(self, hosted: HostedInstances) -> list[str]:
+        self._forget(self._deployed)
+        self._hosted = None
+        return [*hosted.take_down(hosted.members(None)), *hosted.abandon()]
+
+    def _forget(self, attempts: Iterable[int]) -> None:
+        for attempt in list(attempts):
+            self._shell.links.remove(attempt)
+            del self._deployed[attempt]
+
+    def _step(self) -> Outcome:
+        hosted = self._hosted
+        if hosted is None:
+            return Waiting(None)
+        try:
+            outcome = hosted.worker.step()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            at = hosted.worker.at
+            self._fail(hosted, error, None if at is None else at.name)
+            return Waiting(None)
+        if hosted.dead_letters.failure is not None:
+            self._fail(hosted, hosted.dead_letters.failure, None)
+        return outcome
+
+    def _fail(self, hosted: HostedInstances, error: BaseException, instance: str | None) -> None:
+        """Say it, and let what it struck stand still until it is taken down."""
+        for attempt, deployed in self._deployed.items():
+            struck = instance is None or any(item.name == instance for item in deployed.part.instances)
+            if struck and deployed.runs and not deployed.stands_still:
+                deployed.stands_still = True
+                hosted.worker.remove(deployed.part.instances)
+                self._shell.say(ms.Failed(attempt, instance, failure_of(error)))
+
+    def _say_ended(self) -> None:
+        for attempt, deployed in self._deployed.items():
+            if not deployed.runs or deployed.ended or deployed.stands_still:
+                continue
+            if all(instance.done for instance in deployed.part.instances):
+                deployed.ended = True
+                self._shell.links.end(attempt)
+                self._say_metrics()
+                self._shell.say(ms.AllEnded(attempt))
+
+    def _upload(self, epoch: int) -> None:
+        hosted = self._hosted
+        if hosted is None or hosted.cuts is None:
+            gone = RetryableError(f"checkpoint {epoch}: its instances are gone")
+            self._shell.say(ms.UploadFailed(epoch, failure_of(gone)))
+            return
+        upload = hosted.cuts.begin_upload(epoch)
+
+        def work() -> ms.Uploaded:
+            (part,) = upload()
+            positions = {name: dict(marks) for name, marks in part.positions.items()}
+            counters = {name: dict(counts) for name, counts in part.counters.items()}
+            return ms.Uploaded(epoch, part.entries, positions, counters)
+
+        def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
+            if uploaded is not None:
+                self._shell.say(uploaded)
+            elif error is not None:
+                self._shell.say(ms.UploadFailed(epoch, failure_of(error)))
+
+        self._background.submit(work, answer)
+
+    def _finish(self, *, drained: bool) -> None:
+        failure = None
+        hosted = self._hosted
+        if hosted is not None:
+            try:
+                hosted.close(drained=drained)
+                self._say_metrics()
+            except BaseException as error:
+                failure = failure_of(error)
+            else:
+                self._forget(self._deployed)
+                self._hosted = None
+        self._shell.say(ms.Finished(failure))
+
+    def _report(self, attempt: int, report: Report) -> None:
+        match report:
+            case CutTaken():
+                self._shell.say(
+                    ms.CutTaken(report.instance, attempt, report.epoch, report.ended, dict(report.receipts))
+                )
+            case BarrierGivenUp():
+                self._shell.say(ms.BarrierMissed(report.instance, attempt, report.epoch))
+
+    def _say_bad_record(
+        self, operator: str, error: str, line: str, position: str, place: str | None, handled: bool
+    ) -> None:
+        raise NotImplementedError
+
+    def _say_metrics(self) -> None:
+        raise NotImplementedError
