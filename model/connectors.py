@@ -4,14 +4,15 @@ The classes do no I/O themselves; readers and writers are opened by the worker t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.model.outstanding import Outstanding
+from penstock.model.sink_context import OutputRun, SinkContext
 
 if TYPE_CHECKING:
     from penstock.model.expressions import Expr
@@ -119,6 +120,9 @@ class Source(ABC):
 
     aligned: bool = True
     """Whether reading waits for the job's other sources that are behind in event time."""
+
+    in_caller: bool = False
+    """Whether its instances run in the process that started the job, whose objects it holds."""
 
     discovery_us: int | None = None
     """How often a running job asks `partitions_since` for new partitions, in microseconds; None: never.
@@ -243,69 +247,6 @@ class Writer(ABC):
         """The job failed: release what was opened, leave no half-written file under a final name."""
 
 
-class KeptFiles(Protocol):
-    """Durable files of one sink, beside the checkpoints of its job. Names begin with a letter or a digit.
-
-    Everywhere:
-
-    Raises:
-        RetryableError: the storage failed; trying again may help.
-    """
-
-    def write(self, name: str, content: bytes | Iterable[bytes], /) -> int:
-        """Write a file, whole or not at all, and return its bytes; once this has returned it is there for good."""
-
-    def chunks(self, name: str, /) -> Iterator[bytes]:
-        """Return the bytes of a file, chunk by chunk.
-
-        Raises:
-            FileNotFoundError: there is no such file (with the first chunk).
-        """
-
-    def list(self) -> Sequence[str]:
-        """Return the names of all files, sorted."""
-
-    def delete(self, *names: str) -> None:
-        """Delete files; those that do not exist are passed over."""
-
-
-class OutputRun(Protocol):
-    """The run that has the lease of an output."""
-
-    @property
-    def number(self) -> int:
-        """The run; every later one of the same output has a greater number, as long as its lease is not deleted."""
-
-    @property
-    def token(self) -> str:
-        """What no other run has, of 16 hexadecimal digits."""
-
-    def check(self) -> None:
-        """Make sure that it still has the lease.
-
-        Raises:
-            FencedError: another run has taken over.
-            RetryableError: the storage failed.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class SinkContext:
-    """What a sink is told of the job whose checkpoints it takes part in.
-
-    ``operator`` is the sink's name, which with that of the ``job`` identifies it for good; ``parallelism`` counts its
-    instances now. ``accept_duplicates``: the job may go on from a checkpoint although later output is visible already.
-    ``accept_changed``: it may go on although what the sink has written was changed or removed since.
-    """
-
-    job: str
-    operator: str
-    parallelism: int
-    kept: KeptFiles
-    accept_duplicates: bool = False
-    accept_changed: bool = False
-
-
 class Sink(ABC):
     """Where rows go.
 
@@ -316,6 +257,9 @@ class Sink(ABC):
 
     transactional: bool = False
     """Whether rows become visible exactly once in jobs that take checkpoints; otherwise some may come again."""
+
+    in_caller: bool = False
+    """Whether its instances run in the process that started the job, whose objects it holds."""
 
     @abstractmethod
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:

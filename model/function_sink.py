@@ -10,6 +10,8 @@ from penstock.model.connectors import Sink, Writer
 class FunctionSink(Sink):
     """Calls a function with every batch of rows."""
 
+    in_caller = True
+
     def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
         """Keep the function; it runs on the worker's thread."""
         self._function = function

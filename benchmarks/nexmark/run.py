@@ -50,6 +50,8 @@ class QueryMeasurement:
 class CountingSink(Sink):
     """Counts the rows of the final result: insertions minus retractions."""
 
+    in_caller = True
+
     def __init__(self) -> None:
         """Start at zero."""
         self.rows = 0

@@ -1,6 +1,6 @@
 """Cuts a job graph into tasks: which edges are calls inside a chain and which are channels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.operators.descriptor import Columns, KeyExpressions, Partitioning, key_places, plain_columns
 from penstock.engine.operators.registry import descriptor_of
@@ -10,7 +10,7 @@ from penstock.model.errors import PlanError
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task
 from penstock.model.expressions import column_name
 from penstock.model.ids import OperatorId, TaskId
-from penstock.model.job_graph import MAIN, Input, JobGraph, OperatorNode, SinkSpec
+from penstock.model.job_graph import MAIN, Input, JobGraph, OperatorNode, SinkSpec, SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Placed:
         return self.partitioned_by if output == MAIN or (self.alike and output != DEAD_LETTER) else None
 
 
-def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
+def plan(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:
     """Optimise a job graph and `cut` it into tasks.
 
     Raises:
@@ -34,13 +34,14 @@ def plan(graph: JobGraph, parallelism: int) -> ExecutionGraph:
     """
     if not any(isinstance(node.spec, SinkSpec) for node in graph.operators.values()):
         raise PlanError("the pipeline has no sink; end a stream with write_..., print() or collect()")
-    return cut(optimise(graph), parallelism)
+    return cut(optimise(graph), parallelism, apart=apart)
 
 
-def cut(graph: JobGraph, parallelism: int) -> ExecutionGraph:
+def cut(graph: JobGraph, parallelism: int, *, apart: bool = False) -> ExecutionGraph:
     """Cut a job graph into tasks as it is.
 
-    Operators without parallelism of their own get ``parallelism``; aggregates without key get 1.
+    Operators without parallelism of their own get ``parallelism``; aggregates without key get 1. With ``apart``, each
+    source and sink of the caller's process is a task of its own, so that the others may run elsewhere.
 
     Raises:
         PlanError: two operators share a name, or an exchange would part what belongs together.
@@ -48,13 +49,26 @@ def cut(graph: JobGraph, parallelism: int) -> ExecutionGraph:
     check_names(graph)
     placed: dict[OperatorId, _Placed] = {}
     edges: list[Edge] = []
+    alone = {node.id for node in graph.operators.values() if apart and in_caller(node)}
     for node in graph.operators.values():
         own = _parallelism(node, parallelism, placed)
         _check_exchanges(node)
         incoming = [_edge(node, port, edge, own, placed) for port, edge in enumerate(node.inputs)]
         edges.extend(incoming)
         placed[node.id] = _Placed(own, _partitioning(node, incoming, placed), descriptor_of(node.spec).like_outputs)
+    if alone:
+        edges = [replace(edge, chained=False) if {edge.producer, edge.consumer} & alone else edge for edge in edges]
     return ExecutionGraph(graph, _tasks(graph, edges, placed), tuple(edges))
+
+
+def in_caller(node: OperatorNode) -> bool:
+    """Return whether an operator's instances run in the process that started the job."""
+    match node.spec:
+        case SourceSpec(source=source):
+            return source.in_caller
+        case SinkSpec(sink=sink):
+            return sink.in_caller
+    return False
 
 
 def check_names(graph: JobGraph) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from penstock.engine.restore.compatibility import NOTHING_ALLOWED, AllowedChanges, fit
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.model.connectors import SinkContext
 from penstock.model.errors import UserError
 from penstock.model.execution_graph import ExecutionGraph
 from penstock.model.failpoints import failpoint
 from penstock.model.ids import TaskId
 from penstock.model.job_graph import JobGraph, SinkSpec, SourceSpec
+from penstock.model.sink_context import SinkContext
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.checkpoints.results import LoadedCheckpoint
 from penstock.state.files.durable_files import DurableFiles

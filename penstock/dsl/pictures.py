@@ -101,5 +101,7 @@ def graph_up_to(job: Job, operator: OperatorId, output: str, sink: Sink) -> JobG
 class _PreviewSink(Sink):
     """Stands for whoever looks at a stream; it is taken out of the plan again."""
 
+    in_caller = True
+
     def open(self, schema: pa.Schema, instance: int, parallelism: int) -> Writer:
         raise BugError("the plan of a picture was run")

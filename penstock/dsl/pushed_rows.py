@@ -14,6 +14,7 @@ class PushedSource(Source):
     """Gives out what a test pushed, in order, by one partition."""
 
     aligned = False
+    in_caller = True
 
     def __init__(self, schema: pa.Schema) -> None:
         """Take rows of this schema."""

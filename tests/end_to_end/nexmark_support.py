@@ -56,8 +56,14 @@ def prepare(
     query: str, directory: Path, *, parallelism: int = 1, batch_rows: int = 32_768, folder: Path
 ) -> tuple[EmbeddedJob, MemorySink]:
     """Make a query over a data set ready to run, and the sink its result goes to."""
+    job, sink = pipeline(query, directory)
+    return embed(job, RunOptions(query, parallelism, folder, with_random(batch_rows=batch_rows))), sink
+
+
+def pipeline(query: str, directory: Path) -> tuple[Job, MemorySink]:
+    """Build a query over a data set, and the sink its result goes to."""
     job = Job()
     stream = load(query)(Events(job, directory))
     sink = MemorySink()
     stream.write(sink, mode="changelog" if stream.updating else "append").name(query)
-    return embed(job, RunOptions(query, parallelism, folder, with_random(batch_rows=batch_rows))), sink
+    return job, sink

@@ -6,9 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.connectors.nexmark.generator import KINDS
+from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
+from penstock.engine.plan.planner import plan
+from penstock.model.config import LoopOptions
 from tests.benchmarks.oracle import QUERIES, assert_same_rows
-from tests.end_to_end.nexmark_support import DataSets, answer, prepare
+from tests.end_to_end.nexmark_support import DataSets, answer, pipeline, prepare
 from tests.long_cases import but_for
 
 
@@ -87,3 +91,16 @@ def test_row_by_row(data_sets: DataSets, tmp_path: Path, query: str, parallelism
 def test_one_window_in_many_batches(data_sets: DataSets, tmp_path: Path, query: str) -> None:
     directory = data_sets.directory("midnight", shuffled=True, events=200_000)
     check(query, directory, tmp_path, parallelism=2, batch_rows=4_096)
+
+
+@pytest.mark.parametrize("query", ["q3", "q5", "q8", "q11", "q13", "q18", "q23"])
+def test_sinks_of_the_caller_apart(data_sets: DataSets, tmp_path: Path, query: str) -> None:
+    directory = data_sets.directory("midnight", shuffled=True, events=50_000)
+    job, sink = pipeline(query, directory)
+    planned = plan(job.graph, 2, apart=True)
+    names = [planned.name(task) for task in planned.tasks]
+    assert query in names
+    embedded = EmbeddedJob(JobPlan(query, planned, LoopOptions(batch_rows=4_096), tmp_path))
+    embedded.run()
+    check_ledger(read_ledger(embedded.build), ended=True)
+    assert_same_rows(sink.table(), answer(query, directory))

@@ -15,9 +15,10 @@ from penstock.engine.connectors.kafka.encoded import MessageLayout
 from penstock.engine.connectors.kafka.formats.encoders import sink_format
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink import KafkaSink
-from penstock.model.connectors import SinkContext, Writer
+from penstock.model.connectors import Writer
 from penstock.model.errors import FatalError, FencedError, RetryableError, UserError
 from penstock.model.failpoints import arm
+from penstock.model.sink_context import SinkContext
 from penstock.state.files.local_files import LocalFiles
 from penstock.state.files.sink_folder import SinkFolder
 from tests.kafka.conftest import MakeTopic

@@ -27,9 +27,9 @@ from penstock.engine.connectors.files.staged_files import (
     epoch_of,
     from_receipts,
 )
-from penstock.model.connectors import OutputRun
 from penstock.model.errors import BugError, FatalError, RetryableError
 from penstock.model.failpoints import failpoint
+from penstock.model.sink_context import OutputRun
 
 
 class CommittedFolder:

@@ -9,8 +9,8 @@ import itertools
 from pathlib import Path
 
 from penstock.engine.connectors.files.finished_files import sync_folder
-from penstock.model.connectors import OutputRun
 from penstock.model.failpoints import failpoint
+from penstock.model.sink_context import OutputRun
 
 _FOLDERS = "run-*"
 

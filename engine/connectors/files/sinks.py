@@ -16,8 +16,9 @@ from penstock.engine.connectors.files.committed_files import CommittedFolder
 from penstock.engine.connectors.files.encoders import CsvEncoder, Encoder, JsonLinesEncoder, ParquetEncoder
 from penstock.engine.connectors.files.finished_files import FinishedFile, output_path, remove_other_parts
 from penstock.engine.connectors.files.staged_files import StagedFile
-from penstock.model.connectors import OutputRun, Sink, SinkContext, Writer
+from penstock.model.connectors import Sink, Writer
 from penstock.model.errors import BugError, UserError
+from penstock.model.sink_context import OutputRun, SinkContext
 
 
 class FileSink(Sink, ABC):

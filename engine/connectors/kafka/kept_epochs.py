@@ -13,9 +13,9 @@ from uuid import uuid4
 import pyarrow as pa
 
 from penstock.engine.connectors.kafka.receipts import Marker, Receipt
-from penstock.model.connectors import KeptFiles
 from penstock.model.errors import FatalError
 from penstock.model.failpoints import failpoint
+from penstock.model.sink_context import KeptFiles
 
 SPILL_BYTES = 32 << 20
 """What is kept in memory of an epoch that is being written or read; more goes to a temporary file."""

@@ -20,8 +20,9 @@ from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink_commits import SinkCommits, Transport
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
 from penstock.engine.core.clock import SystemClock
-from penstock.model.connectors import Sink, SinkContext, Writer
+from penstock.model.connectors import Sink, Writer
 from penstock.model.errors import BugError, UserError
+from penstock.model.sink_context import SinkContext
 
 PREFIX = "penstock"
 """Client ids and transactional ids begin with it, so that ACLs can name them."""

@@ -6,12 +6,12 @@ from penstock.model.connectors import Sink, Writer
 
 
 class BlackHoleSink(Sink):
-    """Counts what it receives and looks at none of it."""
+    """Counts what it receives in this process and looks at none of it."""
 
     def __init__(self) -> None:
         """Start from zero."""
         self.rows = 0
-        """Rows received by all instances."""
+        """Rows received by all instances in this process."""
         self.bytes = 0
         """Bytes of their columns."""
 

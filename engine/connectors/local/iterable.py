@@ -55,6 +55,8 @@ class IterableSource(Source):
         self._read: list[Iterator[Any]] = []
         self._schema = schema
         self.bounded = bounded
+        # A function makes its iterator wherever it is called.
+        self.in_caller = not callable(items)
 
     @property
     def schema(self) -> pa.Schema:

@@ -37,6 +37,8 @@ class _Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MemorySource(Source):
     """The rows of one or several Arrow objects, or of a list of dicts."""
 
+    in_caller = True
+
     def __init__(self, data: Any, schema: pa.Schema | None = None) -> None:
         """Take the rows; a stream is read to its end now.
 

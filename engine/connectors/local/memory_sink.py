@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from penstock.engine.connectors.local.table_rows import table_rows
 from penstock.engine.connectors.text.row_text import json_texts
-from penstock.model.connectors import Sink, SinkContext, Writer
+from penstock.model.connectors import Sink, Writer
 from penstock.model.errors import PlanError
+from penstock.model.sink_context import SinkContext
 
 _WEIGHT = pa.field("weight", pa.int8(), nullable=False)
 _DELETED = pa.field("deleted", pa.bool_(), nullable=False)
@@ -46,6 +47,7 @@ class MemorySink(Sink):
     """
 
     transactional = True
+    in_caller = True
 
     def __init__(self, key: str | Sequence[str] = ()) -> None:
         """``key`` names the key columns of an upserting stream."""

@@ -20,6 +20,8 @@ class PrintSink(Sink):
     Of several instances, each line begins with the number of its own.
     """
 
+    in_caller = True
+
     def __init__(self, file: TextIO | None = None) -> None:
         """Print to ``file`` (None: what `sys.stdout` is when the job starts)."""
         self._file = file

@@ -17,8 +17,8 @@ from penstock.engine.checkpoint.notices import SLOW_NS, CheckpointNotices
 from penstock.engine.checkpoint.states import CheckpointState
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.jobs import recovery as recovering
-from penstock.model.connectors import SinkContext
 from penstock.model.errors import CheckpointError, OptionError, RetryableError, UserError
+from penstock.model.sink_context import SinkContext
 from penstock.runs.run_options import make_options
 from penstock.state.files.durable_files import Content
 from penstock.state.files.local_files import LocalFiles

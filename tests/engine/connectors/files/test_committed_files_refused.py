@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from penstock.engine.connectors.files.sinks import CsvSink, JsonLinesSink, ParquetSink
-from penstock.model.connectors import SinkContext
 from penstock.model.errors import BugError, FatalError, RetryableError, UserError
 from penstock.model.failpoints import arm
 from penstock.model.function_sink import FunctionSink
+from penstock.model.sink_context import SinkContext
 from penstock.state.files.local_files import LocalFiles
 from penstock.state.files.sink_folder import SinkFolder
 from tests.engine.connectors.committing import SCHEMA, Job, rows, up_to
