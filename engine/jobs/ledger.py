@@ -1,12 +1,14 @@
 """The ledger: every row is accounted for, operator by operator and edge by edge."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from penstock.engine.core.contract import RowCounters
 from penstock.engine.dataflow.build import Build
 from penstock.model.errors import BugError
+from penstock.model.execution_graph import Edge, ExecutionGraph
+from penstock.model.ids import OperatorId
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def read_ledger(build: Build) -> Ledger:
     )
     edges = tuple(
         EdgeLine(
-            f"{build.graph.node(edge.producer).name} -> {build.graph.node(edge.consumer).name}",
+            edge_name(build.graph, edge),
             sum(sender.sent_rows for sender in senders.values()),
             sum(receiver.received_rows for receiver in build.receivers[edge].values()),
         )
@@ -68,18 +70,58 @@ def read_ledger(build: Build) -> Ledger:
 
 
 def add_ledgers(ledgers: Iterable[Ledger]) -> Ledger:
-    """Return the account of a job whose instances are in several places: sums by operator and edge, in their order."""
+    """Return the account of a job whose instances are in several places: sums by operator and edge, in their order.
+
+    Edges that have one name, such as those of a join of a stream with itself, are told apart by their order.
+    """
     operators: dict[str, Counter[str]] = {}
-    edges: dict[str, Counter[str]] = {}
+    edges: dict[tuple[str, int], Counter[str]] = {}
     for ledger in ledgers:
         for line in ledger.operators:
             operators.setdefault(line.operator, Counter()).update(_figures(line))
+        namesakes = Counter[str]()
         for edge in ledger.edges:
-            edges.setdefault(edge.edge, Counter()).update(_figures(edge))
+            edges.setdefault((edge.edge, namesakes[edge.edge]), Counter()).update(_figures(edge))
+            namesakes[edge.edge] += 1
     return Ledger(
         tuple(OperatorLine(name, **counts) for name, counts in operators.items()),
-        tuple(EdgeLine(name, **counts) for name, counts in edges.items()),
+        tuple(EdgeLine(name, **counts) for (name, _), counts in edges.items()),
     )
+
+
+def ordered_ledger(ledger: Ledger, graph: ExecutionGraph) -> Ledger:
+    """Return the same account in the order in which `read_ledger` lists a build of the whole plan."""
+    operators = {operator: number for number, operator in enumerate(operator_order(graph))}
+    # Of edges of one name the first in the ledger is the first in the plan.
+    places: dict[str, deque[int]] = {}
+    for number, edge in enumerate(graph.edges):
+        if not edge.chained:
+            places.setdefault(edge_name(graph, edge), deque()).append(number)
+    edges = [(places[line.edge].popleft(), line) for line in ledger.edges]
+    return Ledger(
+        tuple(sorted(ledger.operators, key=lambda line: operators[line.operator])),
+        tuple(line for _, line in sorted(edges, key=lambda placed: placed[0])),
+    )
+
+
+def operator_order(graph: ExecutionGraph) -> tuple[str, ...]:
+    """Return the names of a plan's operators in the order in which a build makes them: by task, along its chain."""
+    chained: dict[OperatorId, list[OperatorId]] = {}
+    for edge in graph.edges:
+        if edge.chained:
+            chained.setdefault(edge.producer, []).append(edge.consumer)
+    ordered: dict[OperatorId, None] = {}
+    ahead = [task.head for task in reversed(graph.tasks)]
+    while ahead:
+        operator = ahead.pop()
+        ordered.setdefault(operator)
+        ahead += reversed(chained.get(operator, ()))
+    return tuple(graph.node(operator).name for operator in ordered)
+
+
+def edge_name(graph: ExecutionGraph, edge: Edge) -> str:
+    """Return the name of an edge in the ledger."""
+    return f"{graph.node(edge.producer).name} -> {graph.node(edge.consumer).name}"
 
 
 def _figures(line: OperatorLine | EdgeLine) -> dict[str, int]:

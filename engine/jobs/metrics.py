@@ -1,7 +1,7 @@
 """Metrics of a job: a frozen snapshot of rates, times, watermarks and rows."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from penstock.engine.checkpoint.metrics import CheckpointMetrics
@@ -11,7 +11,8 @@ from penstock.engine.dataflow.build import Build
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.jobs.bad_records import BadRecordsLine
-from penstock.engine.jobs.ledger import Ledger, read_ledger
+from penstock.engine.jobs.ledger import Ledger, add_ledgers, operator_order, ordered_ledger, read_ledger
+from penstock.model.execution_graph import ExecutionGraph
 from penstock.state.store import Accesses, StateStore
 
 
@@ -39,7 +40,8 @@ class SourceMetrics:
     """One source, all instances together: rows read, and how far it is in event time (None: not known).
 
     ``lag_us`` is how far its watermark is behind the wall clock; negative if it is ahead. ``partitions``: how much of
-    each waits to be read, of those that know it, such as the partitions of a topic.
+    each waits to be read, of those that know it, such as the partitions of a topic. ``begun``: False if an instance
+    that has not ended knows no watermark yet, for then the source has none.
     """
 
     source: str
@@ -47,6 +49,7 @@ class SourceMetrics:
     watermark_us: int | None
     lag_us: int | None
     partitions: tuple[PartitionLag, ...] = ()
+    begun: bool = True
 
     @property
     def lag_messages(self) -> int | None:
@@ -120,6 +123,50 @@ def read_metrics(
     )
 
 
+def merge_metrics(name: str, graph: ExecutionGraph, parts: Sequence[JobMetrics]) -> JobMetrics:
+    """Return the metrics of a job whose instances are in several places, of what was read in each at about one time.
+
+    Everything is in the order of one place's metrics. Checkpoints and bad records are left out: only whoever leads the
+    job knows them, since what rejected nothing in one place counts in the share of another.
+    """
+    tasks = {graph.name(task): number for number, task in enumerate(graph.tasks)}
+    operators = {operator: number for number, operator in enumerate(operator_order(graph))}
+    sources: dict[str, list[SourceMetrics]] = {}
+    states: dict[str, list[StateMetrics]] = {}
+    for part in parts:
+        for source in part.sources:
+            sources.setdefault(source.source, []).append(source)
+        for state in part.states:
+            states.setdefault(state.operator, []).append(state)
+    instances = [instance for part in parts for instance in part.instances]
+    return JobMetrics(
+        name=name,
+        elapsed_ns=max((part.elapsed_ns for part in parts), default=0),
+        source_rows=sum(part.source_rows for part in parts),
+        ledger=ordered_ledger(add_ledgers(part.ledger for part in parts), graph),
+        instances=tuple(sorted(instances, key=lambda instance: (tasks[instance.task], instance.instance))),
+        state_bytes=sum(part.state_bytes for part in parts),
+        sources=tuple(_merged_source(source, sources[source]) for source in sorted(sources, key=operators.__getitem__)),
+        states=tuple(_merged_state(state, states[state]) for state in sorted(states, key=operators.__getitem__)),
+        loop_age_ns=max((part.loop_age_ns for part in parts if part.loop_age_ns is not None), default=None),
+    )
+
+
+def _merged_source(source: str, parts: Sequence[SourceMetrics]) -> SourceMetrics:
+    begun = all(part.begun for part in parts)
+    rows = sum(part.rows for part in parts)
+    partitions = sorted((lag for part in parts for lag in part.partitions), key=astuple)
+    watermark_us = lag_us = None
+    if begun:
+        watermark_us = min((part.watermark_us for part in parts if part.watermark_us is not None), default=None)
+        lag_us = max((part.lag_us for part in parts if part.lag_us is not None), default=None)
+    return SourceMetrics(source, rows, watermark_us, lag_us, tuple(partitions), begun)
+
+
+def _merged_state(operator: str, parts: Sequence[StateMetrics]) -> StateMetrics:
+    return StateMetrics(operator, sum(part.bytes for part in parts), _added(part.accesses for part in parts))
+
+
 def _instance(instance: Instance, now_ns: int) -> InstanceMetrics:
     watermark_us = None
     waiting = 0
@@ -143,16 +190,21 @@ def _sources(build: Build, wall_us: int) -> Iterable[SourceMetrics]:
         lag_us = None if watermark_us is None else wall_us - watermark_us
         waiting = sorted(item for head in own for item in head.behind().items())
         lags = tuple(PartitionLag(partition, messages) for partition, messages in waiting)
-        yield SourceMetrics(name, sum(head.counters.rows_in for head in own), watermark_us, lag_us, lags)
+        begun = START_OF_TIME_US not in times
+        yield SourceMetrics(name, sum(head.counters.rows_in for head in own), watermark_us, lag_us, lags, begun)
 
 
 def _state(operator: str, stores: list[StateStore]) -> StateMetrics:
-    counted = [counts for store in stores if (counts := store.accesses()) is not None]
-    accesses = None
-    if counted:
-        count, hits = sum(item.count for item in counted), sum(item.hits for item in counted)
-        accesses = Accesses(count, hits, sum(item.waited_ns for item in counted))
+    accesses = _added(store.accesses() for store in stores)
     return StateMetrics(operator, sum(store.bytes_used() for store in stores), accesses)
+
+
+def _added(accesses: Iterable[Accesses | None]) -> Accesses | None:
+    counted = [counts for counts in accesses if counts is not None]
+    if not counted:
+        return None
+    count, hits = sum(item.count for item in counted), sum(item.hits for item in counted)
+    return Accesses(count, hits, sum(item.waited_ns for item in counted))
 
 
 def _finite_us(watermark_us: int | None) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.engine.executors.managers.failures import Failure
+from penstock.engine.jobs.metrics import JobMetrics
 from penstock.state.checkpoints.manifest import InstanceEntry
 
 
@@ -204,6 +205,11 @@ class Progress(Message, frozen=True):
     progress_us: dict[str, int]
 
 
+class Metrics(Message, frozen=True):
+    """The metrics of all that is hosted here, once a second and before it goes."""
+
+    metrics: JobMetrics
+
 ToManager = (
     Setup | Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | Finish | Leave | Progress
 )
@@ -224,6 +230,7 @@ ToHead = (
     | AllEnded
     | Finished
     | Progress
+    | Metrics
 )
 """What a task manager says."""
 

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from penstock.engine.dataflow.instance_services import Halves, MakeChannel, local_channel
+from penstock.engine.plan.planner import in_caller
 from penstock.engine.transport.linked import LinkedChannels
 from penstock.model.execution_graph import Edge, ExecutionGraph, Task, instance_name
-from penstock.model.ids import OperatorId, TaskId
-from penstock.model.job_graph import SinkSpec, SourceSpec
+from penstock.model.ids import TaskId
 
 CALLER = "caller"
 """The name of the task manager in the process that started the job."""
@@ -31,16 +31,7 @@ def deal_out(graph: ExecutionGraph, tasks: Collection[TaskId], managers: Sequenc
 
 def is_in_caller(graph: ExecutionGraph, task: Task) -> bool:
     """Return whether a task reads or writes objects of the process that started the job."""
-    return any(_is_operator_in_caller(graph, operator) for operator in task.operators)
-
-
-def _is_operator_in_caller(graph: ExecutionGraph, operator: OperatorId) -> bool:
-    match graph.node(operator).spec:
-        case SourceSpec(source=source):
-            return source.in_caller
-        case SinkSpec(sink=sink):
-            return sink.in_caller
-    return False
+    return any(in_caller(graph.node(operator)) for operator in task.operators)
 
 
 class Crossings:

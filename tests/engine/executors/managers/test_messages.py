@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.messages import (
     Message,
@@ -16,7 +17,10 @@ from penstock.engine.executors.managers.messages import (
     decode_for_manager,
     encode,
 )
+from penstock.engine.jobs.ledger import EdgeLine, Ledger, OperatorLine
+from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
+from penstock.state.store import Accesses
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 53), 1 << 53) | st.text(max_size=5),
@@ -30,6 +34,26 @@ ENTRIES = st.builds(
     instance=st.integers(0, 9),
     key_groups=st.just(((0, 4), (8, 9))),
     files=st.just((FileEntry(name="state", digest="0" * 64, bytes=7, run=2),)),
+)
+COUNTS = st.integers(0, 1 << 62)
+NAME = st.text(max_size=5)
+MAYBE = st.none() | st.integers(-(1 << 62), 1 << 62)
+TIMES = st.builds(TimeSpent, *[COUNTS] * 5)
+ACCESSES = st.none() | st.builds(Accesses, COUNTS, COUNTS, COUNTS)
+METRICS = st.builds(
+    JobMetrics,
+    NAME,
+    COUNTS,
+    COUNTS,
+    st.builds(
+        Ledger,
+        st.lists(st.builds(OperatorLine, NAME, *[COUNTS] * 7), max_size=2).map(tuple),
+        st.lists(st.builds(EdgeLine, NAME, COUNTS, COUNTS), max_size=2).map(tuple),
+    ),
+    st.lists(st.builds(InstanceMetrics, NAME, COUNTS, TIMES, MAYBE, COUNTS), max_size=2).map(tuple),
+    COUNTS,
+    st.lists(st.builds(SourceMetrics, NAME, COUNTS, MAYBE, MAYBE), max_size=2).map(tuple),
+    st.lists(st.builds(StateMetrics, NAME, COUNTS, ACCESSES), max_size=2).map(tuple),
 )
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
@@ -46,6 +70,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, Any]: st.dictionaries(st.text(max_size=5), JSON, max_size=3),
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
     dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
+    JobMetrics: METRICS,
     Failure: FAILURES,
     Failure | None: st.none() | FAILURES,
 }
