@@ -75,7 +75,8 @@ class RestoredState:
         """
         self.closed: frozenset[str] = frozenset()
         """Sources behind which an earlier run closed what is open by event time, so that they may bring no row."""
-        self._afresh = False
+        self.is_afresh = False
+        """Whether watermarks begin anew; see `begin_afresh`."""
         self.manifest = manifest = loaded.manifest
         self.savepoint = loaded.savepoint
         """Its name; None: it is a checkpoint."""
@@ -109,10 +110,10 @@ class RestoredState:
 
     def begin_afresh(self) -> None:
         """Let operators take in rows again after the end of time: their watermarks begin anew."""
-        self._afresh = True
+        self.is_afresh = True
 
     def _opened_again(self, notes: Notes) -> Notes:
-        if not self._afresh:
+        if not self.is_afresh:
             return notes
         return {name: START_OF_TIME_US if value == END_OF_TIME_US else value for name, value in notes.items()}
 

@@ -17,11 +17,13 @@ from penstock.engine.core.async_calls import IoThread, MakeCalls
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.contract import Clock
 from penstock.engine.executors.embedded import EmbeddedJob, EmbeddedOptions, Progress, embedded_attempts
-from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.executors.hosted_instances import HostOptions
+from penstock.engine.jobs.attempt import JobPlan, MakeAttempt
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.end_of_input import begin_run, keeps_open, says_end
 from penstock.engine.jobs.leases import make_leases
 from penstock.engine.jobs.metrics import JobMetrics, no_metrics
+from penstock.engine.jobs.plain import PlainJob
 from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.plan.planner import plan
@@ -34,14 +36,16 @@ from penstock.model.installation import installed_version
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
+from penstock.engine.transport.meeting import Transport
 from penstock.runs.compilation_notice import announce_compilation
+from penstock.runs.cores import usable_cores
 from penstock.runs.failpoint_settings import arm_from
 from penstock.runs.interrupts import interrupts
 from penstock.runs.job_options import JobOptions
-from penstock.runs.run_options import RunOptions, check_named, make_options
+from penstock.runs.run_options import PROCESSES, RunOptions, check_named, make_options
 
-RunningJob = EmbeddedJob | RecoveringJob
-"""A job that was made ready to run in this process."""
+RunningJob = PlainJob | RecoveringJob
+"""A job that was made ready to run."""
 
 
 class Job:
@@ -85,9 +89,9 @@ class Job:
                 if other.name == node.name and other.id != operator and isinstance(other.spec, SinkSpec):
                     del self.graph.operators[other.id]
 
-    def plan(self, parallelism: int = 1) -> ExecutionGraph:
-        """Return the optimised physical plan."""
-        return plan(self.graph, parallelism)
+    def plan(self, parallelism: int = 1, *, apart: bool = False) -> ExecutionGraph:
+        """Return the optimised physical plan; with ``apart`` what stays in the caller's process is tasks of its own."""
+        return plan(self.graph, parallelism, apart=apart)
 
     def run(self, name: str | None = None, **options: Unpack[JobOptions]) -> JobMetrics:
         """Run to the end of all inputs in this thread and return the final metrics.
@@ -213,12 +217,11 @@ def embed(
     job: Job, options: RunOptions, *, clock: Clock | None = None, async_calls: MakeCalls = IoThread
 ) -> EmbeddedJob:
     """Plan a job for one run in this process, without checkpoints and leases."""
-    plan = _job_plan(options, job.plan(options.parallelism))
-    return EmbeddedJob(plan, _embedded_options(options, async_calls=async_calls), clock=clock)
+    return EmbeddedJob(_job_plan(job, options), _embedded_options(options, async_calls=async_calls), clock=clock)
 
 
 def make_ready(job: Job, options: RunOptions) -> RunningJob:
-    """Plan a job to run in this process; with a checkpoint directory it goes on where it was, and survives failures.
+    """Plan a job to run; with a checkpoint directory it goes on where it was, and survives failures.
 
     Raises:
         PlanError: the pipeline cannot be run so.
@@ -227,12 +230,13 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
     announce_compilation()
     keeps = keeps_open(job.graph, options.at_end, checkpoints=options.checkpoints.directory is not None)
     begin_run(job.graph)
+    attempts = _attempts(options, keeps=keeps)
     if options.checkpoints.directory is None:
         if options.savepoint_on_stop is not None:
             raise OptionError("savepoint_on_stop needs a checkpoint_dir")
-        plan = _job_plan(options, job.plan(options.parallelism))
+        plan = _job_plan(job, options)
         leases = make_leases(plan.name, plan.graph, SystemClock(), None, "", take_over=options.take_over)
-        return EmbeddedJob(plan, _embedded_options(options), leases=leases)
+        return PlainJob(plan, attempts, leases=leases)
     if not options.generated_names:
         check_named(job.graph)
     recovery = RecoveryOptions(
@@ -244,12 +248,27 @@ def make_ready(job: Job, options: RunOptions) -> RunningJob:
         says_end=says_end(job.graph, options.at_end),
         take_over=options.take_over,
     )
-    attempts = embedded_attempts(_embedded_options(options, keeps=keeps))
-    plan = _job_plan(options, job.plan(options.parallelism))
-    return RecoveringJob(plan, recovery, attempts, JobEnvironment(warn=_warn))
+    return RecoveringJob(_job_plan(job, options), recovery, attempts, JobEnvironment(warn=_warn))
 
 
-def _job_plan(options: RunOptions, planned: ExecutionGraph) -> JobPlan:
+def _attempts(options: RunOptions, *, keeps: bool) -> MakeAttempt:
+    """Return what makes attempts by the executor of the options."""
+    if options.executor != PROCESSES:
+        if options.parallelism > 1:
+            _warn(
+                f"ONE CORE: the embedded executor runs {options.parallelism} instances of each operator in turns, which "
+                f"costs and gains nothing; run it with executor={PROCESSES!r} (--executor {PROCESSES}) to use more cores."
+            )
+        return embedded_attempts(_embedded_options(options, keeps=keeps))
+    from penstock.engine.executors.processes.attempts import ManagedOptions, ProcessOptions, process_attempts
+
+    managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), _bad_records(options))
+    transport = None if options.transport is None else Transport(options.transport)
+    return process_attempts(ProcessOptions(options.task_managers or usable_cores(), managed, transport))
+
+
+def _job_plan(job: Job, options: RunOptions) -> JobPlan:
+    planned = job.plan(options.parallelism, apart=options.executor == PROCESSES)
     return JobPlan(options.name, planned, options.loop, options.job_directory)
 
 

@@ -82,6 +82,11 @@ class CheckpointRepository:
             self._run = run
             self.files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
 
+    @property
+    def run(self) -> int:
+        """The run that publishes, 0 before `begin_run`."""
+        return self._run
+
     def begin(self, epoch: int) -> None:
         """Declare that files of an epoch may be added, also by other processes."""
         self._held.begin(epoch)

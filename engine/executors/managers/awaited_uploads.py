@@ -10,8 +10,9 @@ from penstock.model.errors import RetryableError
 class AwaitedUploads:
     """Uploads under way, by epoch. All methods are called by one thread; what `begin` returns waits in another."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, refuse: Callable[[Sequence[Contribution]], BaseException | None]) -> None:
+        """Begin with none. ``refuse`` returns why a checkpoint of these parts must not be made, None if it may."""
+        self._refuse = refuse
         self._waiting: dict[int, set[str]] = {}
         self._parts: dict[int, list[Contribution]] = {}
         self._futures: dict[int, Future[Sequence[Contribution]]] = {}
@@ -33,9 +34,14 @@ class AwaitedUploads:
             return
         waiting.remove(manager)
         self._parts[epoch].append(part)
-        if not waiting:
-            parts = self._parts[epoch]
+        if waiting:
+            return
+        parts = self._parts[epoch]
+        refusal = self._refuse(parts)
+        if refusal is None:
             self._forget(epoch).set_result(parts)
+        else:
+            self._forget(epoch).set_exception(refusal)
 
     def fail(self, epoch: int, error: BaseException) -> None:
         """One could not upload its part."""

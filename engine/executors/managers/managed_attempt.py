@@ -5,10 +5,11 @@ instances run, and brings what these say.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.engine.checkpoint.session import CheckpointSession
+from penstock.engine.core.contract import RowCounters
 from penstock.engine.dataflow.attempt_start import AttemptStart
 from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contribution, CutTaken, participants
 from penstock.engine.dataflow.worker import Ran, Waiting
@@ -20,14 +21,17 @@ from penstock.engine.executors.managers.head import Head
 from penstock.engine.executors.managers.places import CALLER, Places, deal_out, names_at, tasks_at
 from penstock.engine.executors.managers.plan_parcel import pack_sinks
 from penstock.engine.executors.managers.pool import Lost, News, Said
+from penstock.engine.executors.managers.status_rounds import StatusRounds
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, Progress, Struck
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics, merge_metrics
+from penstock.engine.jobs.rows_decided import RowsDecided, decided_at, decided_by
+from penstock.engine.jobs.stop_patience import StopPatience
 from penstock.engine.plan.regions import struck_by
 from penstock.engine.restore.state_assignment import RestoredState
-from penstock.model.errors import WorkerLostError
-from penstock.model.execution_graph import instance_name
+from penstock.model.errors import PenstockError, WorkerLostError
+from penstock.model.execution_graph import ExecutionGraph, instance_name
 from penstock.model.ids import TaskId
 from penstock.state.checkpoints.manifest import encode_manifest
 
@@ -84,9 +88,12 @@ class ManagedAttempt(Attempt):
         self._struck: deque[Struck] = deque()
         # By attempt: when it is told that a link was lost, if none of its ends was by then.
         self._lost_links: dict[int, tuple[int, str]] = {}
-        self._uploads = AwaitedUploads()
+        self._uploads = AwaitedUploads(self._refuse)
         self._metrics: dict[str, JobMetrics] = {}
         self._last: JobMetrics | None = None
+        self._rounds = StatusRounds(plan.graph)
+        self._verdict: PenstockError | None = None
+        self._patience: StopPatience | None = None
         self._stop: bool | None = None
         self._stopping = False
         self._answers: set[str] = set()
@@ -102,6 +109,10 @@ class ManagedAttempt(Attempt):
         while not until():
             outcome = self._head.turn()
             self._take_news()
+            self._ask_for_status()
+            failure = self._verdict or self._undelivered()
+            if failure is not None:
+                return Struck(failure, None)
             if self._struck:
                 return self._struck.popleft()
             if self._checkpoints is not None:
@@ -114,10 +125,12 @@ class ManagedAttempt(Attempt):
                 drain, self._stop = self._stop, None
                 self._request_stop(drain)
             elif not isinstance(outcome, Ran):
+                self._stop_at_end()
                 times = [
                     until_ns,
                     None if self._checkpoints is None else self._checkpoints.due_ns(),
                     None if progress is None else report_ns + PROGRESS_NS,
+                    self._rounds.due_ns if self._wants_status() else None,
                     min((due_ns for due_ns, _ in self._lost_links.values()), default=None),
                 ]
                 self._head.wait(outcome, min((time_ns for time_ns in times if time_ns is not None), default=None))
@@ -142,6 +155,8 @@ class ManagedAttempt(Attempt):
         self._struck = deque(item for item in self._struck if item.tasks is not None and not item.tasks <= taken)
         for note in self._release(tasks, {manager for region in down for manager in region.managers}):
             error.add_note(f"While the job was aborted: {note}")
+        self._rounds.forget()
+        self._options.bad_records.ended(self._decided(frozenset(task for region in down for task in region.tasks)))
         if self._checkpoints is not None:
             self._checkpoints.failed(reason, names)
 
@@ -151,7 +166,7 @@ class ManagedAttempt(Attempt):
 
     def finish(self) -> None:
         """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
-        managers = {manager for region in self._regions.values() for manager in region.managers}
+        managers = self._managers()
         self._failures.clear()
         self._answers = set(managers)
         try:
@@ -188,7 +203,7 @@ class ManagedAttempt(Attempt):
 
     def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
         """Let all task managers upload; return what awaits them."""
-        managers = {manager for region in self._regions.values() for manager in region.managers}
+        managers = self._managers()
         awaited = self._uploads.begin(epoch, managers)
         for manager in managers:
             self._head.send(manager, ms.Upload(epoch))
@@ -197,7 +212,7 @@ class ManagedAttempt(Attempt):
     def give_up(self, epoch: int) -> None:
         """Let go of the cuts of an epoch."""
         self._uploads.give_up(epoch)
-        for manager in {manager for region in self._regions.values() for manager in region.managers}:
+        for manager in self._managers():
             self._head.send(manager, ms.GiveUpEpoch(epoch))
 
     def metrics(self) -> JobMetrics:
@@ -208,8 +223,12 @@ class ManagedAttempt(Attempt):
         local = self._head.local.metrics()
         if local is not None:
             parts[CALLER] = local
-        merged = merge_metrics(self._plan.name, self._plan.graph, list(parts.values()))
-        return replace(merged, elapsed_ns=self._clock.monotonic_ns() - self._started_ns)
+        graph = self._plan.graph
+        merged = merge_metrics(self._plan.name, graph, list(parts.values()))
+        bad = self._options.bad_records
+        lines = bad.lines(_decided_of(graph, merged)) if bad.rejecting else ()
+        elapsed_ns = self._clock.monotonic_ns() - self._started_ns
+        return replace(merged, elapsed_ns=elapsed_ns, bad_records=lines)
 
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         managers = self._head.await_managers(self._take)
@@ -234,6 +253,11 @@ class ManagedAttempt(Attempt):
             raise
         self._regions[start.attempt] = region
         self.at_end = False
+        self._rounds.forget()
+        # Of those that are lost nothing counts any more, and what the others said was of before.
+        self._metrics = {name: read for name, read in self._metrics.items() if name in managers and self._regions}
+        counted = {} if start.restored is None else start.restored.manifest.ledger
+        self._options.bad_records.began(decided_by(self._plan.graph, counted, tasks))
         if self._checkpoints is not None:
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
         for manager in region.managers:
@@ -251,8 +275,6 @@ class ManagedAttempt(Attempt):
             self._turn_for_answers(until_ns)
         for manager in sorted(self._answers):
             self._take_all(self._head.pool.kill(manager, "it did not let go of its instances in time"))
-        if tasks is None:
-            self._metrics.clear()
         return list(self._notes)
 
     def _await_answers(self) -> None:
@@ -271,6 +293,10 @@ class ManagedAttempt(Attempt):
         self._take_all(self._head.news())
         if self._answers and not self._failures:
             self._head.wait(outcome, until_ns)
+
+    def _decided(self, tasks: frozenset[TaskId]) -> Mapping[str, RowsDecided]:
+        """Return of how many rows some tasks have decided, as was said last."""
+        return _decided_of(self._plan.graph, self.metrics(), tasks)
 
     def _take_news(self) -> None:
         self._take_all(self._head.news())
@@ -326,6 +352,12 @@ class ManagedAttempt(Attempt):
                 self._answers.discard(manager)
                 if message.failure is not None:
                     self._failures.append(error_of(message.failure, _place(manager)))
+            case ms.Metrics():
+                self._metrics[manager] = message.metrics
+            case ms.Status():
+                self._take_status(manager, message)
+            case ms.BadRecordMet():
+                self._options.bad_records.met(message.record)
             case ms.Progress() | ms.Joined() | ms.SetupFailed():
                 pass
 
@@ -340,7 +372,6 @@ class ManagedAttempt(Attempt):
         self._struck.append(Struck(error, tasks))
 
     def _lose(self, lost: Lost) -> None:
-        self._metrics.pop(lost.manager, None)
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{_place(lost.manager)} is lost: {lost.reason}")
         if lost.manager in self._answers:
@@ -361,8 +392,57 @@ class ManagedAttempt(Attempt):
             self.drained = checkpoints.stopped.ended
         return None
 
+    def _wants_status(self) -> bool:
+        """Return whether something is to be decided over the whole job that no task manager can."""
+        ends = self._checkpoints is not None and self._options.host.keeps and not self.at_end
+        return ends or self._patience is not None or bool(self._options.bad_records.undecided)
+
+    def _ask_for_status(self) -> None:
+        due_ns = self._rounds.due_ns
+        if due_ns is None or not self._regions or not self._wants_status() or self._clock.monotonic_ns() < due_ns:
+            return
+        managers = self._managers()
+        last = self._checkpoints.last_barrier if self._checkpoints is not None and self.at_end else None
+        order = ms.ReadStatus(self._rounds.begin(managers), tuple(self._options.bad_records.undecided), last)
+        for manager in managers:
+            self._head.send(manager, order)
+
+    def _take_status(self, manager: str, message: ms.Status) -> None:
+        if self._rounds.add(manager, message.number, message.status, self._clock.monotonic_ns()):
+            status = self._rounds.latest
+            assert status is not None
+            self._judge(status.decided)
+
+    def _refuse(self, parts: Sequence[Contribution]) -> PenstockError | None:
+        """Return why the job must fail instead of publishing a checkpoint of these parts."""
+        if self._options.bad_records.undecided:
+            self._judge(decided_at(self._plan.graph, parts, last=self.at_end))
+        return self._verdict
+
+    def _judge(self, decided: Mapping[str, RowsDecided]) -> None:
+        """Look whether the job must fail of its bad records."""
+        if self._options.bad_records.undecided:
+            verdict = self._options.bad_records.verdict(decided, stopping=self._stopping)
+            self._verdict = self._verdict or verdict
+
+    def _undelivered(self) -> PenstockError | None:
+        """Return why a job that was told to stop ends without its last rows having arrived."""
+        status = self._rounds.latest
+        if self._patience is None or status is None:
+            return None
+        return self._patience.look(self._clock.monotonic_ns(), status.outstanding)
+
+    def _stop_at_end(self) -> None:
+        """Ask for the last checkpoint once no source has anything more for this run, and no call is on its way."""
+        if self._checkpoints is None or not self._options.host.keeps or self.at_end or not self.is_up():
+            return
+        if self._rounds.at_rest():
+            self.at_end = True
+            self._checkpoints.stop_at_end()
+
     def _request_stop(self, drain: bool) -> None:
         self._stopping = True
+        self._patience = self._patience or StopPatience(checkpoints=self._checkpoints is not None)
         if self._checkpoints is None:
             self.drained = drain
             readers = participants(self._plan.graph).readers
@@ -376,6 +456,9 @@ class ManagedAttempt(Attempt):
         for manager, mine in self._named(names).items():
             if mine:
                 self._head.send(manager, ms.EndSources(mine, drain))
+
+    def _managers(self) -> set[str]:
+        return {manager for region in self._regions.values() for manager in region.managers}
 
     def _named(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return which of these instances are at each task manager."""
@@ -401,6 +484,14 @@ class ManagedAttempt(Attempt):
 
 def _place(manager: str) -> str:
     return "the process that started the job" if manager == CALLER else f"task manager {manager!r}"
+
+
+def _decided_of(
+    graph: ExecutionGraph, metrics: JobMetrics, tasks: Collection[TaskId] | None = None
+) -> Mapping[str, RowsDecided]:
+    names = RowCounters().as_dict()
+    counted = {line.operator: {name: getattr(line, name) for name in names} for line in metrics.ledger.operators}
+    return decided_by(graph, counted, tasks)
 
 
 def _restore(restored: RestoredState) -> ms.Restore:

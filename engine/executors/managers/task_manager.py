@@ -23,6 +23,7 @@ from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.setup import ManagerSetup
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.part_status import read_status
 from penstock.engine.restore.compatibility import fit
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.engine.transport.link_set import LinkSet
@@ -88,6 +89,7 @@ class TaskManager:
         self._hosted: HostedInstances | None = None
         self._deployed: dict[int, _Deployed] = {}
         self._begun = 0
+        self._is_idle = True
         self._started_ns = shell.clock.monotonic_ns()
         self._metrics_ns = self._started_ns + METRICS_NS
 
@@ -117,6 +119,8 @@ class TaskManager:
             case ms.GiveUpEpoch():
                 if self._hosted is not None and self._hosted.cuts is not None:
                     self._hosted.cuts.give_up(message.epoch)
+            case ms.ReadStatus():
+                self._say_status(message)
             case ms.Finish():
                 self._finish(drained=message.drained)
             case ms.Leave():
@@ -133,6 +137,7 @@ class TaskManager:
         """Let one instance do one piece of work, and let links carry what there is."""
         self._background.collect()
         outcome = self._step()
+        self._is_idle = not isinstance(outcome, Ran) and not self.is_touched()
         for attempt, peer, reason in self._shell.links.turn():
             self._shell.say(ms.LinkLost(attempt, peer, reason))
         if not isinstance(outcome, Ran):
@@ -215,7 +220,7 @@ class TaskManager:
         around = Surroundings(
             self._shell.clock,
             self.wake_instance,
-            self._say_bad_record,
+            lambda record: self._shell.say(ms.BadRecordMet(record)),
             lambda: self._begun,
             None if self._repository is None else self._report,
             writer,
@@ -354,10 +359,22 @@ class TaskManager:
             case BarrierGivenUp():
                 self._shell.say(ms.BarrierMissed(report.instance, attempt, report.epoch))
 
-    def _say_bad_record(
-        self, operator: str, error: str, line: str, position: str, place: str | None, handled: bool
-    ) -> None:
-        raise NotImplementedError
+    def _say_status(self, order: ms.ReadStatus) -> None:
+        hosted = self._hosted
+        if hosted is None:
+            return
+        sent, received = self._shell.links.counts()
+        status = read_status(
+            hosted.build,
+            idle=self._is_idle and not self.is_touched(),
+            sent=sent,
+            received=received,
+            undecided=order.undecided,
+            last_barrier=order.last_barrier,
+        )
+        self._shell.say(ms.Status(order.number, status))
 
     def _say_metrics(self) -> None:
-        raise NotImplementedError
+        metrics = self.metrics()
+        if metrics is not None:
+            self._shell.say(ms.Metrics(metrics))
