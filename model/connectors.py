@@ -177,6 +177,16 @@ class Source(ABC):
         They hold until the next call, whatever is restarted in between. The default has none.
         """
 
+    def fix_bounds(self) -> None:
+        """Look up what this run reads as far as `begin_run` left that for later, and unless it is done.
+
+        Called before copies go to other processes, which must see the same partitions and bounds: what is looked up
+        travels in the copies. The default has nothing.
+
+        Raises:
+            RetryableError: nobody answers; the same call may work later.
+        """
+
     def first_run_only(self) -> str | None:
         """Return what of it only a run without a checkpoint follows, in the user's words; None: nothing."""
         return None
@@ -252,7 +262,8 @@ class Sink(ABC):
 
     In a job that takes checkpoints the plan asks a ``transactional`` sink for a copy `with_checkpoints`. Of that,
     `recover` (or `join`) is called before any writer is opened, at every start; then writers `Writer.prepare` at
-    barriers, and `commit` follows when the checkpoint is complete. They are never called at the same time.
+    barriers, and `commit` follows when the checkpoint is complete. They are never called at the same time. Writers in
+    another process are those of a pickled copy; `recover`, `join` and `commit` are called of the original only.
     """
 
     transactional: bool = False
@@ -315,6 +326,12 @@ class Sink(ABC):
             RetryableError: writing failed; the same call may work later.
         """
         self.recover(epoch, ())
+
+    def release(self) -> None:
+        """Let go of what `commit` and `recover` hold open: the job is over, well or not. Must not raise.
+
+        The default holds nothing.
+        """
 
     def describe(self) -> str:
         """Say in a few words what is written, for plans and messages."""

@@ -18,7 +18,6 @@ from penstock.engine.connectors.kafka.encoded import byte_lists
 from penstock.engine.connectors.kafka.messages import Messages
 from penstock.engine.connectors.kafka.rows import DecodedMessages, RowMaker
 from penstock.model.errors import UserError
-from penstock.replay import kafka_pickling
 from penstock.replay.archive import MAKER
 from penstock.replay.archive_files import ArchiveFiles
 from penstock.replay.archive_manifest import ArchiveManifest
@@ -27,8 +26,6 @@ from penstock.replay.kafka_slices import OffsetRange
 from penstock.replay.spark_types import spark_schema
 
 _KINDS = {None: 0, "create": 1, "append": 2}
-
-kafka_pickling.enable_pickling()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from penstock.engine.connectors.kafka.topics import parse_topics, partition_name
 from penstock.engine.core.clock import SystemClock
 from penstock.model.connectors import RawRecord
 from penstock.model.errors import RetryableError, UserError
-from penstock.replay import kafka_pickling
 from penstock.replay.kafka_batches import scan_batch, scan_schema
 from penstock.replay.kafka_slices import Slice
 from penstock.replay.slices_source import UnsendableError, scan
@@ -39,8 +38,6 @@ PATIENCE_S = 60.0
 _PAUSE_S, _RETRY_S = 0.002, 0.5
 _READ_AHEAD: Mapping[str, Any] = {"queued.max.messages.kbytes": 8_192}
 """A slice ends soon, and what was fetched behind its end was for nothing."""
-
-kafka_pickling.enable_pickling()
 
 
 @dataclass(frozen=True)

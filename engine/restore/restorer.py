@@ -176,6 +176,13 @@ def recover_sinks(
             failpoint("job.sink.recovered")
 
 
+def release_sinks(graph: ExecutionGraph) -> None:
+    """Let all sinks let go of what they commit with: the job is over."""
+    for node in graph.graph.operators.values():
+        if isinstance(node.spec, SinkSpec):
+            node.spec.sink.release()
+
+
 def missing_sinks(graph: ExecutionGraph, restored: RestoredState) -> str | None:
     """Say which sinks of a checkpoint a plan does not have; None: it has all."""
     names = {node.name for node in graph.graph.operators.values()}

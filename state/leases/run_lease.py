@@ -8,9 +8,11 @@ published before the next run read the folder.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from penstock.model.errors import BugError, FencedError, InUseError
 from penstock.model.failpoints import failpoint
+from penstock.model.sink_context import RunMark
 from penstock.state.files.durable_files import DurableFiles, join_path
 from penstock.state.leases.lease_states import (
     Acquisition,
@@ -71,6 +73,10 @@ class RunLease:
         self._monotonic_ns, self._draw, self._lease_s = monotonic_ns, draw, lease_s
         self._record = RunRecord(owner=owner)
         self._writing = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has no lease: it writes as the run that has it, and checks nothing.
+        return RunMark, (self.number, self.token)
 
     def acquire(self, pause: Callable[[float], None], say: Callable[[str], None], *, take_over: bool = False) -> None:
         """Acquire the lease and fence its previous owner. ``pause`` waits that many seconds, and may raise.

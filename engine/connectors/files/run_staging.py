@@ -5,7 +5,6 @@ rename, so from then on whatever an earlier run still attempts finds no such fil
 slept between a check and a rename.
 """
 
-import itertools
 from pathlib import Path
 
 from penstock.engine.connectors.files.finished_files import sync_folder
@@ -22,7 +21,7 @@ class RunStaging:
         """Nothing is touched yet."""
         self._root = root
         self._run = run
-        self._numbers = itertools.count()
+        self._removed = 0
         self._begun = False
 
     @property
@@ -77,6 +76,7 @@ class RunStaging:
         if self._run is None:
             path.unlink()
             return
-        renamed = self.folder / f".{next(self._numbers)}-{path.name}"
+        renamed = self.folder / f".{self._removed}-{path.name}"
+        self._removed += 1
         path.replace(renamed)
         renamed.unlink()

@@ -17,6 +17,7 @@ from penstock.engine.connectors.kafka.fetcher import Fetcher
 from penstock.engine.connectors.kafka.queues import PartitionQueue
 from penstock.engine.connectors.kafka.reader import KafkaPosition, KafkaReader, PartitionFeed, is_over
 from penstock.engine.connectors.kafka.rows import RowMaker
+from penstock.engine.connectors.kafka.run_bounds import RunBounds
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.topic_places import EARLIEST, LATEST, TopicPlace, look_up, resolve
 from penstock.engine.connectors.kafka.topics import (
@@ -38,7 +39,8 @@ DEFAULT_GROUP = "penstock"
 class Cluster:
     """The running side of a source. Methods may be called from any thread.
 
-    Starts and ends belong to a run of the job: they stay as they were first seen, over its restarts too, until `begin`.
+    Bounds belong to a run of the job: they stay as they were first seen, over its restarts too, until `begin`. They go
+    along with a copy for another process, which makes clients and threads of its own.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Cluster:
         start: TopicPlace,
         end: TopicPlace | None,
         watch_s: float = WATCH_S,
+        run: RunBounds | None = None,
     ) -> None:
         """Connect to nothing yet."""
         self._settings, self._topics = settings, topics
         self._start, self._end = start, end
         self._watch_s = watch_s
+        self._run = run or RunBounds()
         self._lock = threading.RLock()
         self._admin: Admin | None = None
         self._watch: TopicWatch | None = None
@@ -60,18 +64,33 @@ class Cluster:
         self._fetchers: list[Fetcher] = []
         self._open: set[KafkaReader] = set()
         self._ids: dict[str, str | None] = {}
-        self._starts: dict[str, int] = {}
-        self._ends: dict[str, int] = {}
-        self._late: set[str] = set()
         self._messages: set[str] = set()
 
     def begin(self) -> None:
         """Let starts and ends be asked for anew: another run of the job begins. Those of readers at work stay."""
         with self._lock:
             if not self._open:
-                self._starts.clear()
-                self._ends.clear()
-                self._late.clear()
+                self._run = RunBounds()
+
+    def agree(self) -> None:
+        """Look up the partitions, starts and ends of this run, unless that is done, so that they go along with copies.
+
+        Raises:
+            UserError: a topic is not there.
+            RetryableError: the cluster does not answer.
+        """
+        with self._lock:
+            if self._run.agreed is None:
+                names = self.partitions()
+                for name in names:
+                    self._start_of(name)
+                    self._end_of(name)
+                self._run.agreed = tuple(names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._lock:
+            run = self._run.copy()
+        return Cluster, (self._settings, self._topics, self._start, self._end, self._watch_s, run)
 
     def partitions(self) -> list[str]:
         """Name the partitions of all topics.
@@ -81,6 +100,8 @@ class Cluster:
             RetryableError: the cluster does not answer.
         """
         with self._lock:
+            if self._run.agreed is not None:
+                return list(self._run.agreed)
             listing = self._look() if self._watch is None else self._listing
             self._topics.check_there(listing, self._settings)
             return partition_names(listing)
@@ -94,9 +115,22 @@ class Cluster:
             listing = self._look() if self._watch is None else self._listing
             names = set(known)
             new = [name for name in partition_names(listing) if name not in names]
-            if self._ends:
-                new = [name for name in new if name in self._ends]
-            self._late.update(new)
+            if self._run.ends:
+                new = [name for name in new if name in self._run.ends]
+            self._run.come_late(new)
+            return new
+
+    def partitions_after(self, known: Sequence[str]) -> list[str]:
+        """Name partitions that a run did not know which stopped with those ``known``; as `partitions_since` else.
+
+        Processes that deal partitions out must see the same: they find what came after they agreed while they run.
+        """
+        with self._lock:
+            if self._run.agreed is None:
+                return self.partitions_since(known)
+            names = set(known)
+            new = [name for name in self._run.agreed if name not in names]
+            self._run.come_late(new)
             return new
 
     def open(
@@ -171,28 +205,32 @@ class Cluster:
                 answer.add_done_callback(_log_uncommitted)
 
     def _first(self, partition: str, topic: Topic) -> KafkaPosition:
-        """Return where a partition begins; all of them are asked for at once."""
-        if partition not in self._starts:
-            unknown = [name for name in partition_names(self._listing) if name not in self._starts]
-            late = [name for name in unknown if name in self._late]
-            early = [name for name in unknown if name not in self._late]
-            self._starts |= resolve(self._start, early, self._offsets, EARLIEST)
-            self._starts |= resolve(TopicPlace(name=EARLIEST), late, self._offsets, EARLIEST)
-        return KafkaPosition(self._starts[partition], 0, topic.id)
+        """Return where a partition begins."""
+        return KafkaPosition(self._start_of(partition), 0, topic.id)
+
+    def _start_of(self, partition: str) -> int:
+        """Return the offset at which a partition begins; all of them are asked for at once."""
+        if partition not in self._run.starts:
+            unknown = [name for name in partition_names(self._listing) if name not in self._run.starts]
+            late = [name for name in unknown if name in self._run.late]
+            early = [name for name in unknown if name not in self._run.late]
+            self._run.starts |= resolve(self._start, early, self._offsets, EARLIEST)
+            self._run.starts |= resolve(TopicPlace(name=EARLIEST), late, self._offsets, EARLIEST)
+        return self._run.starts[partition]
 
     def _end_of(self, partition: str) -> int | None:
         """Return where this run ends in a partition; all of them are asked for at once."""
-        if self._end is not None and partition not in self._ends:
-            unknown = [name for name in partition_names(self._listing) if name not in self._ends]
-            self._ends |= resolve(self._end, unknown, self._offsets, LATEST)
-        return self._ends.get(partition)
+        if self._end is not None and partition not in self._run.ends:
+            unknown = [name for name in partition_names(self._listing) if name not in self._run.ends]
+            self._run.ends |= resolve(self._end, unknown, self._offsets, LATEST)
+        return self._run.ends.get(partition)
 
     def _check_reached(self, partition: str, position: KafkaPosition) -> None:
         """Refuse a position behind all that was ever written: a run that ends before it would read nothing for ever.
 
         Reading on notices that by itself; only partitions that seem to be over are asked about.
         """
-        if not is_over(position.offset, self._ends[partition]):
+        if not is_over(position.offset, self._run.ends[partition]):
             return
         # What a transaction holds back counts: an earlier run may have read it.
         place = {partition: TopicPlace(name=LATEST)}

@@ -16,6 +16,7 @@ from penstock.engine.connectors.kafka.formats.encoders import SinkFormat
 from penstock.engine.connectors.kafka.kept_epochs import KeptEpochs
 from penstock.engine.connectors.kafka.producing import check_topic
 from penstock.engine.connectors.kafka.publisher import KafkaPublisher
+from penstock.engine.connectors.kafka.receipts import Marker
 from penstock.engine.connectors.kafka.settings import KafkaSettings
 from penstock.engine.connectors.kafka.sink_commits import SinkCommits, Transport
 from penstock.engine.connectors.kafka.writer import KeepingWriter, SendingWriter
@@ -55,6 +56,7 @@ class KafkaSink(Sink):
         self._context: SinkContext | None = None
         self._commits: SinkCommits | None = None
         self._kept: KeptEpochs | None = None
+        self._claim: Marker | None = None
         self._working = threading.Lock()
         self._open_writers = 0
         self._expiry: ExpiryWatch | None = None
@@ -87,14 +89,14 @@ class KafkaSink(Sink):
             client_id = f"{PREFIX}-{self.topic}-{instance}"
             check_topic(self.settings, client_id, self.topic)
             return SendingWriter(encoder, self.settings, self.topic, client_id, self._watched())
-        if self._context is None or self._commits is None or self._kept is None:
+        if self._context is None or self._kept is None:
             raise UserError(
                 f"topic {self.topic!r} is to be written exactly once, which needs checkpoints: run the job with "
                 "checkpoint_dir=... (--checkpoint-dir), or write with guarantee='at_least_once'"
             )
         name = transactional_id(self._context.job, self._context.operator, instance)
         self._open_writers += 1
-        return KeepingWriter(encoder, self._kept, self._commits.claim, name, self._writer_closed, self._watched())
+        return KeepingWriter(encoder, self._kept, self._claimed(), name, self._writer_closed, self._watched())
 
     def commit(self, epoch: int, receipts: Sequence[Any]) -> None:
         """Publish what the receipts stand for, unless it is published; at least once, it was."""
@@ -119,9 +121,34 @@ class KafkaSink(Sink):
         """Name the topic."""
         return f"kafka {self.topic}"
 
+    def release(self) -> None:
+        """Close the producers, unless they are at work."""
+        if self._commits is not None and self._working.acquire(blocking=False):
+            try:
+                self._commits.close()
+            finally:
+                self._working.release()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Writers need the claim; producers, and the lock around them, stay with whoever commits.
+        claim = None if self._commits is None else self._commits.last_claim
+        ours = {"_working": None, "_commits": None, "_claim": claim, "_open_writers": 0, "_expiry": None}
+        return {**self.__dict__, **ours}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._working = threading.Lock()
+
+    def _claimed(self) -> Marker:
+        """Return the claim of the last `recover`, also of one in the process that commits."""
+        claim = self._claim if self._commits is None else self._commits.last_claim
+        if claim is None:
+            raise BugError(f"{self.describe()!r} writes before it was recovered")
+        return claim
+
     def _prepared(self) -> SinkCommits:
         if self._commits is None:
-            raise BugError(f"{self.describe()!r} was opened without checkpoints and cannot commit one")
+            raise BugError(f"{self.describe()!r} has no producers: it was opened without checkpoints, or is a copy")
         return self._commits
 
     def _watched(self) -> ExpiryWatch:
@@ -140,11 +167,8 @@ class KafkaSink(Sink):
     def _writer_closed(self) -> None:
         """Close the producers with the last writer, unless they are at work for a commit: `recover` closes those."""
         self._open_writers -= 1
-        if self._open_writers == 0 and self._commits is not None and self._working.acquire(blocking=False):
-            try:
-                self._commits.close()
-            finally:
-                self._working.release()
+        if self._open_writers == 0:
+            self.release()
 
 
 def transactional_id(job: str, operator: str, instance: int) -> str:

@@ -86,14 +86,19 @@ class SinkCommits:
         self._transports: dict[str, Transport] = {}
 
     @property
+    def last_claim(self) -> Marker | None:
+        """The marker that the last `recover` has left under every id; None: nothing was recovered."""
+        return self._claim
+
+    @property
     def claim(self) -> Marker:
-        """The marker that the last `recover` has left under every id.
+        """The `last_claim`.
 
         Raises:
             BugError: nothing was recovered.
         """
         if self._claim is None:
-            raise BugError("a Kafka sink writes before it was recovered")
+            raise BugError("a Kafka sink commits before it was recovered")
         return self._claim
 
     def recover(self, epoch: int | None, receipts: Sequence[Any]) -> None:

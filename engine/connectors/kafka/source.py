@@ -88,6 +88,14 @@ class KafkaSource(Source):
         """Name partitions that topics got since, and those of topics that a pattern matches now."""
         return self._cluster.partitions_since(known)
 
+    def partitions_after(self, positions: Mapping[str, Any]) -> Sequence[str]:
+        """Name partitions that came since; among several processes, those that were there when the run began."""
+        return self._cluster.partitions_after(list(positions))
+
+    def fix_bounds(self) -> None:
+        """Look up partitions, starts and ends of this run."""
+        self._cluster.agree()
+
     def begin_run(self) -> None:
         """Look up anew where the run starts and ends."""
         self._cluster.begin()

@@ -93,13 +93,15 @@ def _avro(subject: str, schema: Any, registry: SchemaRegistry | None) -> SinkFor
 def _protobuf(subject: str, message: Any, registry: SchemaRegistry | None) -> SinkFormat:
     needed("google.protobuf", "protobuf", "format='protobuf'")
     from penstock.engine.connectors.kafka.formats.protobuf import ProtobufValues, check_message_class
+    from penstock.engine.connectors.kafka.formats.protobuf_classes import MessageClass
     from penstock.engine.connectors.kafka.formats.protobuf_encoder import ProtobufEncoder
     from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, register_file
     from penstock.engine.connectors.kafka.formats.wire import indexes_bytes
 
-    kind = check_message_class(message)
+    travelling = MessageClass(check_message_class(message))
 
     def make(columns: pa.Schema) -> Encoder:
+        kind = travelling.kind
         encoder = ProtobufEncoder(columns, kind)
         if registry is None:
             return encoder
@@ -107,7 +109,7 @@ def _protobuf(subject: str, message: Any, registry: SchemaRegistry | None) -> Si
         before, headers = _names(registry, names, indexes_bytes(index_path(kind.DESCRIPTOR)))
         return ProtobufEncoder(columns, kind, before, headers)
 
-    return SinkFormat(make, lambda columns: ProtobufValues(kind, registry))
+    return SinkFormat(make, lambda columns: ProtobufValues(travelling.kind, registry))
 
 
 def _names(registry: SchemaRegistry, names: RegisteredSchema, indexes: bytes = b"") -> tuple[bytes, Headers]:

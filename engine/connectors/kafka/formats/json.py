@@ -7,6 +7,7 @@ to be one line of it: the count of rows then stays that of messages, and offsets
 
 from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -99,10 +100,11 @@ class JsonValues(ValueDecoder):
         wanted = pa.schema([self.declared.field(name) for name in columns])
         read = self.declared if self.strict else wanted if len(wanted) else pa.schema([self.declared.field(0)])
         required = self._required if self.strict else self._required.of(columns)
-        restricted = JsonValues(read, required.paths, strict=self.strict)
-        restricted.schema = wanted
-        restricted._names, restricted._unmatched = self._names, Unmatched(self._names)
-        return restricted
+        return _made_again(read, wanted.names, required.paths, self.strict, self._names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What it has compiled and learned is made where it is used.
+        return _made_again, (self.declared, self.schema.names, self.required, self.strict, self._names)
 
     def fresh(self) -> "JsonValues":
         """Return a decoder that has yet to learn in which form times come."""
@@ -179,6 +181,16 @@ class JsonEncoder(ValueEncoder):
     def encode(self, rows: pa.RecordBatch) -> pa.BinaryArray:
         """Return one object per row."""
         return json_texts(rows.to_struct_array()).cast(pa.binary())
+
+
+def _made_again(
+    schema: pa.Schema, columns: Sequence[str], required: Collection[FieldPath], strict: bool, names: Sequence[str]
+) -> JsonValues:
+    """Return a decoder of ``columns`` that looks at the fields of ``schema``, of all ``names`` that were declared."""
+    decoder = JsonValues(schema, required, strict=strict)
+    decoder.schema = pa.schema([schema.field(name) for name in columns])
+    decoder._names, decoder._unmatched = names, Unmatched(names)
+    return decoder
 
 
 def _blocks(ends: Ints) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError, Message
 
 from penstock.engine.connectors.kafka.formats.contract import Decoded, Headers, HeadersOf, ValueDecoder, no_headers
 from penstock.engine.connectors.kafka.formats.one_by_one import decode_blocks
+from penstock.engine.connectors.kafka.formats.protobuf_classes import MessageClass
 from penstock.engine.connectors.kafka.formats.protobuf_names import index_path, written_name
 from penstock.engine.connectors.kafka.formats.protobuf_types import arrow_fields, getters, plain_names
 from penstock.engine.connectors.kafka.formats.schema_registry import SchemaRegistry
@@ -55,6 +56,9 @@ class ProtobufValues(ValueDecoder):
     def decode(self, values: Sequence[bytes], headers: HeadersOf = no_headers) -> Decoded:
         """Decode one by one, into columns by the block."""
         return decode_blocks(values, headers, _CHUNK, self._messages, self._rows, self.schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (MessageClass(self._message), self._registry, self.schema.names)
 
     def restrict(self, columns: Sequence[str]) -> "ProtobufValues":
         """Make columns of only these."""
@@ -130,6 +134,10 @@ class ProtobufValues(ValueDecoder):
                 column = list(map(self._getters[item.name], messages)) if item.name in self._getters else []
             arrays.append(pa.array(column, item.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _made_again(message: MessageClass, registry: SchemaRegistry | None, columns: Sequence[str]) -> ProtobufValues:
+    return ProtobufValues(message.kind, registry, columns)
 
 
 def check_message_class(message: object) -> type[Message]:

@@ -80,6 +80,10 @@ class SchemaRegistry:
         self._lock = threading.Lock()
         self._client: SchemaRegistryClient | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Locks and connections are made where they are used; a copy asks for schemas itself.
+        return SchemaRegistry, (self.settings,)
+
     def schema(self, name: SchemaName, form: str | None = None) -> KnownSchema:
         """Return a schema. ``form="serialized"`` asks for Protobuf's as the base64 of a ``FileDescriptorProto``.
 

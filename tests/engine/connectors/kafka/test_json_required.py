@@ -18,7 +18,6 @@ from penstock.engine.connectors.text.json_decode import JsonDecoder
 from penstock.engine.connectors.text.json_lines import JsonLinesSource
 from penstock.model.errors import OptionError
 from penstock.model.schema import FieldPath, required_paths, to_arrow_schema
-from penstock.replay import kafka_pickling
 from tests.engine.connectors.reading import read_all
 
 
@@ -141,7 +140,6 @@ def test_what_nothing_reads_is_not_looked_at_unless_it_is_strict() -> None:
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("columns", [None, ["item"], []])
 def test_a_replay_refuses_the_same_messages(strict: bool, columns: list[str] | None) -> None:
-    kafka_pickling.enable_pickling()
     known = JsonValues(SCHEMA, REQUIRED, strict=strict)
     known = known if columns is None else known.restrict(columns)
     messages = [message for message, _ in CASES] + [changed(extra=1), changed(shop=5), b"{"]
