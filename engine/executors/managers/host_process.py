@@ -1,0 +1,44 @@
+"""The contract between a task manager and the process it is in, whoever has started that."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """What a task manager is told when its process begins.
+
+    ``job`` and ``run`` are those of its head, ``name`` is its own. ``end_at_once`` is called, by any thread, when the
+    head is gone: nothing that the process still does can count.
+    """
+
+    name: str
+    job: str
+    run: int
+    leave: "LeaveOrder"
+    end_at_once: Callable[[], NoReturn]
+
+
+class LeaveOrder:
+    """The order to end in order, which the process may get before its task manager can take it."""
+
+    def __init__(self) -> None:
+        """Begin without one."""
+        self.given = False
+        """True once it was given."""
+        self._act: Callable[[], None] | None = None
+
+    def when_given(self, act: Callable[[], None]) -> None:
+        """Call this when the order is given, at once if it was; it only sets or puts, for a signal handler calls it."""
+        self._act = act
+        if self.given:
+            act()
+
+    def give(self) -> None:
+        """Give it; further ones change nothing."""
+        if self.given:
+            return
+        self.given = True
+        if self._act is not None:
+            self._act()

@@ -1,0 +1,111 @@
+"""The process of a task manager, from its first line to its end. `ProcessLauncher` starts it.
+
+It ends with its head: the kernel kills it when the thread that started it ends, be the process stopped or its user's
+code holding the interpreter lock; and its task manager calls `end_at_once` when the link to the head is closed.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+USAGE = 2
+"""Exit status of a process that no launcher has started."""
+
+HEAD_GONE = 3
+"""Exit status of a process whose head is not there any more."""
+
+_ON_PARENTS_DEATH, _NAME = 1, 15
+_NUMBA_THREADS = "NUMBA_NUM_THREADS"
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Be the task manager of this name; ``arguments`` are it, the head's process id, and the file of its settings."""
+    name, head, descriptor = arguments
+    _end_with(int(head))
+    _set_name(f"penstock {name}")
+    # Imports cost time in which the head may go, and so come behind the line that ends this process with it.
+    import atexit
+    from importlib import import_module
+    from socket import socket
+
+    from penstock.engine.core.process_tuning import tune_process
+    from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
+    from penstock.engine.executors.processes.child_settings import read_settings
+    from penstock.engine.executors.processes.line_output import OutputLock, write_lines
+
+    leave = LeaveOrder()
+    _handle_signals(leave.give)
+    settings = read_settings(int(descriptor))
+    for inherited in (settings.link, settings.output_lock):
+        os.set_inheritable(inherited, False)
+    for output in write_lines(OutputLock(settings.output_lock)):
+        atexit.register(output.drain)
+    # Files beside the user's program may have names of modules that are to be imported here; they come first below.
+    sys.path += [item for item in settings.path if item not in sys.path]
+    _hold_libraries_to_one_core()
+    serve = import_module(settings.service).serve
+    tune_process()
+    sys.path[:], sys.argv[:] = settings.path, settings.arguments
+    serve(socket(fileno=settings.link), ManagerSettings(settings.name, settings.job, settings.run, leave, end_at_once))
+    sys.exit(0)
+
+
+def end_at_once() -> NoReturn:
+    """End this process, whatever its threads do; may be called by any of them."""
+    os._exit(HEAD_GONE)
+
+
+def _end_with(head: int) -> None:
+    """Let the kernel kill this process as soon as the thread that started it has ended, and its process with it."""
+    process = ctypes.CDLL(None, use_errno=True)
+    if process.prctl(_ON_PARENTS_DEATH, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the kernel does not take prctl(PR_SET_PDEATHSIG)")
+    # It may have ended before.
+    if os.getppid() != head:
+        end_at_once()
+
+
+def _set_name(name: str) -> None:
+    """Let ``top`` and ``ps -e`` show a name, of 15 bytes at most."""
+    ctypes.CDLL(None).prctl(_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
+
+
+def _handle_signals(on_termination: Callable[[], None]) -> None:
+    """Pass SIGINT by, which is for the head; call this on SIGTERM."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM:
+            on_termination()
+
+    # Handlers, unlike a signal that is ignored, are not passed on to programs that the user's code starts.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _hold_libraries_to_one_core() -> None:
+    """Let Arrow and numba begin no threads for others; what the user has set for numba stands."""
+    chosen = _NUMBA_THREADS in os.environ
+    # Numba reads it while it is imported, and only then.
+    os.environ.setdefault(_NUMBA_THREADS, "1")
+    import numba
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    if not chosen:
+        # Programs that the user's code starts may have all cores.
+        del os.environ[_NUMBA_THREADS]
+        config: Any = numba.config
+        config.reload_config()
+        config.NUMBA_NUM_THREADS = 1
+
+
+if __name__ == "__main__":
+    sys.stderr.write(
+        "error: this is the process of a task manager, which jobs start for themselves; run your pipeline instead\n"
+    )
+    sys.exit(USAGE)

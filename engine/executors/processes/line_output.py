@@ -1,0 +1,137 @@
+"""Standard output and error of a task manager: whole lines, whoever else writes to the same place.
+
+Python's own text files hand a line over in pieces when it is long, or when several threads print.
+"""
+
+import fcntl
+import io
+import os
+import select
+import sys
+import threading
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+LONGEST_LINE_BYTES = 1 << 24
+"""A line without end is written in pieces of this."""
+
+
+class OutputLock:
+    """The right to write, of one thread of one process at a time.
+
+    It is a lock on a file that all processes have open. The kernel takes it from a process that ends. One that is
+    stopped while it writes keeps it, until the head takes it for dead and kills it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Lock this file, which must stay open: to close any descriptor of it would let go of the lock."""
+        self._descriptor = descriptor
+        self._renew()
+        # Where a user's function forks, another thread may hold it.
+        os.register_at_fork(after_in_child=self._renew)
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Write all of it, with nothing of others in between.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._threads:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+            try:
+                _write_all(descriptor, data)
+            finally:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+
+    def _renew(self) -> None:
+        self._threads = threading.RLock()
+
+
+class LineOutput(io.BufferedIOBase):
+    """A binary file that gathers what each thread writes, and passes it on by whole lines.
+
+    `flush` passes on what the calling thread has begun as well, `drain` what any thread has.
+    """
+
+    def __init__(self, name: str, descriptor: int, lock: OutputLock) -> None:
+        """Write to a descriptor, which stays open."""
+        self.name = name
+        """Name of the file, as ``<stdout>``."""
+        self._descriptor = descriptor
+        self._lock = lock
+        self._begun: dict[int, bytearray] = {}
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor, to which nothing is held back that was flushed."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal."""
+        return os.isatty(self._descriptor)
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Take bytes; write the lines that end in them."""
+        pieces = bytes(data)
+        end = pieces.rfind(b"\n") + 1
+        thread = threading.get_ident()
+        begun = self._begun.setdefault(thread, bytearray())
+        begun += pieces
+        ready = len(begun) - len(pieces) + end if end else 0
+        if len(begun) - ready >= LONGEST_LINE_BYTES:
+            ready = len(begun)
+        self._pass_on(thread, begun, ready)
+        return len(pieces)
+
+    def flush(self) -> None:
+        """Write what the calling thread has begun."""
+        thread = threading.get_ident()
+        begun = self._begun.get(thread)
+        if begun is not None:
+            self._pass_on(thread, begun, len(begun))
+
+    def drain(self) -> None:
+        """Write what any thread has begun, once no other writes any more."""
+        for thread, begun in list(self._begun.items()):
+            self._pass_on(thread, begun, len(begun))
+
+    def _pass_on(self, thread: int, begun: bytearray, size: int) -> None:
+        lines = bytes(begun[:size])
+        del begun[:size]
+        if not begun:
+            self._begun.pop(thread, None)
+        if lines:
+            self._lock.write(self._descriptor, lines)
+
+
+def write_lines(lock: OutputLock) -> list[LineOutput]:
+    """Make `sys.stdout` and `sys.stderr` write whole lines, each where it does now; return what they write to."""
+    sys.stdout, out = _by_lines(sys.stdout, lock)
+    sys.stderr, error = _by_lines(sys.stderr, lock)
+    return [output for output in (out, error) if output is not None]
+
+
+def _by_lines(file: TextIO | None, lock: OutputLock) -> tuple[TextIO, LineOutput | None]:
+    if file is None:
+        # The head has none either.
+        return file, None  # type: ignore[return-value]
+    file.flush()
+    output = LineOutput(file.name, file.fileno(), lock)
+    return io.TextIOWrapper(output, file.encoding, file.errors, "\n", write_through=True), output
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            # Whoever shares the terminal may have told it not to wait.
+            waiting = select.poll()
+            waiting.register(descriptor, select.POLLOUT)
+            waiting.poll()
