@@ -8,36 +8,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from penstock.engine.checkpoint.local_cuts import LocalCuts
-from penstock.engine.checkpoint.run_scratch import RunScratch
 from penstock.engine.checkpoint.session import CheckpointSession
-from penstock.engine.connectors.dead_letter import DeadLetterWriter
-from penstock.engine.connectors.letter_routes import LetterRoutes
 from penstock.engine.core.async_calls import IoThread, MakeCalls
-from penstock.engine.core.contract import Clock
-from penstock.engine.dataflow.attempt_start import FIRST, AttemptStart
-from penstock.engine.dataflow.build import Build, build
-from penstock.engine.dataflow.checkpoint_port import Contribution, InstanceReport, participants
-from penstock.engine.dataflow.cut import InstanceCut
+from penstock.engine.dataflow.attempt_start import AttemptStart
+from penstock.engine.dataflow.build import Build
+from penstock.engine.dataflow.checkpoint_port import Contribution, participants
 from penstock.engine.dataflow.instance import Instance
-from penstock.engine.dataflow.instance_services import InstanceServices
-from penstock.engine.dataflow.local_instances import LocalInstances
 from penstock.engine.dataflow.worker import Done, Ran, Waiting, Worker
+from penstock.engine.executors.hosted_instances import HostedInstances, HostOptions, Surroundings
 from penstock.engine.jobs.attempt import LONGEST_WAIT_S, AttemptContext, JobPlan, Progress, Struck
 from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.ledger import check_ledger, read_ledger
-from penstock.engine.jobs.metrics import JobMetrics, read_metrics
+from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.part_status import is_exhausted, is_unanswered, read_outstanding
+from penstock.engine.jobs.rows_decided import read_decided
 from penstock.engine.jobs.stop_patience import StopPatience
 from penstock.engine.operators.sink import LOOK_NS
-from penstock.engine.paging.bucket_store import PagingOptions
-from penstock.engine.paging.paging import Paging
 from penstock.engine.plan.regions import struck_by
-from penstock.model.config import LoopOptions
 from penstock.model.dead_letters import LetterTarget
 from penstock.model.errors import DeadLetterLimitError, FatalError
-from penstock.model.ids import OperatorId, TaskId
-from penstock.state.stores.memory_store import MemoryStore
-from penstock.state.stores.rocksdb_store import RocksDbStores
+from penstock.model.ids import TaskId
 
 PROGRESS_NS = 200_000_000
 """How often progress is reported."""
@@ -64,33 +54,18 @@ class EmbeddedAttempt:
     """An `Attempt` in this process, which says what its methods do; it also runs a job without checkpoints."""
 
     def __init__(
-        self,
-        plan: JobPlan,
-        options: EmbeddedOptions,
-        clock: Clock,
-        context: AttemptContext | None = None,
-        start: AttemptStart = FIRST,
+        self, plan: JobPlan, options: EmbeddedOptions, context: AttemptContext, start: AttemptStart
     ) -> None:
-        """Build and open everything; nothing runs yet. Without ``context`` there are no checkpoints.
+        """Build and open everything; nothing runs yet.
 
         Raises:
             PlanError: an operator does not fit its inputs.
         """
-        self._plan, self._options, self._clock = plan, options, clock
-        self._checkpoints = checkpoints = None if context is None else context.checkpoints
-        scratch = None if context is None else context.scratch
+        self._plan, self._options, self._clock = plan, options, context.clock
+        self._checkpoints = checkpoints = context.checkpoints
         self._bad_records = options.bad_records or BadRecords()
-        self._routes = LetterRoutes(
-            plan.name, plan.graph.graph, options.letters, lambda: 0 if checkpoints is None else checkpoints.begun
-        )
-        routes = self._routes if options.routed else None
-        self._dead_letters = DeadLetterWriter.for_graph(plan.graph.graph, plan.directory, routes, self._bad_records.met)
-        self._cuts = None if context is None else LocalCuts(context.cut_writer, self._dead_letters.flush)
-        self._own_scratch = RunScratch(plan.directory) if scratch is None else None
         self.at_end = False
         self.drained = True
-        self.worker = Worker((), clock, quiet_ns=plan.loop.linger_ms * 1_000_000)
-        self._instances = LocalInstances()
         self._ended_ns: int | None = None
         self._stop: bool | None = None
         self._stopping = False
@@ -98,25 +73,30 @@ class EmbeddedAttempt:
         self._look_ns = 0
         # Unlike an Event, a SimpleQueue may be used by a signal handler that interrupts whoever waits on it.
         self._wakened: SimpleQueue[None] = SimpleQueue()
+        host = HostOptions(options.letters, options.routed, options.keeps, options.async_calls)
+        around = Surroundings(
+            context.clock,
+            self.wake,
+            self._bad_records.met,
+            lambda: 0 if checkpoints is None else checkpoints.begun,
+            None if checkpoints is None else checkpoints.report,
+            context.cut_writer,
+            context.scratch,
+        )
+        self._hosted = HostedInstances(plan, host, around)
+        self.worker: Worker = self._hosted.worker
         try:
-            self._services = InstanceServices(
-                clock,
-                lambda operator, instance, image: MemoryStore(operator, plan.loop.state_bytes, image),
-                self._dead_letters,
-                wake=self.wake,
-                async_calls=options.async_calls,
-                paging=_paging(plan.loop, scratch or self._own_scratch, paged=checkpoints is not None),
-                report=None if checkpoints is None else self._report,
-                keeps=options.keeps,
-            )
-            if options.routed:
-                self._routes.open()
-            self.build = build(plan.graph, plan.loop, self._services, start)
+            part = self._hosted.add(plan, start)
         except BaseException:
-            self._dead_letters.abort()
-            self._close_scratch()
+            self._hosted.abandon()
             raise
-        self._started_ns = self._begin(self.build, start, None)
+        self._started_ns = self._clock.monotonic_ns()
+        self._begin(part, start, None)
+
+    @property
+    def build(self) -> Build:
+        """Everything that runs."""
+        return self._hosted.build
 
     def proceed(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         """Turn the loop; without checkpoints, until every instance has ended."""
@@ -134,45 +114,31 @@ class EmbeddedAttempt:
 
     def take_down(self, tasks: frozenset[TaskId] | None, error: BaseException) -> None:
         """Abort the instances of these tasks (None: all); what goes wrong with that is a note to the error."""
-        failed = [
-            item for item in self._instances if tasks is None or not tasks.isdisjoint(self.build.tasks_of((item,)))
-        ]
-        self.worker.remove(failed)
-        self._instances.remove(failed)
-        self._bad_records.ended(self.build, self._operators_of(failed))
-        releases = [item.head.close for item in failed if item.head is not None]
-        releases += [node.operator.abort for item in failed for node in item.nodes]
+        failed = self._hosted.members(tasks)
+        self._bad_records.ended(read_decided(self.build, self._names_of(failed)))
+        notes = [*self._hosted.take_down(failed)]
         if tasks is None:
-            releases.append(self._dead_letters.abort)
+            notes += self._hosted.abandon()
             self._ended_ns = self._clock.monotonic_ns()
-        for release in releases:
-            try:
-                release()
-            except Exception as second:
-                error.add_note(f"While the job was aborted: {type(second).__name__}: {second}")
-        if tasks is None:
-            self._close_scratch()
-        if self._checkpoints is not None and self._cuts is not None:
-            names = [item.name for item in failed]
-            self._cuts.forget(names)
-            self._checkpoints.failed(f"{type(error).__name__}: {error}", names)
+        for note in notes:
+            error.add_note(f"While the job was aborted: {note}")
+        if self._checkpoints is not None:
+            self._checkpoints.failed(f"{type(error).__name__}: {error}", [item.name for item in failed])
 
     def restore(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         """Build regions anew."""
-        region = build(self._plan.graph, self._plan.loop, self._services, start, tasks)
-        self.build.replace(region)
-        self._begin(region, start, tasks)
+        self._begin(self._hosted.add(self._plan, start, tasks), start, tasks)
 
     def finish(self) -> None:
         """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
         try:
-            self._close()
+            self._hosted.close(drained=self.drained)
         except BaseException as error:
             self.take_down(None, error)
             raise
         finally:
             self._ended_ns = self._clock.monotonic_ns()
-            self._close_scratch()
+            self._hosted.close_scratch()
         check_ledger(read_ledger(self.build), ended=True)
 
     def stop(self, *, drain: bool = False) -> None:
@@ -193,25 +159,21 @@ class EmbeddedAttempt:
 
     def inject(self, epoch: int, names: Collection[str], *, last: bool) -> None:
         """Let sources send a barrier."""
-        self._instances.inject(epoch, names, last=last)
+        self._hosted.instances.inject(epoch, names, last=last)
 
     def end_sources(self, names: Collection[str]) -> None:
         """Let sources end."""
-        self._instances.end_sources(names)
+        self._hosted.instances.end_sources(names)
 
     def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
         """Return what uploads the cuts of an epoch."""
-        assert self._cuts is not None
-        return self._cuts.begin_upload(epoch)
+        assert self._hosted.cuts is not None
+        return self._hosted.cuts.begin_upload(epoch)
 
     def give_up(self, epoch: int) -> None:
         """Let go of the cuts of an epoch."""
-        assert self._cuts is not None
-        self._cuts.give_up(epoch)
-
-    def _report(self, attempt: int, report: InstanceReport) -> None:
-        assert self._checkpoints is not None and self._cuts is not None
-        self._checkpoints.report(attempt, self._cuts.take(report) if isinstance(report, InstanceCut) else report)
+        assert self._hosted.cuts is not None
+        self._hosted.cuts.give_up(epoch)
 
     def metrics(self) -> JobMetrics:
         """Return a snapshot, the last one when the job has ended; may be called from any thread while it runs."""
@@ -219,28 +181,23 @@ class EmbeddedAttempt:
         now_ns, wall_us = self._clock.monotonic_ns(), self._clock.wall_us()
         if self._ended_ns is not None:
             now_ns, wall_us, stepped_ns = self._ended_ns, wall_us - (now_ns - self._ended_ns) // 1_000, None
-        read = read_metrics(self._plan.name, self.build, self._started_ns, now_ns, wall_us, stepped_ns)
-        return replace(read, bad_records=self._bad_records.lines(self.build))
+        read = self._hosted.read_metrics(self._started_ns, now_ns, wall_us, stepped_ns)
+        decided = read_decided(self.build, self._bad_records.rejecting)
+        return replace(read, bad_records=self._bad_records.lines(decided))
 
-    def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> int:
-        """Let instances that were built run from the next step on; return the time."""
-        self._routes.begin(start.attempt)
+    def _begin(self, part: Build, start: AttemptStart, tasks: frozenset[TaskId] | None) -> None:
+        """Let instances that were built run from the next step on."""
         self.at_end = False
-        self._instances.add(part.instances)
         if self._checkpoints is not None:
             self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
-        self._bad_records.began(part)
-        self.worker.add(part.instances)
-        now_ns = self._clock.monotonic_ns()
-        for instance in part.instances:
-            instance.accounting.begin(now_ns)
-        return now_ns
+        self._bad_records.began(read_decided(part))
+        self._hosted.begin(part, start.attempt)
 
     def _turn(self, until: Callable[[], bool], until_ns: int | None, progress: Progress | None) -> Struck | None:
         report_ns = self._clock.monotonic_ns()
         while not until():
             outcome = self.worker.step()
-            failure = self._dead_letters.failure or self._verdict() or self._undelivered()
+            failure = self._hosted.dead_letters.failure or self._verdict() or self._undelivered()
             if failure is not None:
                 return Struck(failure, None)
             if self._checkpoints is not None:
@@ -270,15 +227,18 @@ class EmbeddedAttempt:
 
     def _verdict(self) -> DeadLetterLimitError | None:
         """Return why the job must fail of its bad records, before the checkpoint behind them is published."""
+        undecided = self._bad_records.undecided
+        if not undecided:
+            return None
         last = self._checkpoints.last_barrier if self._checkpoints is not None and self.at_end else None
-        return self._bad_records.verdict(self.build, stopping=self._stopping, last_barrier=last)
+        return self._bad_records.verdict(read_decided(self.build, undecided, last), stopping=self._stopping)
 
     def _undelivered(self) -> FatalError | None:
         """Return why a job that was told to stop ends without its last rows having arrived."""
         if self._stop_patience is None or (now_ns := self._clock.monotonic_ns()) < self._look_ns:
             return None
         self._look_ns = now_ns + LOOK_NS
-        return self._stop_patience.look(now_ns, [operator.outstanding() for operator in self.build.operators()])
+        return self._stop_patience.look(now_ns, read_outstanding(self.build))
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
         """Let checkpoints go on; return it if a sink could not commit."""
@@ -297,15 +257,15 @@ class EmbeddedAttempt:
         """
         if self._checkpoints is None or not self._options.keeps or self.at_end or not self.is_up():
             return
-        if not all(head.exhausted for head in self.build.heads()):
-            return
-        if not any(operator.unanswered() for operator in self.build.operators()):
+        if is_exhausted(self.build) and not is_unanswered(self.build):
             self.at_end = True
             self._checkpoints.stop_at_end()
 
-    def _operators_of(self, instances: Collection[Instance]) -> frozenset[OperatorId]:
-        tasks = self.build.tasks_of(instances)
-        return frozenset(operator for task in self._plan.graph.tasks if task.id in tasks for operator in task.operators)
+    def _names_of(self, instances: Collection[Instance]) -> frozenset[str]:
+        tasks, graph = self.build.tasks_of(instances), self._plan.graph
+        return frozenset(
+            graph.node(operator).name for task in graph.tasks if task.id in tasks for operator in task.operators
+        )
 
     def _wait(self, until_ns: int | None) -> None:
         seconds = LONGEST_WAIT_S
@@ -324,30 +284,6 @@ class EmbeddedAttempt:
                 self._checkpoints.request(then_stop=True)
             return
         self.drained = drain
-        for instance in self._instances:
+        for instance in self._hosted.instances:
             if instance.head is not None:
                 instance.end_input(drain=drain)
-
-    def _close_scratch(self) -> None:
-        if self._own_scratch is not None:
-            self._own_scratch.close()
-
-    def _close(self) -> None:
-        for head in self.build.heads():
-            head.close()
-        for operator in self.build.operators():
-            if self._checkpoints is not None and not self.drained:
-                # What came after the last barrier comes again.
-                operator.abort()
-            else:
-                operator.close()
-        self._dead_letters.close()
-
-
-def _paging(options: LoopOptions, scratch: RunScratch | None, *, paged: bool) -> Paging | None:
-    """Page the state of jobs that bound it or take checkpoints; without either it stays in memory as it is."""
-    if options.state_bytes is None and not paged:
-        return None
-    assert scratch is not None
-    scratch.claim()
-    return Paging(PagingOptions(options.state_bytes), RocksDbStores(), scratch.path / "state")

@@ -6,7 +6,7 @@ and ``runs/``, the lease (`run_lease`) and the manifests that the last run took 
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,6 +81,14 @@ class CheckpointRepository:
             self._seal = self._sealed()
             self._run = run
             self.files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
+
+    def join_run(self, run: int, loaded: Mapping[str, int]) -> None:
+        """Add files for this run, which another process leads, and which goes on from the files ``loaded``.
+
+        These are the runs that uploaded them, by digest. Nothing is read or written; this handle publishes nothing.
+        """
+        self._run = run
+        self._loaded = dict(loaded)
 
     @property
     def run(self) -> int:

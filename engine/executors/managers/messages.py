@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.jobs.metrics import JobMetrics
+from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 
 
@@ -89,6 +91,17 @@ class GiveUpEpoch(Message, frozen=True):
     """To a task manager: this epoch will not be published; let go of its cuts."""
 
     epoch: int
+
+
+class ReadStatus(Message, frozen=True):
+    """To a task manager: say how what runs there is. Answer: `Status` of the same ``number``.
+
+    It counts the rows of the ``undecided`` operators, behind ``last_barrier`` none of which follows (None: not sent).
+    """
+
+    number: int
+    undecided: tuple[str, ...]
+    last_barrier: int | None
 
 
 class Finish(Message, frozen=True):
@@ -210,8 +223,21 @@ class Metrics(Message, frozen=True):
 
     metrics: JobMetrics
 
+class Status(Message, frozen=True):
+    """The status of what is hosted here, as it was asked for."""
+
+    number: int
+    status: PartStatus
+
+
+class BadRecordMet(Message, frozen=True):
+    """The first bad record that an operator has met here; it is said before any count of it is."""
+
+    record: FirstBadRecord
+
+
 ToManager = (
-    Setup | Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | Finish | Leave | Progress
+    Setup | Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | ReadStatus | Finish | Leave | Progress
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of every region."""
 
@@ -231,6 +257,8 @@ ToHead = (
     | Finished
     | Progress
     | Metrics
+    | Status
+    | BadRecordMet
 )
 """What a task manager says."""
 
