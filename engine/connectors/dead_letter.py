@@ -6,6 +6,7 @@ operator whose dead letters are read as a stream has a `DeadLetterOutput` in bet
 
 import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
@@ -23,11 +24,26 @@ from penstock.state.files.private_files import append_private, make_private_fold
 
 FILE_NAME = "dead_letters.jsonl"
 
-OnBadRecord = Callable[[str, str, str, str, str | None, bool], None]
-"""Takes an operator's bad record: operator, error, the user's line, position, the place of its letters if they are
-kept, and whether a stream reads them."""
-
 _SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBadRecord:
+    """The first bad record of an operator, as far as is known where it was met.
+
+    ``line`` is the line of the user's code that it came from, ``position`` where a source met it; both may be empty.
+    ``place`` is where its letters are kept, None if they are not; ``handled``: a stream reads them.
+    """
+
+    operator: str
+    error: str
+    line: str
+    position: str
+    place: str | None
+    handled: bool
+
+
+OnBadRecord = Callable[[FirstBadRecord], None]
 
 
 @runtime_checkable
@@ -180,7 +196,7 @@ class DeadLetterWriter:
             error, _ = split_error(record.error)
             place = self._place(operator) if policy == "dead_letter" else None
             line = self._line(operator, record)
-            self._on_first(operator, error, line, record.position, place, operator in self._read)
+            self._on_first(FirstBadRecord(operator, error, line, record.position, place, operator in self._read))
         return policy == "dead_letter"
 
     def _line(self, operator: str, record: RawRecord) -> str:

@@ -1,4 +1,4 @@
-"""The patience of a stopping job with sinks that are still sending. Pure; called by `EmbeddedAttempt`."""
+"""The patience of a stopping job with sinks that are still sending. Pure; called by attempts."""
 
 from collections import Counter
 from collections.abc import Iterable

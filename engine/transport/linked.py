@@ -12,11 +12,16 @@ PORTIONS = 8
 
 
 class LinkedChannels:
-    """The halves on this side of a link. Both sides number a channel alike."""
+    """The halves on this side of a link. Both sides number a channel alike.
+
+    ``sent`` and ``received`` count the elements that were put into the link on this side, and that came out of it.
+    """
 
     def __init__(self, link: Link) -> None:
         """Begin without channels."""
         self.link = link
+        self.sent = 0
+        self.received = 0
         self._senders: dict[int, SendingHalf] = {}
         self._receivers: dict[int, ReceivingHalf] = {}
         self._ungranted: dict[int, int] = {}
@@ -41,12 +46,14 @@ class LinkedChannels:
         """
         for arrival in self.link.receive():
             if isinstance(arrival, Arrived):
+                self.received += 1
                 self._receivers[arrival.channel].accept(arrival.element, None, arrival.rows, arrival.size)
             else:
                 self._senders[arrival.channel].add_credit(arrival.size)
         self.link.flush()
 
     def _send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
+        self.sent += 1
         self.link.send(channel, element, picks, rows, size)
 
     def _grant(self, channel: int, portion: int, size: int) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.connectors.dead_letter import DeadLetterWriter, OnBadRecord
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.core.elements import Element
 from penstock.engine.dataflow.build import Build, build
@@ -28,10 +28,23 @@ Sent = tuple[Element, Picks | None, int, int]
 class Parts:
     """Parts of a plan, instance i of a task in part i mod n unless ``place`` says otherwise."""
 
-    def __init__(self, graph: ExecutionGraph, count: int, folder: Path, place: Place | None = None) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        count: int,
+        folder: Path,
+        place: Place | None = None,
+        *,
+        keeps: bool = False,
+        on_first: OnBadRecord | None = None,
+    ) -> None:
+        self.sent, self.received = [0] * count, [0] * count
+        self._folder, self._keeps, self._on_first = folder, keeps, on_first
         self.under_way: deque[tuple[str, Sent]] = deque()
         self.crossing: dict[str, tuple[SendingHalf | None, ReceivingHalf | None]] = {}
         self.crossed = 0
+        self._letters: list[DeadLetterWriter] = []
+        self._receiving: dict[str, int] = {}
         self._graph, self._count = graph, count
         self._place = place or (lambda task, index: index % count)
         self._ended: set[int] = set()
@@ -51,19 +64,23 @@ class Parts:
             assert any(here), "a channel of which nothing is here"
             sender, inbound = self.crossing.get(name, (None, None))
             if here[0]:
-                sender = SendingHalf(name, capacity_bytes, lambda *sent: self.under_way.append((name, sent)))
+                sender = SendingHalf(name, capacity_bytes, lambda *sent: self._send(part, name, sent))
             else:
                 inbound = ReceivingHalf(name)
+                self._receiving[name] = part
                 inbound.join(lambda size: self._credit(name, size))
             self.crossing[name] = sender, inbound
             return (sender, None) if here[0] else (None, inbound)
 
+        letters = DeadLetterWriter(folder, on_first=self._on_first)
+        self._letters.append(letters)
         services = InstanceServices(
             SystemClock(),
             lambda operator, instance, image: MemoryStore(operator, None, image),
-            DeadLetterWriter(folder),
+            letters,
             channel=channel,
             hosts=hosts,
+            keeps=self._keeps,
         )
         return build(self._graph, LoopOptions(channel_bytes=2_000, batch_rows=100), services)
 
@@ -78,6 +95,7 @@ class Parts:
         for made in self.builds:
             for operator in made.operators():
                 operator.close()
+        self._close_letters()
 
     def turn(self) -> bool:
         """Step every part once and carry one element; return whether everything has ended."""
@@ -90,15 +108,57 @@ class Parts:
             if isinstance(outcome, Done):
                 self._ended.add(number)
         if self.under_way:
-            name, sent = self.under_way.popleft()
-            _, receiver = self.crossing[name]
-            assert receiver is not None
-            receiver.accept(*sent)
-            self.crossed += 1
+            self.carry()
         elif not ran and len(self._ended) < self._count:
             for worker in self.workers:
                 worker.wake()
         return False
+
+    def carry(self) -> None:
+        """Bring the oldest element under way to where it is meant for."""
+        name, sent = self.under_way.popleft()
+        _, receiver = self.crossing[name]
+        assert receiver is not None
+        receiver.accept(*sent)
+        self.received[self._receiving[name]] += 1
+        self.crossed += 1
+
+    def _send(self, part: int, name: str, sent: Sent) -> None:
+        self.sent[part] += 1
+        self.under_way.append((name, sent))
+
+    def close(self) -> None:
+        """Abort all operators."""
+        for made in self.builds:
+            for operator in made.operators():
+                operator.abort()
+        self._close_letters()
+
+    def _close_letters(self) -> None:
+        for letters in self._letters:
+            letters.close()
+
+    def whole(self) -> Build:
+        """Return one build of all that is in the parts, in the order of one that was built in one place."""
+        services = InstanceServices(
+            SystemClock(),
+            lambda operator, instance, image: MemoryStore(operator, None, image),
+            DeadLetterWriter(self._folder),
+        )
+        whole = build(self._graph, LoopOptions(), services)
+        for operator in whole.operators():
+            operator.abort()
+        for task in whole.tasks:
+            members = [instance for made in self.builds for instance in made.tasks[task]]
+            whole.tasks[task] = sorted(members, key=lambda instance: instance.index)
+        for edge in whole.senders:
+            whole.senders[edge] = {pair: half for made in self.builds for pair, half in made.senders[edge].items()}
+            whole.receivers[edge] = {pair: half for made in self.builds for pair, half in made.receivers[edge].items()}
+        for operator in whole.counters:
+            whole.counters[operator] = [item for made in self.builds for item in made.counters.get(operator, [])]
+        for operator in whole.stores:
+            whole.stores[operator] = [item for made in self.builds for item in made.stores.get(operator, [])]
+        return whole
 
     def ledger(self) -> Ledger:
         """Return the account of all parts together."""

@@ -11,15 +11,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.engine.connectors.dead_letter import DeadLetterWriter
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.dataflow.build import Build, build
-from penstock.engine.dataflow.instance_services import InstanceServices
 from penstock.engine.executors.managers.messages import Metrics, decode_for_head, encode
 from penstock.engine.jobs.metrics import JobMetrics, merge_metrics, read_metrics
-from penstock.model.config import LoopOptions
-from penstock.model.execution_graph import ExecutionGraph
-from penstock.state.stores.memory_store import MemoryStore
 from tests.engine.dataflow.parts import Parts
 
 DICE = np.random.default_rng(7)
@@ -62,27 +56,6 @@ def branches(job: ps.Job) -> None:
 PIPELINES = [windows, two_pipelines, a_join_with_itself, branches]
 
 
-def whole_of(graph: ExecutionGraph, parts: list[Build], folder: Path) -> Build:
-    """Return one build of all that is in the parts, in the order of one that was built in one place."""
-    services = InstanceServices(
-        SystemClock(), lambda operator, instance, image: MemoryStore(operator, None, image), DeadLetterWriter(folder)
-    )
-    whole = build(graph, LoopOptions(), services)
-    for operator in whole.operators():
-        operator.abort()
-    for task in whole.tasks:
-        members = [instance for part in parts for instance in part.tasks[task]]
-        whole.tasks[task] = sorted(members, key=lambda instance: instance.index)
-    for edge in whole.senders:
-        whole.senders[edge] = {pair: half for part in parts for pair, half in part.senders[edge].items()}
-        whole.receivers[edge] = {pair: half for part in parts for pair, half in part.receivers[edge].items()}
-    for operator in whole.counters:
-        whole.counters[operator] = [counters for part in parts for counters in part.counters.get(operator, [])]
-    for operator in whole.stores:
-        whole.stores[operator] = [store for part in parts for store in part.stores.get(operator, [])]
-    return whole
-
-
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_parts_together_are_the_whole(pipeline: Callable[[ps.Job], None], seed: int, tmp_path: Path) -> None:
@@ -93,7 +66,7 @@ def test_the_parts_together_are_the_whole(pipeline: Callable[[ps.Job], None], se
     count = int(dice.integers(2, 5))
     places = {(task.id, index): int(dice.integers(count)) for task in graph.tasks for index in range(task.parallelism)}
     made = Parts(graph, count, tmp_path, lambda task, index: places[task, index])
-    whole = whole_of(graph, made.builds, tmp_path)
+    whole = made.whole()
     started_ns, compared = SystemClock().monotonic_ns(), 0
     while True:
         ended = made.turn()
@@ -148,6 +121,4 @@ def test_figures_of_several_moments_stay_apart(tmp_path: Path) -> None:
     merged = merge_metrics("job", graph, [early, late])
     assert (merged.elapsed_ns, merged.loop_age_ns) == (7, 3)
     assert merge_metrics("job", graph, []).instances == ()
-    for part in made.builds:
-        for operator in part.operators():
-            operator.abort()
+    made.close()

@@ -40,6 +40,7 @@ def test_halves_agree(data: st.DataObject) -> None:
         for _ in range(8):
             here.turn()
             there.turn()
+        assert (here.sent, here.received) == (there.received, there.sent)
         for sender, receiver in zip(senders, receivers, strict=True):
             assert sender.sent_rows == receiver.received_rows + receiver.waiting_rows
             while len(receiver):

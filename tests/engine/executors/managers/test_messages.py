@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.connectors.dead_letter import FirstBadRecord
 from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.messages import (
@@ -19,6 +20,9 @@ from penstock.engine.executors.managers.messages import (
 )
 from penstock.engine.jobs.ledger import EdgeLine, Ledger, OperatorLine
 from penstock.engine.jobs.metrics import InstanceMetrics, JobMetrics, SourceMetrics, StateMetrics
+from penstock.engine.jobs.part_status import PartStatus
+from penstock.engine.jobs.rows_decided import RowsDecided
+from penstock.model.outstanding import Outstanding
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.store import Accesses
 
@@ -55,6 +59,10 @@ METRICS = st.builds(
     st.lists(st.builds(SourceMetrics, NAME, COUNTS, MAYBE, MAYBE), max_size=2).map(tuple),
     st.lists(st.builds(StateMetrics, NAME, COUNTS, ACCESSES), max_size=2).map(tuple),
 )
+DECIDED = st.dictionaries(NAME, st.builds(RowsDecided, *[COUNTS] * 5), max_size=2)
+OUTSTANDING = st.lists(st.builds(Outstanding, COUNTS, COUNTS, NAME), max_size=2).map(tuple)
+FLAG = st.booleans()
+STATUSES = st.builds(PartStatus, FLAG, FLAG, FLAG, COUNTS, COUNTS, OUTSTANDING, DECIDED)
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 1 << 40),
@@ -71,6 +79,9 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
     dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
     JobMetrics: METRICS,
+    int | None: MAYBE,
+    PartStatus: STATUSES,
+    FirstBadRecord: st.builds(FirstBadRecord, NAME, NAME, NAME, NAME, st.none() | NAME, st.booleans()),
     Failure: FAILURES,
     Failure | None: st.none() | FAILURES,
 }
