@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +16,17 @@ from penstock.engine.checkpoint.writer import CutWriter, ManifestMaker
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.engine.core.background import BackgroundThread
 from penstock.engine.dataflow.attempt_start import AttemptStart
-from penstock.engine.dataflow.checkpoint_port import CheckpointPort, Participants, Report
+from penstock.engine.dataflow.checkpoint_port import CheckpointPort, Contribution, Participants, Report
 from penstock.engine.executors.embedded import EmbeddedOptions, embedded_attempts
+from penstock.engine.executors.hosted_instances import HostOptions
+from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 from penstock.engine.executors.simulated import memory_state
 from penstock.engine.executors.simulation.attempt import SimulatedAttempt
 from penstock.engine.executors.simulation.faults import NONE
 from penstock.engine.executors.simulation.world import World
 from penstock.engine.jobs.attempt import Attempt, AttemptContext, JobPlan, MakeAttempt
+from penstock.engine.jobs.bad_records import BadRecords
 from penstock.engine.jobs.recovery_options import JobEnvironment
 from penstock.model.config import CheckpointOptions, LoopOptions
 from penstock.model.connectors import ENDED, NOTHING, Read, Reader, Source
@@ -38,7 +43,7 @@ CUTS = 5
 
 PATIENCE_NS = 60_000_000_000
 
-EXECUTORS = ("embedded", "simulated", "stepped")
+EXECUTORS = ("embedded", "simulated", "stepped", "processes")
 
 
 class Tap(Source):
@@ -46,6 +51,8 @@ class Tap(Source):
 
     With a ``failure`` it raises that once, before its end, when it was asked for its position ``CUTS`` times.
     """
+
+    in_caller = True
 
     def __init__(self) -> None:
         self.rows: tuple[list[dict[str, int]], ...] = ([], [])
@@ -99,7 +106,7 @@ class TwoRegions:
         for side, tap in self.taps.items():
             sums = ps.read(tap, job=job).name(side).key_by("key").agg(total=ps.sum_("value")).name(f"{side} sums")
             sums.write(self.sinks[side], mode="changelog").name(f"{side} out")
-        return job.plan(2)
+        return job.plan(2, apart=True)
 
     def totals(self, side: str) -> dict[int, int]:
         """Return the rows that stand in a sink; each key has one."""
@@ -132,6 +139,9 @@ def executor(kind: str, folder: Path) -> Executor:
         )
         return Executor(partial(SimulatedAttempt, world), around)
     around = JobEnvironment(repository=CheckpointRepository(LocalFiles(folder / "kept")))
+    if kind == "processes":
+        managed = ManagedOptions(HostOptions(), BadRecords())
+        return Executor(process_attempts(ProcessOptions(2, managed)), around)
     return Executor(SteppedAttempt if kind == "stepped" else embedded_attempts(EmbeddedOptions()), around)
 
 
@@ -173,11 +183,11 @@ class Bench:
         self.graph = self.job.plan()
         self.session = Listening(chosen.environment)
         self._clock = chosen.environment.clock
-        context = AttemptContext(
+        self._context = AttemptContext(
             chosen.environment.clock, self.session, CutWriter(chosen.environment.repository, folder / "uploads")
         )
         plan = JobPlan("job", self.graph, LOOP, folder / "job")
-        self.attempt: Attempt = chosen.make(plan, context, start or AttemptStart())
+        self.attempt: Attempt = chosen.make(plan, self._context, start or AttemptStart())
 
     def tasks(self, side: str) -> frozenset[TaskId]:
         return frozenset(task.id for task in self.graph.tasks if self.graph.name(task).startswith(side))
@@ -198,6 +208,15 @@ class Bench:
         assert self.attempt.proceed(over, None, None) is None
         assert condition()
 
+    def upload(self, epoch: int) -> Sequence[Contribution]:
+        """Let the cuts of an epoch be uploaded while the attempt goes on, as a session does."""
+        upload = self.attempt.begin_upload(epoch)
+        uploaded: list[Contribution] = []
+        thread = Thread(target=lambda: uploaded.extend(upload()))
+        thread.start()
+        self.until(lambda: not thread.is_alive())
+        return uploaded
+
     def for_a_while(self) -> None:
         """Let it go on for as long as 500 looks take."""
         looks = iter(range(500))
@@ -205,3 +224,4 @@ class Bench:
 
     def end(self) -> None:
         self.attempt.take_down(None, RuntimeError("the test is over"))
+        self._context.resources.close()

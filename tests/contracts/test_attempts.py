@@ -33,14 +33,14 @@ def test_a_session_knows_an_attempt_by_names_and_values(bench: Bench) -> None:
     assert port is bench.attempt and (start.attempt, start.last_epoch) == (3, 7)
     assert sorted(part.instances) == bench.names("left") + bench.names("right")
     assert sorted(part.readers) == bench.names("left", readers=True) + bench.names("right", readers=True)
-    assert len(part.instances) == 8 and len(part.readers) == 4
+    assert len(part.instances) == 12 and len(part.readers) == 4
     assert sorted(part.sources) == ["left", "right"] and sorted(part.sinks) == ["left out", "right out"]
 
 
 def test_a_barrier_goes_by_the_named_sources_and_each_instance_behind_them_reports_one_cut(bench: Bench) -> None:
     bench.job.taps["left"].send(*range(20))
     bench.attempt.inject(9, {*bench.names("left", readers=True), "nobody[0]"}, last=False)
-    bench.until(lambda: len(bench.session.reports) == 4)
+    bench.until(lambda: len(bench.session.reports) == 6)
     bench.for_a_while()
     assert bench.session.heard(attempt=3) == bench.session.heard() == bench.names("left")
     cuts = [report for _, report in bench.session.reports]
@@ -53,7 +53,7 @@ def test_behind_the_last_barrier_nothing_is_read(bench: Bench) -> None:
     tap.send(*range(6))
     bench.until(lambda: bench.attempt.metrics().source_rows == 6)
     bench.attempt.inject(8, bench.names("left", readers=True), last=True)
-    bench.until(lambda: len(bench.session.reports) == 4)
+    bench.until(lambda: len(bench.session.reports) == 6)
     tap.send(*range(6, 12))
     bench.job.taps["right"].send(*range(5))
     bench.until(lambda: bench.attempt.metrics().source_rows == 11)
@@ -65,7 +65,7 @@ def test_sources_that_end_by_name_report_their_ends_behind_the_last_epoch(bench:
     bench.job.taps["right"].send(*range(9))
     bench.until(lambda: bench.attempt.metrics().source_rows == 9)
     bench.attempt.end_sources([*bench.names("right", readers=True), "nobody[0]"])
-    bench.until(lambda: len(bench.session.reports) == 4)
+    bench.until(lambda: len(bench.session.reports) == 6)
     bench.for_a_while()
     assert bench.session.heard() == bench.names("right")
     for _, report in bench.session.reports:
@@ -79,7 +79,7 @@ def test_a_region_that_is_taken_down_is_silent_and_comes_back_under_another_numb
     assert bench.session.gone == bench.names("left")
     every = bench.names("left", readers=True) + bench.names("right", readers=True)
     attempt.inject(8, every, last=False)
-    bench.until(lambda: len(bench.session.reports) == 4)
+    bench.until(lambda: len(bench.session.reports) == 6)
     bench.for_a_while()
     assert bench.session.heard(attempt=3) == bench.session.heard() == bench.names("right")
     attempt.restore(bench.tasks("left"), AttemptStart(attempt=4, last_epoch=8))
@@ -87,7 +87,7 @@ def test_a_region_that_is_taken_down_is_silent_and_comes_back_under_another_numb
     assert sorted(part.instances) == bench.names("left") and start.attempt == 4
     bench.session.reports.clear()
     attempt.inject(9, every, last=False)
-    bench.until(lambda: len(bench.session.reports) == 8)
+    bench.until(lambda: len(bench.session.reports) == 12)
     assert bench.session.heard(attempt=3) == bench.names("right")
     assert bench.session.heard(attempt=4) == bench.names("left")
 
@@ -102,12 +102,8 @@ def test_cuts_are_uploaded_from_another_thread(bench: Bench) -> None:
     for side in ("left", "right"):
         bench.job.taps[side].send(*range(20))
     bench.attempt.inject(9, bench.names("left", readers=True) + bench.names("right", readers=True), last=False)
-    bench.until(lambda: len(bench.session.reports) == 8)
-    upload = bench.attempt.begin_upload(9)
-    uploaded: list[Contribution] = []
-    thread = Thread(target=lambda: uploaded.extend(upload()))
-    thread.start()
-    thread.join()
+    bench.until(lambda: len(bench.session.reports) == 12)
+    uploaded = bench.upload(9)
     entries = [(entry.operator, entry.instance) for part in uploaded for entry in part.entries]
     assert len(entries) == len(set(entries))
     assert {name for name, _ in entries} >= {"left", "right", "left out", "right out"}
@@ -119,9 +115,9 @@ def test_cuts_are_uploaded_from_another_thread(bench: Bench) -> None:
 
 def test_cuts_that_were_given_up_are_not_uploaded(bench: Bench) -> None:
     bench.attempt.inject(9, bench.names("left", readers=True), last=False)
-    bench.until(lambda: len(bench.session.reports) == 4)
+    bench.until(lambda: len(bench.session.reports) == 6)
     bench.attempt.give_up(9)
-    assert all(not part.entries for part in bench.attempt.begin_upload(9)())
+    assert all(not part.entries for part in bench.upload(9))
 
 
 class Job:
@@ -182,7 +178,7 @@ def test_a_stop_is_ordered_by_the_life_cycle_in_the_job_s_own_thread(kind: str, 
             caller.start()
             caller.join()
 
-    if kind == "embedded":
+    if kind in ("embedded", "processes"):
         job.job.run(progressed)
     else:
         # These report no progress: what is asked for before the start is heeded as soon as an attempt runs.

@@ -11,6 +11,7 @@ from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.messages import (
     Message,
+    Restore,
     ToHead,
     ToManager,
     UnreadableMessageError,
@@ -68,7 +69,10 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 1 << 40),
     bool: st.booleans(),
     str: st.text(max_size=8),
-    bytes | None: st.none() | st.binary(max_size=9),
+    bytes: st.binary(max_size=9),
+    tuple[int, ...]: st.lists(st.integers(0, 99), max_size=3).map(tuple),
+    tuple[int, ...] | None: st.none() | st.lists(st.integers(0, 99), max_size=3).map(tuple),
+    Restore | None: st.none() | st.builds(Restore, st.binary(max_size=9), st.none() | NAME, NAMES, st.booleans()),
     str | None: st.none() | st.text(max_size=8),
     tuple[str, ...]: NAMES,
     tuple[str, ...] | None: st.none() | NAMES,
