@@ -67,6 +67,10 @@ class FlightLink:
         """Return that nothing waits."""
         return False
 
+    def is_blocked(self) -> bool:
+        """Return that nothing waits."""
+        return False
+
     def receive(self) -> Sequence[Arrival]:
         """Return what the handler has read."""
         if not self._inbox:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.benchmarks.crossing.flight_link import FlightLink
-from penstock.benchmarks.crossing.socket_link import SocketLink
 from penstock.benchmarks.crossing.threaded_link import ThreadedLink
 from penstock.engine.core.clock import SystemClock
 from penstock.engine.transport.handshake import RING_BYTES, join_by_ring
 from penstock.engine.transport.link import Link
+from penstock.engine.transport.socket_link import SocketLink
 
 LINKS = ("ring", "ring, thread", "socket unix", "socket tcp", "flight unix", "flight tcp")
 """Flight always receives by a thread; TCP is that of one host."""
@@ -28,9 +28,9 @@ def open_link(name: str, side: int, meeting: Path, schema: pa.Schema, ring_bytes
         case "ring":
             link: Link = join_by_ring(end, clock, "the other process", ring_bytes or RING_BYTES)
         case "socket unix":
-            link = SocketLink(end, schema, clock)
+            link = SocketLink(end, clock, "the other process")
         case "socket tcp":
-            link = SocketLink(_by_tcp(end, side), schema, clock)
+            link = SocketLink(_by_tcp(end, side), clock, "the other process")
         case "flight unix":
             link = FlightLink(end, f"grpc+unix://{meeting}.{side}", schema, clock)
         case "flight tcp":
@@ -70,5 +70,4 @@ def _by_tcp(end: socket.socket, side: int) -> socket.socket:
     else:
         connection = socket.create_connection(("127.0.0.1", *_PORT.unpack(end.recv(_PORT.size))))
     end.close()
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection

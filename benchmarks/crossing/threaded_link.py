@@ -53,6 +53,11 @@ class ThreadedLink:
         with self._lock:
             return self._link.has_unsent()
 
+    def is_blocked(self) -> bool:
+        """Return whether something waits for the socket."""
+        with self._lock:
+            return self._link.is_blocked()
+
     def receive(self) -> Sequence[Arrival]:
         """Return what the thread has received."""
         if not self._inbox:

@@ -29,6 +29,9 @@ _OWNER = struct.Struct("<II")
 
 HEADER_BYTES = _HEADER.size
 
+MOST_FRAME_BYTES = HEADER_BYTES + (1 << 16)
+"""No frame is longer."""
+
 
 class Kind(IntEnum):
     """The contents of a frame: an element of a channel, the schema of those that follow, or word of the link itself."""
@@ -44,7 +47,7 @@ class Kind(IntEnum):
     END = 8
     CREDIT = 9
     READ = 10
-    """So many bytes of the ring were read."""
+    """So many bytes of the ring were read; on a link without a ring: all was read, up to the `BYE`."""
     BYE = 11
     """No element follows on the link, and none is missing; what the other side sends is still read."""
 
@@ -81,15 +84,22 @@ class FrameReader:
         held = self._bytes
         held += more
         at = 0
-        while len(held) - at >= HEADER_BYTES:
-            kind, _, tail, channel, rows, piece, body, size, value, keep = _HEADER.unpack_from(held, at)
-            end = at + HEADER_BYTES + tail
-            if len(held) < end:
-                break
-            content = bytes(held[at + HEADER_BYTES : end])
-            at = end
-            yield Frame(Kind(kind), channel, rows, piece, body, size, value, keep, content)
+        while (whole := frame_at(held, at, len(held))) is not None:
+            frame, at = whole
+            yield frame
         del held[:at]
+
+
+def frame_at(held: bytearray, at: int, end: int) -> tuple[Frame, int] | None:
+    """Return the frame that begins at a place in bytes up to an end, and where it ends; None: it is not whole."""
+    if end - at < HEADER_BYTES:
+        return None
+    kind, _, tail, channel, rows, piece, body, size, value, keep = _HEADER.unpack_from(held, at)
+    behind = at + HEADER_BYTES + tail
+    if end < behind:
+        return None
+    content = bytes(held[at + HEADER_BYTES : behind])
+    return Frame(Kind(kind), channel, rows, piece, body, size, value, keep, content), behind
 
 
 def frame_of(channel: int, element: Element) -> Frame:

@@ -49,7 +49,13 @@ class Link(Protocol):
         """Let what was sent leave as far as there is room."""
 
     def has_unsent(self) -> bool:
-        """Return whether something could not leave yet; it can when the other side has received."""
+        """Return whether something could not leave yet; it can when the other side has received.
+
+        Once both sides have ended, and this is false, closing loses nothing.
+        """
+
+    def is_blocked(self) -> bool:
+        """Return whether what could not leave waits for the descriptor to become writable."""
 
     def receive(self) -> Sequence[Arrival]:
         """Return what has come, in order.

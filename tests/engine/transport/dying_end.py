@@ -1,4 +1,4 @@
-"""``python -m tests.engine.transport.dying_end DESCRIPTOR [send]``: one end of a link, which lives until it is killed.
+"""``python -m tests.engine.transport.dying_end KIND DESCRIPTOR [send]``: one end of a link, which lives until killed.
 
 With ``send`` it has sent a watermark and a part of a batch by then.
 """
@@ -10,13 +10,11 @@ import sys
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.elements import Batch, Watermark
-from penstock.engine.transport.handshake import join_by_ring
-from tests.engine.transport.linked_pairs import SMALL_RING_BYTES
+from tests.engine.transport.linked_pairs import join
 
 if __name__ == "__main__":
-    link = join_by_ring(socket.socket(fileno=int(sys.argv[1])), ManualClock(), "parent", SMALL_RING_BYTES)
+    link = join(sys.argv[1], socket.socket(fileno=int(sys.argv[2])), "parent")
     if "send" in sys.argv:
         link.send(0, Watermark(1), None, 0, 0)
         link.send(0, Batch(pa.record_batch({"x": np.arange(100_000)})), None, 100_000, 800_000)
