@@ -38,19 +38,23 @@ class LinkedChannels:
         half.join(partial(self._grant, channel, capacity_bytes // PORTIONS))
         return half
 
-    def turn(self) -> None:
-        """Bring what has come to its halves and let what was sent leave; the loop calls it between two steps.
+    def turn(self) -> bool:
+        """Bring what has come to its halves and let what was sent leave; return whether something has come.
+
+        The loop calls it between two steps.
 
         Raises:
             WorkerLostError: the other side is gone; everything that it had sent whole was brought before.
         """
-        for arrival in self.link.receive():
+        arrivals = self.link.receive()
+        for arrival in arrivals:
             if isinstance(arrival, Arrived):
                 self.received += 1
                 self._receivers[arrival.channel].accept(arrival.element, None, arrival.rows, arrival.size)
             else:
                 self._senders[arrival.channel].add_credit(arrival.size)
         self.link.flush()
+        return bool(arrivals)
 
     def _send(self, channel: int, element: Element, picks: Picks | None, rows: int, size: int) -> None:
         self.sent += 1

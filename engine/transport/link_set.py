@@ -1,0 +1,124 @@
+"""The links of one task manager to all others, of all regions that are deployed on it.
+
+One descriptor stands for all of them: a loop that has nothing to do waits for it, and a turn asks it which links have
+news, so that the others cost next to nothing.
+"""
+
+import select
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from penstock.engine.transport.linked import LinkedChannels
+from penstock.model.errors import WorkerLostError
+
+Region = TypeVar("Region", bound=Hashable)
+"""What tells the deployed regions apart, as the number of an attempt does."""
+
+_NEWS = select.EPOLLIN | select.EPOLLRDHUP
+_GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+@dataclass(frozen=True, slots=True)
+class LostLink(Generic[Region]):
+    """A link whose other side is gone: what was on its way is lost."""
+
+    region: Region
+    peer: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Entry(Generic[Region]):
+    region: Region
+    peer: str
+    channels: LinkedChannels
+    descriptor: int
+    events: int = _NEWS
+    """What is waited for; 0: nothing will come any more."""
+
+
+class LinkSet(Generic[Region]):
+    """Links by region and peer. It belongs to the thread of the loop."""
+
+    def __init__(self) -> None:
+        """Begin without links."""
+        self._poll = select.epoll()
+        self._entries: dict[int, _Entry[Region]] = {}
+
+    def fileno(self) -> int:
+        """Return what becomes readable when a turn has something to do."""
+        return self._poll.fileno()
+
+    def add(self, region: Region, peer: str, channels: LinkedChannels) -> None:
+        """Take over a link and its channels."""
+        entry = _Entry(region, peer, channels, channels.link.fileno())
+        self._entries[entry.descriptor] = entry
+        self._poll.register(entry.descriptor, entry.events)
+
+    def remove(self, region: Region) -> None:
+        """Close the links of a region; nothing is heard of them any more."""
+        for entry in list(self._of(region)):
+            self._watch(entry, 0)
+            del self._entries[entry.descriptor]
+            entry.channels.link.close()
+
+    def turn(self) -> Sequence[LostLink[Region]]:
+        """Bring what has come to its halves and let what was sent leave; the loop calls it between two steps.
+
+        Returns the links that were lost, each once: they are asked no more, and stay until their region is removed.
+        """
+        lost: list[LostLink[Region]] = []
+        for descriptor, events in self._poll.poll(0):
+            entry = self._entries[descriptor]
+            try:
+                has_news = entry.channels.turn()
+            except WorkerLostError as error:
+                self._watch(entry, 0)
+                lost.append(LostLink(entry.region, entry.peer, str(error)))
+                continue
+            if events & _GONE and not has_news:
+                # The other side ended in order and went.
+                self._watch(entry, 0)
+        for entry in self._entries.values():
+            link = entry.channels.link
+            if link.has_unsent():
+                # A link that is lost learns so here, and has nothing unsent any more.
+                link.flush()
+                if entry.events:
+                    self._watch(entry, _NEWS | select.EPOLLOUT if link.is_blocked() else _NEWS)
+            elif entry.events & select.EPOLLOUT:
+                self._watch(entry, _NEWS)
+        return lost
+
+    def has_unsent(self) -> bool:
+        """Return whether something could not leave yet over a link that is there."""
+        return any(entry.channels.link.has_unsent() for entry in self._entries.values())
+
+    def end(self, region: Region) -> None:
+        """Tell the other sides that no element will be sent any more in a region."""
+        for entry in self._of(region):
+            entry.channels.link.end()
+
+    def has_ended(self, region: Region) -> bool:
+        """Return whether all other sides have said so in a region, and nothing is unsent: it may be removed."""
+        links = [entry.channels.link for entry in self._of(region)]
+        return all(link.has_ended() and not link.has_unsent() for link in links)
+
+    def close(self) -> None:
+        """Close all links."""
+        for region in {entry.region for entry in self._entries.values()}:
+            self.remove(region)
+        self._poll.close()
+
+    def _of(self, region: Region) -> Iterator[_Entry[Region]]:
+        return (entry for entry in self._entries.values() if entry.region == region)
+
+    def _watch(self, entry: _Entry[Region], events: int) -> None:
+        if events == entry.events:
+            return
+        if events:
+            self._poll.modify(entry.descriptor, events)
+        else:
+            self._poll.unregister(entry.descriptor)
+        entry.events = events

@@ -1,0 +1,149 @@
+"""Links of several regions in one set: news reach their halves, a loss is reported once, and only news ends a wait."""
+
+import select
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.engine.core.elements import Barrier, Batch
+from penstock.engine.transport.framed_link import FramedLink
+from penstock.engine.transport.link_set import LinkSet
+from penstock.engine.transport.linked import LinkedChannels
+from penstock.engine.transport.waiting import Waiter
+from tests.engine.transport.linked_pairs import LINKS, Links, connected, descriptors, join
+
+CAPACITY_BYTES = 1 << 20
+
+every_kind = pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
+
+
+class Sides:
+    """A set of links, and the other side of each, as channels by region and peer."""
+
+    def __init__(self, stack: ExitStack, links: Links, *names: tuple[int, str]) -> None:
+        self.links: LinkSet[int] = LinkSet()
+        self.own: dict[tuple[int, str], LinkedChannels] = {}
+        self.others: dict[tuple[int, str], LinkedChannels] = {}
+        for region, peer in names:
+            one, other = stack.enter_context(links())
+            self.own[region, peer], self.others[region, peer] = LinkedChannels(one), LinkedChannels(other)
+            self.links.add(region, peer, self.own[region, peer])
+
+    def loses(self, name: tuple[int, str]) -> None:
+        link = self.others[name].link
+        assert isinstance(link, FramedLink)
+        link._socket.close()
+
+
+def wait(*sets: LinkSet[int], timeout_s: float = 30) -> bool:
+    return bool(select.select(sets, [], [], timeout_s)[0])
+
+
+@every_kind
+def test_news_of_each_link_reach_its_halves(links: Links) -> None:
+    with ExitStack() as stack:
+        names = [(1, "tm-1"), (1, "tm-2"), (2, "tm-1")]
+        sides = Sides(stack, links, *names)
+        receivers = {name: sides.own[name].receiver(0, "c", CAPACITY_BYTES) for name in names}
+        senders = {name: sides.others[name].sender(0, "c", CAPACITY_BYTES) for name in names}
+        for count, name in enumerate(names, 1):
+            assert not wait(sides.links, timeout_s=0)
+            senders[name].put(Batch(pa.record_batch({"x": np.arange(count)})))
+            sides.others[name].turn()
+            while not receivers[name].waiting_rows:
+                assert wait(sides.links)
+                assert sides.links.turn() == []
+        assert [receivers[name].waiting_rows for name in names] == [1, 2, 3]
+        sides.links._poll.close()
+
+
+@every_kind
+def test_what_could_not_leave_leaves_when_there_is_room(links: Links) -> None:
+    rows = pa.record_batch({"x": np.arange(400_000)})
+    with ExitStack() as stack:
+        sides = Sides(stack, links, (1, "tm-1"))
+        sender = sides.own[1, "tm-1"].sender(0, "c", CAPACITY_BYTES)
+        receiver = sides.others[1, "tm-1"].receiver(0, "c", CAPACITY_BYTES)
+        sender.put(Batch(rows))
+        sides.links.turn()
+        assert sides.links.has_unsent() and not wait(sides.links, timeout_s=0)
+        while not receiver.waiting_rows:
+            sides.others[1, "tm-1"].turn()
+            sides.links.turn()
+        # Nothing is left to write: that there is room is no news.
+        assert not sides.links.has_unsent()
+        sides.links.turn()
+        assert not wait(sides.links, timeout_s=0)
+        sides.links._poll.close()
+
+
+@every_kind
+def test_a_lost_link_is_reported_once(links: Links) -> None:
+    with ExitStack() as stack:
+        sides = Sides(stack, links, (1, "tm-1"), (2, "tm-2"))
+        sender = sides.own[1, "tm-1"].sender(0, "c", CAPACITY_BYTES)
+        receiver = sides.own[1, "tm-1"].receiver(1, "c", CAPACITY_BYTES)
+        sides.others[1, "tm-1"].sender(1, "c", CAPACITY_BYTES).put(Batch(pa.record_batch({"x": [1, 2]})))
+        sides.others[1, "tm-1"].turn()
+        sides.loses((1, "tm-1"))
+        lost = []
+        while not lost:
+            assert wait(sides.links)
+            lost += sides.links.turn()
+        assert [(each.region, each.peer) for each in lost] == [(1, "tm-1")] and "is lost" in lost[0].reason
+        assert receiver.waiting_rows == 2
+        receiver.take()
+        for epoch in range(3):
+            sender.put(Barrier(epoch))
+            assert sides.links.turn() == [] and not wait(sides.links, timeout_s=0)
+        assert not sides.links.has_unsent()
+        sides.links._poll.close()
+
+
+@every_kind
+def test_a_link_that_ended_and_went_is_neither_lost_nor_news(links: Links) -> None:
+    with ExitStack() as stack:
+        sides = Sides(stack, links, (1, "tm-1"))
+        receiver = sides.own[1, "tm-1"].receiver(0, "c", 8)
+        sender, other = sides.others[1, "tm-1"].sender(0, "c", 8), sides.others[1, "tm-1"].link
+        sender.put(Batch(pa.record_batch({"x": np.arange(4)})))
+        other.end()
+        sides.links.end(1)
+        while not (other.has_ended() and not other.has_unsent()):
+            assert sides.links.turn() == []
+            sides.others[1, "tm-1"].turn()
+        sides.loses((1, "tm-1"))
+        assert wait(sides.links)
+        while wait(sides.links, timeout_s=0):
+            assert sides.links.turn() == []
+        # Credit goes to nobody.
+        receiver.take()
+        while sides.links.has_unsent():
+            assert sides.links.turn() == []
+        assert sides.links.has_ended(1)
+        sides.links._poll.close()
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_removing_a_region_closes_its_links_alone(kind: str) -> None:
+    before = descriptors()
+    links: LinkSet[int] = LinkSet()
+    waiter = Waiter()
+    waiter.add(links.fileno())
+    others = {}
+    for region, peer in [(1, "tm-1"), (2, "tm-1"), (2, "tm-2")]:
+        one, others[region, peer] = connected(kind)
+        links.add(region, peer, LinkedChannels(join(kind, one, peer)))
+    links.remove(2)
+    for name, other in others.items():
+        other.setblocking(False)
+        assert bool(select.select([other], [], [], 0 if name[0] == 1 else 30)[0]) == (name[0] == 2)
+    others[1, "tm-1"].send(b"no frame")
+    assert list(waiter.wait(None)) == [links.fileno()]
+    links.close()
+    waiter.close()
+    for other in others.values():
+        other.close()
+    assert descriptors() == before
