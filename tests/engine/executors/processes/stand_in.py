@@ -100,13 +100,20 @@ def _print_lines(threads: int, lines: int, length: int) -> None:
         thread.join()
 
 
+def _print_begun(text: str) -> None:
+    """Print what is no line yet in a thread that ends."""
+    printing = threading.Thread(target=print, args=(text,), kwargs={"end": ""})
+    printing.start()
+    printing.join()
+
+
 WORDS: dict[str, Callable[..., Any]] = {
     "surroundings": surroundings,
     "scratch": _claim_scratch,
     "record interrupts": _record_interrupts,
     "interrupts": lambda: len(_interrupts),
     "print": _print_lines,
-    "print begun": lambda text: print(text, end=""),
+    "print begun": _print_begun,
 }
 
 AFTER_THE_ANSWER: dict[str, Callable[..., Any]] = {

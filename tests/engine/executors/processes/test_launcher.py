@@ -131,7 +131,8 @@ def test_a_head_without_standard_files_has_task_managers(closed: str, tmp_path: 
     code = (
         "from tests.engine.executors.processes.started import started\n"
         "with started('tm-0', 'tm-1') as each:\n"
-        f"    open({str(tmp_path / 'answer')!r}, 'w').write(each.ask('tm-1', 'hello'))\n"
+        "    each.ask('tm-0', 'print', 2, 2, 5)\n"
+        f"    open({str(tmp_path / 'answer')!r}, 'w').write(each.ask('tm-0', 'hello'))\n"
     )
     subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], cwd=ROOT, check=True)
     assert (tmp_path / "answer").read_text() == "hello"
