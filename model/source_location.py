@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from types import FrameType
 
 _USER_PACKAGES = ("penstock.benchmarks", "penstock.replay", "penstock.examples")
 _USER_FOLDERS = tuple(f"/penstock/{name.rpartition('.')[2]}/" for name in _USER_PACKAGES)
@@ -40,6 +41,18 @@ def innermost_user_line(text: str) -> str:
     """Return ``file:line`` of the last frame in a traceback's text that is the user's own, empty if there is none."""
     frames = [(file, line) for file, line in _FRAME.findall(text) if _is_users_file(file)]
     return ":".join(frames[-1]) if frames else ""
+
+
+def user_line_inside(frame: FrameType | None, module: str) -> str:
+    """Return ``file:line`` of the innermost frame that is the user's own, from ``frame`` outwards to those of a module.
+
+    Empty if there is none.
+    """
+    while frame is not None and frame.f_globals.get("__name__") != module:
+        if _is_users_file(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _is_users_file(file: str) -> bool:

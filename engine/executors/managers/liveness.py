@@ -14,6 +14,14 @@ LONG_STEP_NS = 10_000_000_000
 """From when on a step of the worker loop is spoken of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From when on silence means death, and from when on a step is long; see `SILENCE_NS` and `LONG_STEP_NS`."""
+
+    silence_ns: int = SILENCE_NS
+    long_step_ns: int = LONG_STEP_NS
+
+
 class Verdict(Enum):
     """The belief about a task manager."""
 
@@ -40,8 +48,9 @@ class LifeSigns:
 class Liveness:
     """The belief in one task manager's life, from signs that are looked at now and then."""
 
-    def __init__(self, now_ns: int) -> None:
+    def __init__(self, now_ns: int, limits: Limits | None = None) -> None:
         """Begin with one that has just been heard."""
+        self._limits = limits or Limits()
         self._progress_ns = now_ns
         self._cpu_ns: int | None = None
 
@@ -51,9 +60,11 @@ class Liveness:
             if self._cpu_ns is not None:
                 self._progress_ns = signs.now_ns
             self._cpu_ns = signs.cpu_ns
-        if signs.now_ns - max(signs.heard_ns, self._progress_ns) >= SILENCE_NS:
+        if signs.now_ns - max(signs.heard_ns, self._progress_ns) >= self._limits.silence_ns:
             return Verdict.DEAD
         silent_ns = signs.now_ns - signs.heard_ns
-        if signs.step_ns + silent_ns >= LONG_STEP_NS and (signs.step_ns or silent_ns >= SILENCE_NS):
+        if silent_ns >= self._limits.silence_ns:
+            return Verdict.STUCK
+        if signs.step_ns and signs.step_ns + silent_ns >= self._limits.long_step_ns:
             return Verdict.STUCK
         return Verdict.WELL

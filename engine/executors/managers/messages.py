@@ -193,6 +193,21 @@ class LinkLost(Message, frozen=True):
     reason: str
 
 
+class StuckInStep(Message, frozen=True):
+    """The worker loop has been in one step for long; ``line`` is the user's ``file:line`` in it, empty without one."""
+
+    instance: str
+    seconds: float
+    line: str
+
+
+class OutOfStep(Message, frozen=True):
+    """The step of which `StuckInStep` spoke is over; it took this long."""
+
+    instance: str
+    seconds: float
+
+
 class TakenDown(Message, frozen=True):
     """The instances of these tasks (None: all) are gone; ``notes`` say what went wrong with that."""
 
@@ -252,6 +267,8 @@ ToHead = (
     | UploadFailed
     | Failed
     | LinkLost
+    | StuckInStep
+    | OutOfStep
     | TakenDown
     | AllEnded
     | Finished

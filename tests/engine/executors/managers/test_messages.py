@@ -67,6 +67,7 @@ STATUSES = st.builds(PartStatus, FLAG, FLAG, FLAG, COUNTS, COUNTS, OUTSTANDING, 
 NAMES = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 1 << 40),
+    float: st.floats(0, 1e9),
     bool: st.booleans(),
     str: st.text(max_size=8),
     bytes: st.binary(max_size=9),
