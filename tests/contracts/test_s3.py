@@ -4,6 +4,7 @@
 """
 
 import os
+import pickle
 import random
 import time
 from collections.abc import Iterator
@@ -49,6 +50,13 @@ def test_what_is_written_is_read(store: Store) -> None:
     assert (list(files.list("a")), list(files.list("a/b"))) == ([], [])
     with pytest.raises(FileNotFoundError):
         files.read("a/small")
+
+
+def test_files_in_another_process_are_the_same(store: Store) -> None:
+    files = open_files(store.url("travelled"), "job")
+    copy = pickle.loads(pickle.dumps(files))
+    copy.write("a/x", b"abc")
+    assert files.read("a/x") == b"abc"
 
 
 @pytest.mark.parametrize("fault", PASSING)

@@ -129,15 +129,11 @@ class KafkaSink(Sink):
             finally:
                 self._working.release()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Writers need the claim; producers, and the lock around them, stay with whoever commits.
-        claim = None if self._commits is None else self._commits.last_claim
-        ours = {"_working": None, "_commits": None, "_claim": claim, "_open_writers": 0, "_expiry": None}
-        return {**self.__dict__, **ours}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._working = threading.Lock()
+        claim = self._claim if self._commits is None else self._commits.last_claim
+        made = (self.topic, self.settings, self.layout, self.format)
+        return _for_writers, (made, self.transactional, self._context, claim)
 
     def _claimed(self) -> Marker:
         """Return the claim of the last `recover`, also of one in the process that commits."""
@@ -169,6 +165,19 @@ class KafkaSink(Sink):
         self._open_writers -= 1
         if self._open_writers == 0:
             self.release()
+
+
+def _for_writers(
+    made: tuple[str, KafkaSettings, MessageLayout, SinkFormat],
+    exactly_once: bool,
+    context: SinkContext | None,
+    claim: Marker | None,
+) -> KafkaSink:
+    """Return a sink that opens writers and has no producers: its original commits what they prepare."""
+    sink = KafkaSink(*made, exactly_once=exactly_once)
+    if context is not None:
+        sink._context, sink._kept, sink._claim = context, KeptEpochs(context.kept), claim
+    return sink
 
 
 def transactional_id(job: str, operator: str, instance: int) -> str:

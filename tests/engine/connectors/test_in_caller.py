@@ -17,7 +17,7 @@ FIELDS = pa.schema({"a": pa.int64()})
 
 HELD = {
     "MemorySource", "PushedSource", "MemorySink", "PrintSink", "FunctionSink", "CountingSink", "_FirstRows",
-    "_PreviewSink",
+    "_PreviewSink", "StandInSource", "StandInSink",
 }  # fmt: skip
 TRAVEL = {
     # An iterable is held, a function that makes one travels: its instances say.

@@ -143,12 +143,10 @@ def test_writers_elsewhere_have_the_claim_and_no_producers(tmp_path: Path) -> No
     bound = sink.with_checkpoints(SinkContext("job", "out", 2, LocalFiles(tmp_path)))
     assert bound._commits is not None
     bound._commits._claim = Marker("run", 3, "start")
-    copy = bound.__reduce_ex__(4)[2]
-    assert copy["_claim"] == Marker("run", 3, "start")
-    assert copy["_commits"] is None
-    other = KafkaSink.__new__(KafkaSink)
-    other.__setstate__(copy)
+    made, arguments = bound.__reduce__()
+    other = made(*arguments)
     assert other._claimed() == Marker("run", 3, "start")
+    assert (other.describe(), other.transactional) == (bound.describe(), True)
     with pytest.raises(BugError, match="no producers"):
         other.commit(4, ())
     other.release()

@@ -1,0 +1,149 @@
+"""Plans and their sinks as bytes, from the process that starts a job to its task managers.
+
+This is the one place where anything is unpickled: only bytes that `pack_plan` and `pack_sinks` of the job's own head
+have made, which come over the link that it opened to a process that it started. Never hand in others.
+
+What is defined in the main module goes by value, whatever has a module of its own by its name: a task manager has the
+``sys.path`` of the head (docs/decisions/0059-what-a-plan-takes-along.md).
+"""
+
+import io
+import pickle
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import cloudpickle
+
+from penstock.engine.executors.managers.obstacles import sentence_of
+from penstock.engine.executors.managers.stand_ins import StandInSink, StandInSource
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.plan.planner import in_caller
+from penstock.model.connectors import Sink
+from penstock.model.errors import BugError, PlanError
+from penstock.model.execution_graph import ExecutionGraph
+from penstock.model.ids import OperatorId
+from penstock.model.job_graph import JobGraph, OperatorNode, SinkSpec, SourceSpec
+
+
+def pack_plan(plan: JobPlan) -> bytes:
+    """Return a plan for other processes: sources and sinks that stay in this one are stand-ins there.
+
+    Graph and edges are one parcel, as expressions are the same only if they are the same object. Sources look up their
+    bounds first, so that all processes see the same.
+
+    Raises:
+        PlanError: an operator holds something that cannot go to another process.
+        RetryableError: a source cannot look up its bounds now; the same call may work later.
+    """
+    operators = {key: _for_elsewhere(plan.graph, node) for key, node in plan.graph.graph.operators.items()}
+    packed = _with_operators(plan, operators)
+    try:
+        return _dump(packed)
+    except Exception as error:
+        raise _refusal(operators, error) from None
+
+
+def unpack_plan(data: bytes) -> JobPlan:
+    """Return the plan that `pack_plan` has packed.
+
+    Raises:
+        PlanError: something that it is made from is not here.
+    """
+    plan = _load(data)
+    if not isinstance(plan, JobPlan):
+        raise BugError(f"a {type(plan).__name__} came where a plan was expected")
+    return plan
+
+
+def pack_sinks(graph: ExecutionGraph) -> bytes:
+    """Return the sinks of a plan for writers in other processes, as they are once `Sink.recover` has returned.
+
+    A copy writes what its original commits: it has the run's mark and the sink's claim. Sinks that stay in this process
+    are left out.
+
+    Raises:
+        PlanError: a sink holds something that cannot go to another process.
+    """
+    nodes = {key: node for key, node in graph.graph.operators.items() if not in_caller(node)}
+    sinks = {node.name: node.spec.sink for node in nodes.values() if isinstance(node.spec, SinkSpec)}
+    try:
+        return _dump(sinks)
+    except Exception as error:
+        raise _refusal({key: node for key, node in nodes.items() if node.name in sinks}, error) from None
+
+
+def with_sinks(plan: JobPlan, data: bytes) -> JobPlan:
+    """Return a plan whose sinks are those that `pack_sinks` has packed, by their names; it keeps the others.
+
+    Raises:
+        PlanError: something that a sink is made from is not here.
+    """
+    sinks: Mapping[str, Sink] = _load(data)
+    operators = dict(plan.graph.graph.operators)
+    for key, node in operators.items():
+        if isinstance(node.spec, SinkSpec) and node.name in sinks:
+            operators[key] = replace(node, spec=replace(node.spec, sink=sinks[node.name]))
+    return _with_operators(plan, operators)
+
+
+def _with_operators(plan: JobPlan, operators: dict[OperatorId, OperatorNode]) -> JobPlan:
+    return replace(plan, graph=replace(plan.graph, graph=JobGraph(operators)))
+
+
+def _for_elsewhere(graph: ExecutionGraph, node: OperatorNode) -> OperatorNode:
+    spec = node.spec
+    if isinstance(spec, SourceSpec):
+        spec.source.fix_bounds()
+    if not in_caller(node):
+        return node
+    if isinstance(spec, SourceSpec):
+        return replace(node, spec=replace(spec, source=StandInSource(spec.source, graph.task_of(node.id).parallelism)))
+    assert isinstance(spec, SinkSpec)
+    return replace(node, spec=replace(spec, sink=StandInSink(spec.sink)))
+
+
+def _refusal(operators: Mapping[OperatorId, OperatorNode], error: Exception) -> PlanError:
+    """Return the error that names the first operator which cannot go, and the smallest object that it fails of."""
+    for node in operators.values():
+        if not _travels(node.spec):
+            reason = sentence_of(node, _travels)
+            return PlanError(f"{node.name!r} ({node.where}) cannot go to another process: {reason}")
+    return PlanError(f"the plan cannot go to another process: {error}")
+
+
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no types
+    """Refuses open text files, of which cloudpickle would send what they hold; those of the process are its own."""
+
+    def reducer_override(self, value: Any) -> Any:
+        for name in ("stdin", "stdout", "stderr"):
+            if value is getattr(sys, name):
+                return getattr, (sys, name)
+        if isinstance(value, io.TextIOWrapper):
+            raise pickle.PicklingError(f"cannot pickle the open file {getattr(value, 'name', '')!r}")
+        return super().reducer_override(value)
+
+
+def _dump(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+def _travels(value: Any) -> bool:
+    try:
+        _dump(value)
+    except Exception:
+        return False
+    return True
+
+
+def _load(data: bytes) -> Any:
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise PlanError(
+            f"the plan cannot be made again in another process: {type(error).__name__}: {error}; the modules that it "
+            "uses must be importable there, from the folder of the script or installed"
+        ) from error

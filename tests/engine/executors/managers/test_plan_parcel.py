@@ -1,0 +1,277 @@
+"""Plans that go to another process and run there, and give what they give here."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as dataset
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.benchmarks.nexmark.dataset import write_dataset
+from penstock.benchmarks.nexmark.events import Events
+from penstock.benchmarks.nexmark.queries import load
+from penstock.dsl.job import Job
+from penstock.engine.connectors.dead_letter import DeadLetterWriter
+from penstock.engine.connectors.local.memory_sink import MemorySink, consolidate
+from penstock.engine.connectors.nexmark.config import NexmarkConfig
+from penstock.engine.core.clock import SystemClock
+from penstock.engine.dataflow.build import build
+from penstock.engine.dataflow.instance_services import InstanceServices
+from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.executors.managers.plan_parcel import pack_plan, pack_sinks, unpack_plan
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.plan.planner import in_caller, plan
+from penstock.model.config import LoopOptions
+from penstock.model.errors import BugError, PlanError
+from penstock.model.job_graph import AggregateSpec, SinkSpec, SourceSpec
+from penstock.state.stores.memory_store import MemoryStore
+from tests.benchmarks.oracle import QUERIES
+from tests.benchmarks.same_rows import assert_same_rows
+from tests.engine.executors.managers.elsewhere import run_elsewhere
+
+ROWS = [{"key": "ab"[index % 2], "value": index} for index in range(100)]
+
+
+def job_plan(job: Job, folder: Path, parallelism: int = 2) -> JobPlan:
+    return JobPlan("job", plan(job.graph, parallelism, apart=True), LoopOptions(batch_rows=64), folder)
+
+
+def read(folder: Path) -> pa.Table:
+    """Return the rows of a folder; of a changelog those that stand, as when updates leave is a matter of time."""
+    rows = dataset.dataset(folder, format="parquet").to_table()
+    return consolidate(rows) if "weight" in rows.schema.names else rows
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("events")
+    write_dataset(directory, NexmarkConfig(events=10_000), row_group_rows=3_000)
+    return directory
+
+
+def test_every_nexmark_query_runs_elsewhere(events: Path, tmp_path: Path) -> None:
+    parcels = []
+    for query in (*QUERIES, "q12"):
+        for place in ("here", "there"):
+            job = Job()
+            stream = load(query)(Events(job, events))
+            stream.write_parquet(tmp_path / query / place, mode="changelog" if stream.updating else "append")
+            made = job_plan(job, tmp_path / query / "job")
+            if place == "here":
+                EmbeddedJob(made).run()
+            else:
+                parcels.append(tmp_path / query / "parcel")
+                parcels[-1].write_bytes(pack_plan(made))
+    run_elsewhere(parcels)
+    for query in QUERIES:
+        here, there = read(tmp_path / query / "here"), read(tmp_path / query / "there")
+        assert here.num_rows
+        assert_same_rows(there, here)
+    # Its windows go by the clock on the wall.
+    bids = [pc.sum(read(tmp_path / "q12" / place)["bid_count"]).as_py() for place in ("here", "there")]
+    assert bids[0] == bids[1] > 0
+
+
+def test_the_generator_runs_elsewhere(tmp_path: Path) -> None:
+    def dear(where: Path) -> JobPlan:
+        job = Job()
+        bids = ps.read_nexmark("bid", NexmarkConfig(events=5_000), job=job)
+        bids.filter(col("price") > 5_000_000).select("auction", "price").write_parquet(where)
+        return job_plan(job, tmp_path / "job")
+
+    EmbeddedJob(dear(tmp_path / "here")).run()
+    (tmp_path / "parcel").write_bytes(pack_plan(dear(tmp_path / "there")))
+    run_elsewhere([tmp_path / "parcel"])
+    assert_same_rows(read(tmp_path / "there"), read(tmp_path / "here"))
+
+
+SCRIPT = """
+import asyncio, datetime, sys
+from dataclasses import dataclass
+from pathlib import Path
+import penstock as ps
+from penstock import col
+from penstock.engine.executors.embedded import EmbeddedJob
+from penstock.engine.executors.managers.plan_parcel import pack_plan
+from penstock.engine.jobs.attempt import JobPlan
+from penstock.engine.plan.planner import plan
+from penstock.model.config import LoopOptions
+import shop_rules
+
+FACTOR = 3
+out = Path(sys.argv[1])
+
+@dataclass
+class Order:
+    key: str
+    value: int
+    at: datetime.datetime
+
+@dataclass
+class Priced:
+    key: str
+    price: int
+
+def orders():
+    start = datetime.datetime(2026, 1, 1)
+    for index in range(200):
+        yield Order("abc"[index % 3], index, start + datetime.timedelta(seconds=index))
+
+def priced(row):
+    return Priced(row["key"], shop_rules.price(row["value"]) * FACTOR)
+
+async def looked_up(row):
+    await asyncio.sleep(0)
+    return {"key": row["key"], "price": row["value"] + FACTOR}
+
+class Running(ps.Process):
+    total = ps.value_state(int, default=0)
+
+    def process(self, row, context):
+        self.total.set(self.total.get() + row["value"])
+        yield Priced(context.key, self.total.get())
+
+def build(job, where):
+    source = ps.read_iterable(orders, schema=Order, time="at", job=job)
+    source.map(priced).schema
+    source.map(priced, schema=Priced).write_parquet(where / "mapped")
+    source.map_async(looked_up, schema=Priced).write_parquet(where / "async")
+    source.key_by("key").process(Running(), schema=Priced).write_parquet(where / "process")
+    doubled = source.filter(lambda row: row["value"] % 2 == 0).flat_map(lambda row: [row, row])
+    doubled.key_by("key").reduce(lambda older, newer: newer).write_parquet(where / "reduced", mode="changelog")
+    names = [{"key": "a", "name": "A"}, {"key": "b", "name": "B"}]
+    source.lookup(ps.lookup_table(lambda: names), on="key").write_parquet(where / "looked up")
+    source.map_batches(lambda rows: rows.slice(0, 1), schema=Order).write_parquet(where / "batches")
+    sums = source.key_by("key").window(ps.tumbling("20s")).agg(total=ps.sum_("value"))
+    counts = source.key_by("key").window(ps.tumbling("20s")).agg(n=ps.count())
+    sums.join(counts, on=["key", "window_start"]).write_parquet(where / "joined", mode="changelog")
+    other = source.select("key", "at", other="value")
+    source.join(other, on="key", window=ps.tumbling("5s")).write_parquet(where / "window join")
+
+for place in ("here", "there"):
+    job = ps.Job()
+    build(job, out / place)
+    made = JobPlan("script", plan(job.graph, 2, apart=True), LoopOptions(batch_rows=32), out / "job" / place)
+    if place == "here":
+        EmbeddedJob(made).run()
+    else:
+        (out / "parcel").write_bytes(pack_plan(made))
+"""
+
+
+def test_what_a_script_defines_goes_along_and_modules_beside_it_are_found(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "app.py").write_text(SCRIPT)
+    (scripts / "shop_rules.py").write_text("def price(value):\n    return value * 2\n")
+    ran = subprocess.run(
+        [sys.executable, str(scripts / "app.py"), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    run_elsewhere([tmp_path / "parcel"], [str(scripts), *sys.path])
+    outputs = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert len(outputs) == 8
+    for name in outputs:
+        here, there = read(tmp_path / "here" / name), read(tmp_path / "there" / name)
+        assert here.num_rows
+        assert sorted(map(repr, there.to_pylist())) == sorted(map(repr, here.to_pylist())), name
+
+
+def held_by_the_caller(folder: Path) -> JobPlan:
+    """Return a plan of which the ends are the caller's."""
+    seen = threading.Lock()
+    job = Job()
+    kept = ps.read_iterable((row for row in ROWS), schema={"key": str, "value": int}, job=job)
+    counts = kept.filter(col("value") > 3).key_by("key").agg(n=ps.count())
+    counts.write(MemorySink(), mode="changelog")
+    ps.read_memory(ROWS, job=job).for_each_batch(lambda rows: seen.acquire())
+    kept.print()
+    return job_plan(job, folder)
+
+
+def test_what_the_caller_holds_is_left_there(tmp_path: Path) -> None:
+    original = held_by_the_caller(tmp_path)
+    copy = unpack_plan(pack_plan(original))
+    assert [copy.graph.name(task) for task in copy.graph.tasks] == [
+        original.graph.name(task) for task in original.graph.tasks
+    ]
+    assert (copy.name, copy.loop, copy.directory) == (original.name, original.loop, original.directory)
+    stand_ins = 0
+    for key, node in original.graph.graph.operators.items():
+        mine, there = node.spec, copy.graph.node(key).spec
+        assert in_caller(node) == in_caller(copy.graph.node(key))
+        if isinstance(mine, SourceSpec) and isinstance(there, SourceSpec):
+            assert there.source.schema == mine.source.schema
+            assert there.source.describe() == mine.source.describe()
+            assert there.source.bounded == mine.source.bounded
+            parallelism = original.graph.task_of(key).parallelism
+            assert list(there.source.partitions(parallelism)) == list(mine.source.partitions(parallelism))
+            with pytest.raises(BugError, match="the process that started the job"):
+                there.source.open("0/1", None)
+            stand_ins += 1
+        if isinstance(mine, SinkSpec) and isinstance(there, SinkSpec):
+            assert (there.sink.describe(), there.sink.transactional) == (mine.sink.describe(), mine.sink.transactional)
+            with pytest.raises(BugError, match="the process that started the job"):
+                there.sink.open(pa.schema([]), 0, 1)
+            stand_ins += 1
+    assert stand_ins == 5
+
+
+def test_the_rest_is_built_elsewhere(tmp_path: Path) -> None:
+    copy = unpack_plan(pack_plan(held_by_the_caller(tmp_path)))
+    graph = copy.graph
+    held = {task.id for task in graph.tasks if in_caller(graph.node(task.head))}
+    services = InstanceServices(
+        SystemClock(),
+        lambda operator, instance, image: MemoryStore(operator, None, image),
+        DeadLetterWriter.for_graph(graph.graph, tmp_path),
+        hosts=lambda task, index: task not in held,
+    )
+    built = build(graph, copy.loop, services)
+    names = {instance.name for instance in built.instances}
+    for instance in built.instances:
+        for node in instance.nodes:
+            node.operator.abort()
+    assert names == {"filter-1[0]", "filter-1[1]", "agg-1[0]", "agg-1[1]"}
+
+
+def test_expressions_stay_the_same_objects() -> None:
+    job = Job()
+    keyed = ps.read_memory(ROWS, job=job).key_by(k=col("value") % 7).agg(n=ps.count())
+    keyed.write(MemorySink(), mode="changelog")
+    copy = unpack_plan(pack_plan(job_plan(job, Path()))).graph
+    (edge,) = [item for item in copy.edges if item.keys]
+    spec = copy.node(edge.consumer).spec
+    assert isinstance(spec, AggregateSpec)
+    assert spec.keys[0][1] is edge.keys[0]
+    assert edge in {edge: None}
+
+
+def test_a_plan_that_is_not_one_is_refused() -> None:
+    with pytest.raises(BugError, match="a dict came"):
+        unpack_plan(pack_sinks(plan(_black_hole().graph, 1)))
+
+
+def _black_hole() -> Job:
+    job = Job()
+    ps.read_memory(ROWS, job=job).write_black_hole()
+    return job
+
+
+def test_a_module_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here.py").write_text("def double(row):\n    return row\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import only_here
+
+    job = Job()
+    ps.read_memory(ROWS, job=job).map(only_here.double).write_black_hole()
+    data = pack_plan(job_plan(job, tmp_path))
+    monkeypatch.delitem(sys.modules, "only_here")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
+    with pytest.raises(PlanError, match="No module named 'only_here'; the modules that it uses must be importable"):
+        unpack_plan(data)
