@@ -140,7 +140,8 @@ class Source(ABC):
         """Name the partitions to read, in a stable order; the planner deals them out to ``parallelism`` instances.
 
         A source that can be cut anywhere returns ``parallelism`` of them. Rows of one partition come in order of
-        event time up to the watermark delay.
+        event time up to the watermark delay. Where instances run in several processes, each asks a copy of its own and
+        must get the same: what may change meanwhile is looked up in `fix_bounds`.
         """
 
     @abstractmethod
@@ -195,6 +196,12 @@ class Source(ABC):
         """A checkpoint of ``job`` with these positions, by partition, is complete: others may be told.
 
         Called on the worker's thread: it must neither wait nor raise. The default does nothing.
+        """
+
+    def release(self) -> None:
+        """Let go of what `fix_bounds` and `committed` hold open: the job is over, well or not. Must not raise.
+
+        Readers let go of what they opened themselves. The default holds nothing.
         """
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "Source":

@@ -27,7 +27,7 @@ from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOption
 from penstock.engine.jobs.restart_policy import RestartPolicy
 from penstock.engine.plan.regions import regions, restart_region
 from penstock.engine.plan.state_meanings import meanings_of
-from penstock.engine.restore.restorer import Beginnings, recover_sinks, release_sinks
+from penstock.engine.restore.restorer import Beginnings, recover_sinks, release_connectors
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import BugError, OptionError, UserError
 from penstock.model.failpoints import failpoint
@@ -140,7 +140,7 @@ class RecoveringJob:
         finally:
             self._background.close(None if self._life.state is js.JobState.FINISHED else CLOSE_S)
             self._context.resources.close()
-            release_sinks(self._graph)
+            release_connectors(self._graph)
             self._storage.close()
             self._thread = None
             over = f"job {self.name!r} is over; its last checkpoint stands."

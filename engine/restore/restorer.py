@@ -176,11 +176,14 @@ def recover_sinks(
             failpoint("job.sink.recovered")
 
 
-def release_sinks(graph: ExecutionGraph) -> None:
-    """Let all sinks let go of what they commit with: the job is over."""
+def release_connectors(graph: ExecutionGraph) -> None:
+    """Let sources and sinks let go of what they hold beside readers and writers: the job is over."""
     for node in graph.graph.operators.values():
-        if isinstance(node.spec, SinkSpec):
-            node.spec.sink.release()
+        match node.spec:
+            case SourceSpec(source=source):
+                source.release()
+            case SinkSpec(sink=sink):
+                sink.release()
 
 
 def missing_sinks(graph: ExecutionGraph, restored: RestoredState) -> str | None:

@@ -87,6 +87,12 @@ class Cluster:
                     self._end_of(name)
                 self._run.agreed = tuple(names)
 
+    def release(self) -> None:
+        """Let go of the client, unless readers are at work: the last one does."""
+        with self._lock:
+            if not self._open:
+                self._admin = None
+
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
             run = self._run.copy()

@@ -119,6 +119,10 @@ class KafkaSource(Source):
         offsets = {name: read_position(self, at, KafkaPosition).offset for name, at in positions.items()}
         self._cluster.commit(job, offsets)
 
+    def release(self) -> None:
+        """Let go of the client."""
+        self._cluster.release()
+
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "KafkaSource":
         """Decode only these columns; predicates are of no help here."""
         return self._changed(self.maker.restrict(columns))

@@ -94,9 +94,9 @@ def _with_operators(plan: JobPlan, operators: dict[OperatorId, OperatorNode]) ->
 
 def _for_elsewhere(graph: ExecutionGraph, node: OperatorNode) -> OperatorNode:
     spec = node.spec
-    if isinstance(spec, SourceSpec):
-        spec.source.fix_bounds()
     if not in_caller(node):
+        if isinstance(spec, SourceSpec):
+            spec.source.fix_bounds()
         return node
     if isinstance(spec, SourceSpec):
         return replace(node, spec=replace(spec, source=StandInSource(spec.source, graph.task_of(node.id).parallelism)))
