@@ -1,16 +1,8 @@
 """The notebook's view of an error: its sentence and the user's own lines, none of Penstock's."""
 
-import linecache
-import sysconfig
-import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
-from penstock.model.source_location import is_own_module
-
-_LIBRARIES = ("site-packages", "dist-packages")
-_NOTEBOOKS = ("IPython", "ipykernel")
-_STANDARD = sysconfig.get_path("stdlib")
+from penstock.model.error_origins import error_name, error_text, note_lines, user_frames
 
 
 class Sentence(BaseException):
@@ -20,36 +12,17 @@ class Sentence(BaseException):
     """
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {self}", *_lines(self)]
+        return [f"{error_name(self)}: {error_text(self)}", *_lines(self)]
 
 
 def _lines(error: BaseException) -> Iterator[str]:
     """Yield the user's lines that led to an error, the innermost first, then its notes and its cause."""
-    for file, number in _places(error):
-        yield f"  at {file}:{number}"
-        text = linecache.getline(file, number).strip()
-        if text:
-            yield f"      {text}"
-    for note in getattr(error, "__notes__", ()):
-        yield f"  note: {note}"
+    for frame in user_frames(error):
+        yield f"  at {frame.file}:{frame.line}"
+        if frame.source:
+            yield f"      {frame.source}"
+    yield from note_lines(error)
     cause = error.__cause__
     if cause is not None:
-        yield f"  caused by {type(cause).__name__}: {cause}"
+        yield f"  caused by {error_name(cause)}: {error_text(cause)}"
         yield from _lines(cause)
-
-
-def _places(error: BaseException) -> list[tuple[str, int]]:
-    frames = [
-        (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_users(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
-    ]
-    return frames[::-1]
-
-
-def _is_users(module: str, file: str) -> bool:
-    if is_own_module(module) or module.partition(".")[0] in _NOTEBOOKS:
-        return False
-    if file.startswith(("<frozen", _STANDARD)):
-        return False
-    return not any(folder in Path(file).parts for folder in _LIBRARIES)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.model.closed_output import discard_output
+from penstock.model.error_origins import error_name, error_text
 from penstock.model.errors import PIPE_CLOSED, OptionError, OutputClosedError, UserError
 
 FAILED, USAGE, UNFIT = 1, 2, 3
@@ -44,7 +45,7 @@ def errors_as_exit_codes(debug: Any, as_json: bool = False) -> Iterator[None]:
 
         sys.stdout.flush()
         if as_json:
-            typer.echo(json.dumps({"status": "failed", "error": str(error), "type": type(error).__name__}))
+            typer.echo(json.dumps({"status": "failed", "error": error_text(error), "type": error_name(error)}))
         typer.secho(describe_failure(error), err=True)
         raise typer.Exit(exit_code(error)) from None
 
@@ -54,11 +55,11 @@ def exit_code(error: Exception) -> int:
 
     An impossible option is wrong usage if the command line has it, and a failure of the job if the user's file has it.
     """
-    from penstock.commands.failures import user_frames
+    from penstock.commands.failures import users_frames
     from penstock.doctor.requirements import missing_library
 
     if isinstance(error, NotInstalledError) or missing_library(error):
         return UNFIT
-    if isinstance(error, OptionError) and not any(user_frames(error.__traceback__)):
+    if isinstance(error, OptionError) and not users_frames(error):
         return USAGE
     return FAILED

@@ -2,11 +2,10 @@
 
 import sysconfig
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
 
 import penstock
+from penstock.model.error_origins import UserFrame, error_name, error_text, frame_count, note_lines, user_frames
 from penstock.model.errors import PenstockError, UserError
 
 _NOT_USERS = (str(Path(penstock.__file__).parent), sysconfig.get_path("stdlib"), "<")
@@ -20,46 +19,47 @@ def describe_failure(error: BaseException) -> str:
     and its notes. Any other exception is its type and message, then the user's frames, the
     innermost first.
     """
-    frames = list(user_frames(error.__traceback__))
-    notes = [f"  note: {note}" for note in getattr(error, "__notes__", ())]
+    frames = users_frames(error)
+    notes = note_lines(error)
     if isinstance(error, SyntaxError):
         return "\n".join(["error: the file is not valid Python", *_syntax(error), *notes])
     if isinstance(error, UserError):
-        place = f"{frames[0].filename}:{frames[0].lineno}" if frames else ""
-        has_place = not place or place in str(error)
-        return "\n".join([f"error: {error}", *([] if has_place else [f"  at {place}"]), *notes])
+        text = error_text(error)
+        place = f"{frames[0].file}:{frames[0].line}" if frames else ""
+        has_place = not place or place in text
+        return "\n".join([f"error: {text}", *([] if has_place else [f"  at {place}"]), *notes])
     lines = [f"error: {_headline(error)}", *notes]
     for frame in frames:
-        lines.append(f"  at {frame.filename}:{frame.lineno}, in {frame.name}")
-        if frame.line:
-            lines.append(f"      {frame.line}")
+        lines.append(f"  at {frame.file}:{frame.line}, in {frame.function}")
+        if frame.source:
+            lines.append(f"      {frame.source}")
     cause = error.__cause__
     if cause is not None:
         lines.append(f"  caused by {_headline(cause)}")
-    folded = len(traceback.extract_tb(error.__traceback__)) - len(frames)
+    folded = frame_count(error) - len(frames)
     if folded:
         lines.append(f"  ({folded} frames of Penstock and of libraries are not shown; --debug shows them)")
     return "\n".join(lines)
 
 
-def user_frames(trace: TracebackType | None) -> Iterator[traceback.FrameSummary]:
-    """Yield the frames of the user's own code, the innermost first."""
-    walked = [(frame, line) for frame, line in traceback.walk_tb(trace) if _is_users(frame)]
-    yield from reversed(traceback.StackSummary.extract(iter(walked)))
+def users_frames(error: BaseException) -> list[UserFrame]:
+    """Return the frames of the user's own files that led to an error, the innermost first."""
+    return [frame for frame in user_frames(error) if _is_users(frame.file)]
 
 
-def _is_users(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
+def _is_users(file: str) -> bool:
     return not file.startswith(_NOT_USERS) and not any(folder in Path(file).parts for folder in _INSTALLED)
 
 
 def _headline(error: BaseException) -> str:
-    text = str(error)
+    text = error_text(error)
     if isinstance(error, PenstockError) and text:
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{error_name(error)}: {text}" if text else error_name(error)
 
 
 def _syntax(error: SyntaxError) -> list[str]:
-    lines = traceback.format_exception_only(error)
-    return [line.rstrip("\n") for text in lines for line in text.splitlines()]
+    summary = traceback.TracebackException.from_exception(error)
+    # They are shown as those of other errors are.
+    summary.__notes__ = None
+    return [line.rstrip("\n") for text in summary.format_exception_only() for line in text.splitlines()]
