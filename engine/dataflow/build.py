@@ -22,7 +22,7 @@ from penstock.engine.dataflow.source_options import ReadPace, SourceStart, Sourc
 from penstock.engine.dataflow.wiring import Pair, Wiring
 from penstock.engine.operators.registry import descriptor_of, make_operator
 from penstock.engine.plan.planner import has_broadcast_input, placed_by
-from penstock.engine.plan.regions import regions
+from penstock.engine.plan.regions import region_id, regions
 from penstock.engine.restore.source_positions import restored_partitions
 from penstock.engine.restore.state_assignment import OperatorStart
 from penstock.engine.transport.halves import ReceivingHalf, SendingHalf
@@ -40,7 +40,8 @@ from penstock.state.store import Locate, StateStore
 class Build:
     """Everything that runs here: instances by task, in their order, halves of channels by edge, counters by operator.
 
-    What was built of some tasks only has those of them; what is hosted elsewhere is not in it.
+    What was built of some tasks only has those of them; what is hosted elsewhere is not in it. ``alignments`` are those
+    of regions, by their `region_id`.
     """
 
     graph: ExecutionGraph
@@ -49,6 +50,7 @@ class Build:
     receivers: dict[Edge, dict[Pair, ReceivingHalf]] = field(default_factory=dict)
     counters: dict[OperatorId, list[RowCounters]] = field(default_factory=dict)
     stores: dict[OperatorId, list[StateStore]] = field(default_factory=dict)
+    alignments: dict[TaskId, SourceAlignment] = field(default_factory=dict)
 
     @property
     def instances(self) -> list[Instance]:
@@ -66,6 +68,7 @@ class Build:
         self.receivers.update(part.receivers)
         self.counters.update(part.counters)
         self.stores.update(part.stores)
+        self.alignments.update(part.alignments)
 
     def operators(self) -> list[Operator]:
         """Return every operator of every instance."""
@@ -120,12 +123,10 @@ class _Builder:
         for edge in self._graph.edges:
             if not edge.chained and edge.producer in producers:
                 self._wiring.join(edge)
-        alignments: dict[TaskId, SourceAlignment] = {}
-        for region in regions(self._graph):
-            # Pipelines that share no channel never wait for each other.
-            alignments |= dict.fromkeys(region, SourceAlignment())
+        region_of = {task: region_id(region) for region in regions(self._graph) for task in region}
         for task in tasks:
-            alignment = alignments[task.id]
+            # Pipelines that share no channel never wait for each other.
+            alignment = self._build.alignments.setdefault(region_of[task.id], SourceAlignment())
             self._build.tasks[task.id] = [
                 self._instance(task, index, alignment)
                 for index in range(task.parallelism)

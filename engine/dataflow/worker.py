@@ -13,6 +13,7 @@ from penstock.engine.core.contract import Clock, asleep
 from penstock.engine.dataflow.accounting import Activity
 from penstock.engine.dataflow.instance import Instance
 from penstock.engine.dataflow.round_robin import Turns, TurnStanding
+from penstock.engine.dataflow.source_head import SourceHead
 from penstock.engine.dataflow.wake_times import WakeTimes
 
 
@@ -118,6 +119,12 @@ class Worker:
         """Look at this instance again before the next step."""
         self._touched[id(instance)] = instance
 
+    def touch_sources(self, heads: Sequence[SourceHead]) -> None:
+        """Look at the instances of these sources again before the next step, those of them that are stepped here."""
+        for head in heads:
+            if id(head) in self._by_head:
+                self.touch(self._by_head[id(head)])
+
     def wake(self, instance: str | None = None) -> None:
         """Look at an instance, or every one, again in the next step: something came from outside. From any thread."""
         self._woken.append(instance)
@@ -156,9 +163,7 @@ class Worker:
         self.at = instance
         instance.step(idle=idle)
         # Alignment: how far one source has read decides whether others may read.
-        for head in instance.settle():
-            if id(head) in self._by_head:
-                self.touch(self._by_head[id(head)])
+        self.touch_sources(instance.settle())
         end_ns = self._clock.monotonic_ns()
         self._turns.spend(instance, end_ns - now_ns)
         instance.accounting.enter(instance.activity(end_ns), end_ns)

@@ -39,3 +39,8 @@ def regions(graph: ExecutionGraph) -> tuple[frozenset[TaskId], ...]:
             joined = region_of[task_of[edge.producer]] | region_of[task_of[edge.consumer]]
             region_of |= dict.fromkeys(joined, joined)
     return tuple(dict.fromkeys(region_of.values()))
+
+
+def region_id(region: Collection[TaskId]) -> TaskId:
+    """Return the task that stands for a region: its first."""
+    return min(region)

@@ -227,10 +227,24 @@ class Finished(Message, frozen=True):
     failure: Failure | None
 
 
-class Progress(Message, frozen=True):
-    """The progress of sources in event time, by instance, in microseconds."""
+class RegionProgress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The least progress in event time, in microseconds, of some sources of a region in one of its attempts.
 
-    progress_us: dict[str, int]
+    ``region`` is the number of its first task (`region_id`); the end of time: none of them holds others.
+    """
+
+    region: int
+    attempt: int
+    least_us: int
+
+
+class Progress(Message, frozen=True):
+    """The progress of sources in event time, of the regions in which it has changed since it was last said.
+
+    Up it is that of a task manager's sources, down that of all others.
+    """
+
+    regions: tuple[RegionProgress, ...]
 
 
 class Metrics(Message, frozen=True):
@@ -254,7 +268,7 @@ class BadRecordMet(Message, frozen=True):
 ToManager = (
     Setup | Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | ReadStatus | Finish | Leave | Progress
 )
-"""What the head says. `Progress` goes both ways: up each one's own, down the least of every region."""
+"""What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 
 ToHead = (
     Joined

@@ -11,6 +11,7 @@ from penstock.engine.dataflow.accounting import TimeSpent
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.messages import (
     Message,
+    RegionProgress,
     Restore,
     ToHead,
     ToManager,
@@ -87,6 +88,9 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     int | None: MAYBE,
     PartStatus: STATUSES,
     FirstBadRecord: st.builds(FirstBadRecord, NAME, NAME, NAME, NAME, st.none() | NAME, st.booleans()),
+    tuple[RegionProgress, ...]: st.lists(
+        st.builds(RegionProgress, *[st.integers(-(1 << 63), (1 << 63) - 1)] * 3), max_size=2
+    ).map(tuple),
     Failure: FAILURES,
     Failure | None: st.none() | FAILURES,
 }
