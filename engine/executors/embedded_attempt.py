@@ -53,9 +53,7 @@ class EmbeddedOptions:
 class EmbeddedAttempt:
     """An `Attempt` in this process, which says what its methods do; it also runs a job without checkpoints."""
 
-    def __init__(
-        self, plan: JobPlan, options: EmbeddedOptions, context: AttemptContext, start: AttemptStart
-    ) -> None:
+    def __init__(self, plan: JobPlan, options: EmbeddedOptions, context: AttemptContext, start: AttemptStart) -> None:
         """Build and open everything; nothing runs yet.
 
         Raises:

@@ -143,9 +143,7 @@ class HostedInstances:
 
     def members(self, tasks: frozenset[TaskId] | None) -> Sequence[Instance]:
         """Return the instances of some tasks (None: all)."""
-        return [
-            item for item in self.instances if tasks is None or not tasks.isdisjoint(self.build.tasks_of((item,)))
-        ]
+        return [item for item in self.instances if tasks is None or not tasks.isdisjoint(self.build.tasks_of((item,)))]
 
     def take_down(self, failed: Sequence[Instance]) -> Sequence[str]:
         """Abort instances and release what they hold; return what went wrong with that."""

@@ -91,6 +91,11 @@ class LinkSet(Generic[Region]):
                 self._watch(entry, _NEWS)
         return lost
 
+    def counts(self) -> tuple[int, int]:
+        """Return the elements that were put into the links on this side, and that came out of them."""
+        channels = [entry.channels for entry in self._entries.values()]
+        return sum(item.sent for item in channels), sum(item.received for item in channels)
+
     def has_unsent(self) -> bool:
         """Return whether something could not leave yet over a link that is there."""
         return any(entry.channels.link.has_unsent() for entry in self._entries.values())

@@ -28,6 +28,7 @@ from penstock.engine.jobs.recovery import RecoveringJob, StartInterrupted
 from penstock.engine.jobs.recovery_options import JobEnvironment, RecoveryOptions
 from penstock.engine.plan.planner import plan
 from penstock.engine.plan.schemas import output_schemas
+from penstock.engine.transport.meeting import Transport
 from penstock.metrics.endpoints import Endpoint, open_endpoint
 from penstock.model.errors import OptionError, PlanError
 from penstock.model.execution_graph import ExecutionGraph
@@ -36,7 +37,6 @@ from penstock.model.installation import installed_version
 from penstock.model.job_graph import Input, JobGraph, OperatorNode, OperatorSpec, SinkSpec
 from penstock.model.schema import TimeColumn
 from penstock.model.source_location import user_location
-from penstock.engine.transport.meeting import Transport
 from penstock.runs.compilation_notice import announce_compilation
 from penstock.runs.cores import usable_cores
 from penstock.runs.failpoint_settings import arm_from
@@ -257,10 +257,11 @@ def _attempts(options: RunOptions, *, keeps: bool) -> MakeAttempt:
         if options.parallelism > 1:
             _warn(
                 f"ONE CORE: the embedded executor runs {options.parallelism} instances of each operator in turns, which "
-                f"costs and gains nothing; run it with executor={PROCESSES!r} (--executor {PROCESSES}) to use more cores."
+                f"costs and gains nothing; executor={PROCESSES!r} (--executor {PROCESSES}) uses more cores."
             )
         return embedded_attempts(_embedded_options(options, keeps=keeps))
-    from penstock.engine.executors.processes.attempts import ManagedOptions, ProcessOptions, process_attempts
+    from penstock.engine.executors.managers.managed_attempt import ManagedOptions
+    from penstock.engine.executors.processes.attempts import ProcessOptions, process_attempts
 
     managed = ManagedOptions(HostOptions(options.dead_letters, keeps=keeps), _bad_records(options))
     transport = None if options.transport is None else Transport(options.transport)

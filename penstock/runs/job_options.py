@@ -16,7 +16,7 @@ class JobOptions(TypedDict, total=False):
     """Keywords of `run` and `start`, beside ``name``."""
 
     parallelism: int | str
-    """Instances of each operator that does not say otherwise; default 1. ``"auto"``: one for each core that it may use."""
+    """Instances of each operator that does not say otherwise; default 1. ``"auto"``: one for each core."""
 
     executor: str
     """Where instances run: ``"embedded"`` (default) in this process, or ``"processes"``, on several task managers."""

@@ -49,7 +49,9 @@ class Head(AbstractContextManager["Head"]):
         self.plan = parts.plan
         self._clock = parts.clock
         self._waiter = Waiter()
-        self._links = LinkSet(self._waiter)
+        self._links: LinkSet[int] = LinkSet()
+        self._waiter.add(self._links.fileno())
+        self._deployments = 0
         self._said: deque[ms.ToHead] = deque()
         self.pool = parts.make_pool(self._waiter.wake)
         shell = ManagerShell(parts.clock, self._said.append, self._waiter.wake, self._links, self.pool.has_bad_news)
@@ -96,6 +98,11 @@ class Head(AbstractContextManager["Head"]):
             self._waiter.wait(LONGEST_WAIT_S)
         return self.pool.live()
 
+    def next_deployment(self) -> int:
+        """Return a number that no deployment had before."""
+        self._deployments += 1
+        return self._deployments
+
     def address(self, name: str) -> str:
         """Return where others meet a task manager."""
         return self._local.address if name == CALLER else self.pool.address(name)
@@ -123,7 +130,8 @@ class Head(AbstractContextManager["Head"]):
         if isinstance(outcome, Ran) or self._said or self._local.is_touched():
             return
         own_ns = outcome.until_ns if isinstance(outcome, Waiting) else None
-        times = [time_ns for time_ns in (until_ns, own_ns, self.pool.due_ns()) if time_ns is not None]
+        due_ns = (until_ns, own_ns, self.pool.due_ns(), self._local.due_ns())
+        times = [time_ns for time_ns in due_ns if time_ns is not None]
         seconds = max(0.0, (min(times) - self._clock.monotonic_ns()) / 1e9)
         seconds = min(seconds, _UNSENT_S if self._links.has_unsent() else LONGEST_WAIT_S)
         self._waiter.wait(seconds)

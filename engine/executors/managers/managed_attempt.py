@@ -15,6 +15,7 @@ from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, Contributio
 from penstock.engine.dataflow.worker import Ran, Waiting
 from penstock.engine.executors.hosted_instances import HostOptions
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.alignment import ProgressRelay
 from penstock.engine.executors.managers.awaited_uploads import AwaitedUploads
 from penstock.engine.executors.managers.failures import error_of
 from penstock.engine.executors.managers.head import Head
@@ -28,7 +29,7 @@ from penstock.engine.jobs.ledger import check_ledger
 from penstock.engine.jobs.metrics import JobMetrics, merge_metrics
 from penstock.engine.jobs.rows_decided import RowsDecided, decided_at, decided_by
 from penstock.engine.jobs.stop_patience import StopPatience
-from penstock.engine.plan.regions import struck_by
+from penstock.engine.plan.regions import regions, struck_by
 from penstock.engine.restore.state_assignment import RestoredState
 from penstock.model.errors import PenstockError, WorkerLostError
 from penstock.model.execution_graph import ExecutionGraph, instance_name
@@ -55,9 +56,9 @@ class ManagedOptions:
 
 @dataclass(slots=True)
 class _Region:
-    """What was deployed under one number, where it is, and which task managers have seen all of their part end."""
+    """A region that is deployed, where, and which task managers have seen all of their part end."""
 
-    attempt: int
+    deployment: int
     tasks: frozenset[TaskId]
     places: Places
     ended: set[str] = field(default_factory=set)
@@ -69,7 +70,7 @@ class _Region:
 
 
 class ManagedAttempt(Attempt):
-    """An `Attempt` on the task managers of a head, which says what its methods do; also of a job without checkpoints."""
+    """An `Attempt` on task managers, which says what its methods do; also of a job without checkpoints."""
 
     def __init__(
         self,
@@ -86,17 +87,19 @@ class ManagedAttempt(Attempt):
         self.at_end = False
         self._regions: dict[int, _Region] = {}
         self._struck: deque[Struck] = deque()
-        # By attempt: when it is told that a link was lost, if none of its ends was by then.
+        # By deployment: when it is told that a link was lost, if none of its ends was by then.
         self._lost_links: dict[int, tuple[int, str]] = {}
         self._uploads = AwaitedUploads(self._refuse)
         self._metrics: dict[str, JobMetrics] = {}
         self._last: JobMetrics | None = None
+        self._progress = ProgressRelay()
         self._rounds = StatusRounds(plan.graph)
         self._verdict: PenstockError | None = None
         self._patience: StopPatience | None = None
         self._stop: bool | None = None
         self._stopping = False
-        self._answers: set[str] = set()
+        # Of which deployment (0: of all) who is to answer yet.
+        self._answers: set[tuple[int, str]] = set()
         self._failures: list[BaseException] = []
         self._notes: list[str] = []
         self._started_ns = self._clock.monotonic_ns()
@@ -149,8 +152,8 @@ class ManagedAttempt(Attempt):
         names = [name for region in down for name in region.places]
         reason = f"{type(error).__name__}: {error}"
         for region in down:
-            del self._regions[region.attempt]
-            self._lost_links.pop(region.attempt, None)
+            del self._regions[region.deployment]
+            self._lost_links.pop(region.deployment, None)
         taken = frozenset(task for region in down for task in region.tasks)
         self._struck = deque(item for item in self._struck if item.tasks is not None and not item.tasks <= taken)
         for note in self._release(tasks, {manager for region in down for manager in region.managers}):
@@ -168,7 +171,7 @@ class ManagedAttempt(Attempt):
         """Close everything and check the ledger; on an error everything is aborted and the error is raised."""
         managers = self._managers()
         self._failures.clear()
-        self._answers = set(managers)
+        self._answers = {(0, manager) for manager in managers}
         try:
             for manager in sorted(managers, key=lambda name: name == CALLER):
                 self._head.send(manager, ms.Finish(self.drained))
@@ -232,48 +235,69 @@ class ManagedAttempt(Attempt):
 
     def _deploy(self, tasks: frozenset[TaskId], start: AttemptStart) -> None:
         managers = self._head.await_managers(self._take)
-        region = _Region(start.attempt, tasks, deal_out(self._plan.graph, tasks, managers))
-        order = ms.Deploy(
-            start.attempt,
-            tuple(sorted(tasks)),
-            dict(region.places),
-            {manager: self._head.address(manager) for manager in region.managers},
-            pack_sinks(self._plan.graph),
-            None if start.restored is None else _restore(start.restored),
-            start.last_epoch,
-        )
+        graph = self._plan.graph
+        parts = [
+            _Region(self._head.next_deployment(), region, deal_out(graph, region, managers))
+            for region in regions(graph)
+            if region <= tasks
+        ]
+        users = {manager for region in parts for manager in region.managers}
         self._failures.clear()
-        self._answers = set(region.managers)
+        self._answers = {(region.deployment, manager) for region in parts for manager in region.managers}
         try:
-            for manager in region.managers:
-                self._head.send(manager, order)
+            self._order(parts, start)
             self._await_answers()
         except BaseException:
-            self._release(tasks, set(region.managers))
+            self._release(tasks, users)
             raise
-        self._regions[start.attempt] = region
+        # Of those that are lost nothing counts any more; if all is built anew, nothing of before does.
+        self._metrics = {name: read for name, read in self._metrics.items() if self._regions and name in managers}
+        self._regions |= {region.deployment: region for region in parts}
         self.at_end = False
         self._rounds.forget()
-        # Of those that are lost nothing counts any more, and what the others said was of before.
-        self._metrics = {name: read for name, read in self._metrics.items() if name in managers and self._regions}
         counted = {} if start.restored is None else start.restored.manifest.ledger
-        self._options.bad_records.began(decided_by(self._plan.graph, counted, tasks))
+        self._options.bad_records.began(decided_by(graph, counted, tasks))
         if self._checkpoints is not None:
-            self._checkpoints.started(self, participants(self._plan.graph, tasks), start)
-        for manager in region.managers:
-            self._head.send(manager, ms.Start(start.attempt))
+            self._checkpoints.started(self, participants(graph, tasks), start)
+        for region in parts:
+            for manager in region.managers:
+                self._head.send(manager, ms.Start(region.deployment))
+
+    def _order(self, parts: Sequence[_Region], start: AttemptStart) -> None:
+        """Let task managers build regions, that of the caller's process last: it then waits for the others."""
+        sinks = pack_sinks(self._plan.graph)
+        restore = None if start.restored is None else _restore(start.restored)
+        late = []
+        for region in parts:
+            order = ms.Deploy(
+                region.deployment,
+                start.attempt,
+                tuple(sorted(region.tasks)),
+                dict(region.places),
+                {manager: self._head.address(manager) for manager in region.managers},
+                sinks,
+                restore,
+                start.last_epoch,
+            )
+            for manager in region.managers:
+                if manager == CALLER:
+                    late.append(order)
+                else:
+                    self._head.send(manager, order)
+        for order in late:
+            self._head.send(CALLER, order)
 
     def _release(self, tasks: frozenset[TaskId] | None, managers: set[str]) -> Sequence[str]:
         """Let task managers take instances down; return what went wrong with that."""
         self._notes.clear()
-        self._answers = set(managers)
+        self._answers = {(0, manager) for manager in managers}
         down = None if tasks is None else tuple(sorted(tasks))
         for manager in sorted(managers, key=lambda name: name == CALLER):
             self._head.send(manager, ms.TakeDown(down))
         until_ns = self._clock.monotonic_ns() + TAKE_DOWN_NS
         while self._answers and self._clock.monotonic_ns() < until_ns:
             self._turn_for_answers(until_ns)
-        for manager in sorted(self._answers):
+        for _, manager in sorted(self._answers):
             self._take_all(self._head.pool.kill(manager, "it did not let go of its instances in time"))
         return list(self._notes)
 
@@ -301,10 +325,10 @@ class ManagedAttempt(Attempt):
     def _take_news(self) -> None:
         self._take_all(self._head.news())
         now_ns = self._clock.monotonic_ns()
-        for attempt, (due_ns, reason) in list(self._lost_links.items()):
-            if due_ns <= now_ns and attempt in self._regions:
-                del self._lost_links[attempt]
-                self._struck.append(Struck(WorkerLostError(reason), self._regions[attempt].tasks))
+        for deployment, (due_ns, reason) in list(self._lost_links.items()):
+            if due_ns <= now_ns and deployment in self._regions:
+                del self._lost_links[deployment]
+                self._struck.append(Struck(WorkerLostError(reason), self._regions[deployment].tasks))
 
     def _take_all(self, news: Iterable[News]) -> None:
         for item in news:
@@ -334,22 +358,22 @@ class ManagedAttempt(Attempt):
             case ms.Failed():
                 self._fail(manager, message)
             case ms.LinkLost():
-                if message.attempt in self._regions and message.attempt not in self._lost_links:
+                if message.deployment in self._regions and message.deployment not in self._lost_links:
                     reason = f"the link between {_place(manager)} and {_place(message.peer)} is lost: {message.reason}"
-                    self._lost_links[message.attempt] = self._clock.monotonic_ns() + LINK_NS, reason
+                    self._lost_links[message.deployment] = self._clock.monotonic_ns() + LINK_NS, reason
             case ms.AllEnded():
-                if message.attempt in self._regions:
-                    self._regions[message.attempt].ended.add(manager)
+                if message.deployment in self._regions:
+                    self._regions[message.deployment].ended.add(manager)
             case ms.Deployed():
-                self._answers.discard(manager)
+                self._answers.discard((message.deployment, manager))
             case ms.Refused():
-                self._answers.discard(manager)
+                self._answers.discard((message.deployment, manager))
                 self._failures.append(error_of(message.failure, _place(manager)))
             case ms.TakenDown():
-                self._answers.discard(manager)
+                self._answers.discard((0, manager))
                 self._notes += message.notes
             case ms.Finished():
-                self._answers.discard(manager)
+                self._answers.discard((0, manager))
                 if message.failure is not None:
                     self._failures.append(error_of(message.failure, _place(manager)))
             case ms.Metrics():
@@ -358,11 +382,17 @@ class ManagedAttempt(Attempt):
                 self._take_status(manager, message)
             case ms.BadRecordMet():
                 self._options.bad_records.met(message.record)
-            case ms.Progress() | ms.Joined() | ms.SetupFailed():
+            case ms.Progress():
+                self._relay(self._progress.hear(manager, message))
+            case ms.Joined() | ms.SetupFailed() | ms.StuckInStep() | ms.OutOfStep():
                 pass
 
+    def _relay(self, progress: Mapping[str, ms.Progress]) -> None:
+        for manager, message in progress.items():
+            self._head.send(manager, message)
+
     def _fail(self, manager: str, message: ms.Failed) -> None:
-        region = self._regions.get(message.attempt)
+        region = self._regions.get(message.deployment)
         if region is None:
             return
         error = error_of(message.failure, _place(manager))
@@ -372,14 +402,16 @@ class ManagedAttempt(Attempt):
         self._struck.append(Struck(error, tasks))
 
     def _lose(self, lost: Lost) -> None:
+        self._relay(self._progress.lose(lost.manager))
         self._uploads.lose([lost.manager], lost.reason)
         error = WorkerLostError(f"{_place(lost.manager)} is lost: {lost.reason}")
-        if lost.manager in self._answers:
-            self._answers.discard(lost.manager)
+        answers = {answer for answer in self._answers if answer[1] == lost.manager}
+        if answers:
+            self._answers -= answers
             self._failures.append(error)
         for region in self._regions.values():
             if lost.manager in region.managers:
-                self._lost_links.pop(region.attempt, None)
+                self._lost_links.pop(region.deployment, None)
                 self._struck.append(Struck(error, tasks_at(self._plan.graph, region.places, lost.manager)))
 
     def _checkpointed(self, checkpoints: CheckpointSession) -> Struck | None:
@@ -473,9 +505,7 @@ class ManagedAttempt(Attempt):
         return frozenset(
             task.id
             for task in self._plan.graph.tasks
-            if any(
-                instance_name(self._plan.graph.name(task), index) == instance for index in range(task.parallelism)
-            )
+            if any(instance_name(self._plan.graph.name(task), index) == instance for index in range(task.parallelism))
         )
 
     def _has_ended(self) -> bool:

@@ -40,11 +40,12 @@ class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Deploy(Message, frozen=True):
     """To a task manager: build the instances of these tasks that ``places`` gives to it, and run none yet.
 
-    The tasks are whole regions; ``places`` has the name of a task manager for all of their instances, ``addresses``
-    where each of these is met. ``sinks`` are packed as they are now. ``last_epoch`` is the greatest that was published
+    The tasks are a region, ``deployment`` is a number that no other has; ``places`` has the name of a task manager for
+    all of its instances, ``addresses`` where each of these is met. ``sinks`` are packed as they are now. ``last_epoch`` is the greatest that was published
     before. Answer: `Deployed` or `Refused`.
     """
 
+    deployment: int
     attempt: int
     tasks: tuple[int, ...]
     places: dict[str, str]
@@ -55,9 +56,9 @@ class Deploy(Message, frozen=True):
 
 
 class Start(Message, frozen=True):
-    """To a task manager: let the instances of an attempt run."""
+    """To a task manager: let the instances of a deployment run."""
 
-    attempt: int
+    deployment: int
 
 
 class TakeDown(Message, frozen=True):
@@ -128,15 +129,15 @@ class SetupFailed(Message, frozen=True):
 
 
 class Deployed(Message, frozen=True):
-    """The instances of an attempt are built."""
+    """The instances of a deployment are built."""
 
-    attempt: int
+    deployment: int
 
 
 class Refused(Message, frozen=True):
-    """The instances of an attempt could not be built; none of them is there."""
+    """The instances of a deployment could not be built; none of them is there."""
 
-    attempt: int
+    deployment: int
     failure: Failure
 
 
@@ -180,15 +181,15 @@ class UploadFailed(Message, frozen=True):
 class Failed(Message, frozen=True):
     """Something raised in a step of an instance; None: outside of any."""
 
-    attempt: int
+    deployment: int
     instance: str | None
     failure: Failure
 
 
 class LinkLost(Message, frozen=True):
-    """The link of an attempt to another task manager broke: what was on its way is lost."""
+    """The link of a deployment to another task manager broke: what was on its way is lost."""
 
-    attempt: int
+    deployment: int
     peer: str
     reason: str
 
@@ -216,9 +217,9 @@ class TakenDown(Message, frozen=True):
 
 
 class AllEnded(Message, frozen=True):
-    """All instances of an attempt that are here have ended."""
+    """All instances of a deployment that are here have ended."""
 
-    attempt: int
+    deployment: int
 
 
 class Finished(Message, frozen=True):
@@ -252,6 +253,7 @@ class Metrics(Message, frozen=True):
 
     metrics: JobMetrics
 
+
 class Status(Message, frozen=True):
     """The status of what is hosted here, as it was asked for."""
 
@@ -266,7 +268,18 @@ class BadRecordMet(Message, frozen=True):
 
 
 ToManager = (
-    Setup | Deploy | Start | TakeDown | Inject | EndSources | Upload | GiveUpEpoch | ReadStatus | Finish | Leave | Progress
+    Setup
+    | Deploy
+    | Start
+    | TakeDown
+    | Inject
+    | EndSources
+    | Upload
+    | GiveUpEpoch
+    | ReadStatus
+    | Finish
+    | Leave
+    | Progress
 )
 """What the head says. `Progress` goes both ways: up each one's own, down the least of the others."""
 

@@ -16,13 +16,16 @@ from penstock.engine.executors.managers.control_plane import ControlPlane
 from penstock.engine.executors.managers.delivery import HEAD, Ends
 from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.executors.managers.life import ManagerEvent, ManagerState, after, may_follow
-from penstock.engine.executors.managers.liveness import LifeSigns, Liveness, Verdict
+from penstock.engine.executors.managers.watch import Dead, ManagerSigns, ManagerWatch, Stuck, WellAgain
 
 LOOK_NS = 1_000_000_000
 """How often processes are looked at."""
 
 MOST_STILLBORN = 3
 """So many processes in a row may end before they have joined; then no more are started for now."""
+
+ENDED_WITHIN_S = 0.5
+"""How long the end of a process is awaited whose link is closed."""
 
 GRACE_S = 2.0
 """How long the end waits for processes that were told to leave."""
@@ -34,14 +37,14 @@ class Launcher(Protocol):
     def start(self, name: str) -> socket.socket:
         """Start one; return this side's end of its control link."""
 
-    def ended(self, name: str) -> str | None:
-        """Return how it has ended, in words; None: it lives."""
+    def ended(self, name: str, patience_s: float = 0.0) -> str | None:
+        """Return how it has ended, in words; None: it lives, or did not end within so many seconds."""
 
     def cpu_ns(self, name: str) -> int | None:
         """Return the time that it has used on any core; None if it cannot be seen."""
 
-    def kill(self, name: str) -> None:
-        """Kill it, and wait until it is gone."""
+    def forget(self, name: str) -> None:
+        """Let go of one, which is killed if it lives."""
 
     def close(self, grace_s: float) -> None:
         """End all; those that do not end themselves in time are killed."""
@@ -69,7 +72,6 @@ News = Said | Lost
 @dataclass(slots=True)
 class _Member:
     state: ManagerState
-    liveness: Liveness
     address: str = ""
 
 
@@ -93,6 +95,7 @@ class ManagerPool:
         self._started = 0
         self._stillborn = 0
         self._setup = b""
+        self._watch = ManagerWatch()
         self._inbox: deque[tuple[str, ms.ToHead | str]] = deque()
         self._look_ns = 0
         self._failure: Failure | None = None
@@ -144,9 +147,10 @@ class ManagerPool:
             if member is None:
                 continue
             if isinstance(news, str):
-                yield self._lose(name, self._launcher.ended(name) or news)
+                # A link is closed a moment before its process has ended, which says more.
+                yield self._lose(name, self._launcher.ended(name, ENDED_WITHIN_S) or news)
             else:
-                self._hear(member, news)
+                self._hear(name, member, news)
                 yield Said(name, news)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._look_ns:
@@ -170,7 +174,7 @@ class ManagerPool:
         self._plane.close()
         self._members.clear()
 
-    def _hear(self, member: _Member, message: ms.ToHead) -> None:
+    def _hear(self, name: str, member: _Member, message: ms.ToHead) -> None:
         match message:
             case ms.Joined():
                 if may_follow(member.state, ManagerEvent.JOINED):
@@ -179,29 +183,37 @@ class ManagerPool:
                     self._stillborn = 0
             case ms.SetupFailed():
                 self._failure = message.failure
+            case ms.StuckInStep() | ms.OutOfStep():
+                self._watch.hear(name, message, self._clock.monotonic_ns())
             case ms.TakenDown(tasks=None) if may_follow(member.state, ManagerEvent.TAKEN_DOWN):
                 member.state = after(member.state, ManagerEvent.TAKEN_DOWN)
             case _:
                 pass
 
     def _look(self, now_ns: int) -> Iterator[News]:
-        for name, member in list(self._members.items()):
+        signs: dict[str, ManagerSigns] = {}
+        for name in list(self._members):
             ended = self._launcher.ended(name)
             if ended is not None:
                 yield self._lose(name, ended)
                 continue
             heard_ns = self._plane.heard_ns(name)
-            if heard_ns is None:
-                continue
-            signs = LifeSigns(now_ns, heard_ns, self._launcher.cpu_ns(name))
-            if member.liveness.look(signs) is Verdict.DEAD:
-                yield self._lose(name, "it has given no sign of life and has used no core for too long")
+            if heard_ns is not None:
+                signs[name] = ManagerSigns(heard_ns, self._launcher.cpu_ns(name))
+        for finding in self._watch.look(now_ns, signs):
+            match finding:
+                case Dead():
+                    yield self._lose(finding.name, "it said nothing and used no core for too long")
+                case Stuck():
+                    self._warn(f"STUCK: {finding.text}")
+                case WellAgain():
+                    self._warn(f"WELL AGAIN: {finding.text}")
 
     def _lose(self, name: str, reason: str) -> Lost:
         member = self._members.pop(name)
         self._plane.remove(name)
         # It may only be out of reach: nothing of it may go on.
-        self._launcher.kill(name)
+        self._launcher.forget(name)
         if member.state is ManagerState.STARTED:
             self._stillborn += 1
         if self._stillborn < MOST_STILLBORN:
@@ -217,7 +229,7 @@ class ManagerPool:
         name = f"tm-{self._started}"
         self._started += 1
         end = self._launcher.start(name)
-        self._members[name] = _Member(ManagerState.STARTED, Liveness(self._clock.monotonic_ns()))
+        self._members[name] = _Member(ManagerState.STARTED)
         self._plane.add(end, Ends(self._job, self._run, HEAD, name))
         self._plane.send(name, ms.encode(ms.Setup(self._setup)))
 
@@ -239,4 +251,3 @@ _ORDERS = {
     ms.Start: ManagerEvent.START_ORDERED,
     ms.Leave: ManagerEvent.DRAIN_ORDERED,
 }
-

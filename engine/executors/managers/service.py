@@ -13,6 +13,7 @@ from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.host_process import ManagerSettings
 from penstock.engine.executors.managers.plan_parcel import unpack_plan, with_sinks
 from penstock.engine.executors.managers.setup import unpack_setup
+from penstock.engine.executors.managers.step_report import Step, StepWatch
 from penstock.engine.executors.managers.task_manager import ManagerShell, TaskManager
 from penstock.engine.transport.link_set import LinkSet
 from penstock.engine.transport.waiting import Waiter
@@ -36,7 +37,8 @@ class _Service:
         self._clock = SystemClock()
         self._name = settings.name
         self._waiter = Waiter()
-        self._links = LinkSet(self._waiter)
+        self._links: LinkSet[int] = LinkSet()
+        self._waiter.add(self._links.fileno())
         self._inbox: deque[ms.ToManager] = deque()
         self._manager: TaskManager | None = None
         self._over = False
@@ -46,6 +48,7 @@ class _Service:
 
     def run(self) -> None:
         """Turn the loop."""
+        watch = StepWatch(self._step, self._say, self._clock)
         while not self._over and (self._manager is None or not self._manager.has_left):
             while self._inbox:
                 self._obey(self._inbox.popleft())
@@ -54,6 +57,7 @@ class _Service:
                 outcome = self._manager.turn()
             if not isinstance(outcome, Ran):
                 self._wait(outcome)
+        watch.close()
         self._plane.close()
 
     def _obey(self, message: ms.ToManager) -> None:
@@ -75,6 +79,9 @@ class _Service:
         else:
             self._say(ms.Joined(os.getpid(), self._manager.address))
 
+    def _step(self) -> Step | None:
+        return None if self._manager is None else self._manager.step_now()
+
     def _say(self, message: ms.ToHead) -> None:
         self._plane.send(HEAD, ms.encode(message))
 
@@ -95,10 +102,11 @@ class _Service:
             return
         seconds = LONGEST_WAIT_S
         until_ns = outcome.until_ns if isinstance(outcome, Waiting) else None
-        times = [time_ns for time_ns in (until_ns, None if manager is None else manager.due_ns()) if time_ns is not None]
+        times = [
+            time_ns for time_ns in (until_ns, None if manager is None else manager.due_ns()) if time_ns is not None
+        ]
         if times:
             seconds = min(seconds, max(0.0, (min(times) - self._clock.monotonic_ns()) / 1e9))
         if self._links.has_unsent():
             seconds = min(seconds, _UNSENT_S)
         self._waiter.wait(seconds)
-

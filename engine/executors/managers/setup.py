@@ -27,8 +27,8 @@ class Storage:
 class ManagerSetup:
     """The setup of one task manager, of any number.
 
-    ``plan`` is packed by `pack_plan`. ``token`` is known to the task managers of one run only. Without ``storage`` there
-    are no checkpoints; without ``transport`` the best one is taken that works.
+    ``plan`` is packed by `pack_plan`. ``token`` is known to the task managers of one run only. Without ``storage``
+    there are no checkpoints; without ``transport`` the best one is taken that works.
     """
 
     plan: bytes

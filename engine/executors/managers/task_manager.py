@@ -18,9 +18,11 @@ from penstock.engine.dataflow.checkpoint_port import BarrierGivenUp, CutTaken, R
 from penstock.engine.dataflow.worker import Outcome, Ran, Waiting
 from penstock.engine.executors.hosted_instances import HostedInstances, Surroundings
 from penstock.engine.executors.managers import messages as ms
+from penstock.engine.executors.managers.alignment import ProgressReports
 from penstock.engine.executors.managers.failures import failure_of
 from penstock.engine.executors.managers.places import Crossings
 from penstock.engine.executors.managers.setup import ManagerSetup
+from penstock.engine.executors.managers.step_report import Step, step_of
 from penstock.engine.jobs.attempt import JobPlan
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import read_status
@@ -51,14 +53,15 @@ class ManagerShell:
     clock: Clock
     say: Callable[[ms.ToHead], None]
     wake: Callable[[], None]
-    links: LinkSet
+    links: LinkSet[int]
     is_interrupted: Callable[[], bool]
 
 
 @dataclass(slots=True)
 class _Deployed:
-    """What was built for one attempt, and whether it ``stands still`` as something of it failed."""
+    """What was built of one region, and whether it ``stands still`` as something of it failed."""
 
+    attempt: int
     tasks: frozenset[TaskId]
     part: Build
     runs: bool = False
@@ -88,6 +91,7 @@ class TaskManager:
         self._background = BackgroundThread(f"penstock-uploads-{name}", shell.wake)
         self._hosted: HostedInstances | None = None
         self._deployed: dict[int, _Deployed] = {}
+        self._progress = ProgressReports()
         self._begun = 0
         self._is_idle = True
         self._started_ns = shell.clock.monotonic_ns()
@@ -104,7 +108,7 @@ class TaskManager:
             case ms.Deploy():
                 self._deploy(message)
             case ms.Start():
-                self._start(message.attempt)
+                self._start(message.deployment)
             case ms.TakeDown():
                 self._take_down(message)
             case ms.Inject():
@@ -127,7 +131,9 @@ class TaskManager:
                 self.close()
                 self.has_left = True
             case ms.Progress():
-                pass
+                if self._hosted is not None:
+                    now_ns = self._shell.clock.monotonic_ns()
+                    self._hosted.worker.touch_sources(self._progress.hear(message, now_ns))
             case ms.Setup():
                 raise BugError(f"task manager {self.name!r} was set up twice")
             case _:
@@ -138,11 +144,14 @@ class TaskManager:
         self._background.collect()
         outcome = self._step()
         self._is_idle = not isinstance(outcome, Ran) and not self.is_touched()
-        for attempt, peer, reason in self._shell.links.turn():
-            self._shell.say(ms.LinkLost(attempt, peer, reason))
+        for lost in self._shell.links.turn():
+            self._shell.say(ms.LinkLost(lost.region, lost.peer, lost.reason))
         if not isinstance(outcome, Ran):
             self._say_ended()
         now_ns = self._shell.clock.monotonic_ns()
+        progress = self._progress.report(now_ns)
+        if progress is not None:
+            self._shell.say(progress)
         if now_ns >= self._metrics_ns:
             self._metrics_ns = now_ns + METRICS_NS
             self._say_metrics()
@@ -150,7 +159,13 @@ class TaskManager:
 
     def due_ns(self) -> int:
         """Return when `turn` has something to do even if nothing happens."""
-        return self._metrics_ns
+        progress_ns = self._progress.due_ns
+        return self._metrics_ns if progress_ns is None else min(self._metrics_ns, progress_ns)
+
+    def step_now(self) -> Step | None:
+        """Return the step that the loop is in, None: none; from any thread."""
+        hosted = self._hosted
+        return None if hosted is None else step_of(hosted.worker)
 
     def is_touched(self) -> bool:
         """Return whether an instance may run."""
@@ -186,20 +201,20 @@ class TaskManager:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            self._shell.links.remove(order.attempt)
-            self._shell.say(ms.Refused(order.attempt, failure_of(error)))
+            self._shell.links.remove(order.deployment)
+            self._shell.say(ms.Refused(order.deployment, failure_of(error)))
         else:
-            self._shell.say(ms.Deployed(order.attempt))
+            self._shell.say(ms.Deployed(order.deployment))
 
     def _build(self, order: ms.Deploy) -> None:
         plan = self._bind(order.sinks)
         tasks = frozenset(TaskId(task) for task in order.tasks)
         crossings = Crossings(plan.graph, tasks, order.places, self.name)
         addresses = {peer: order.addresses[peer] for peer in crossings.peers}
-        links = self._meeting.meet(order.attempt, addresses, self._shell.is_interrupted)
+        links = self._meeting.meet(order.deployment, addresses, self._shell.is_interrupted)
         channels = {peer: LinkedChannels(link) for peer, link in links.items()}
         for peer, channel in channels.items():
-            self._shell.links.add(order.attempt, peer, channel)
+            self._shell.links.add(order.deployment, peer, channel)
         self._scratch.claim()
         if self._hosted is None:
             self._started_ns = self._shell.clock.monotonic_ns()
@@ -211,7 +226,7 @@ class TaskManager:
         finally:
             if restored is not None:
                 restored.close()
-        self._deployed[order.attempt] = _Deployed(tasks, part)
+        self._deployed[order.deployment] = _Deployed(order.attempt, tasks, part)
 
     def _open(self, plan: JobPlan) -> HostedInstances:
         writer = None
@@ -250,11 +265,12 @@ class TaskManager:
             restored.begin_afresh()
         return restored
 
-    def _start(self, attempt: int) -> None:
-        deployed = self._deployed.get(attempt)
+    def _start(self, deployment: int) -> None:
+        deployed = self._deployed.get(deployment)
         if deployed is not None and self._hosted is not None:
             deployed.runs = True
-            self._hosted.begin(deployed.part, attempt)
+            self._progress.begin(deployed.attempt, deployed.part.alignments, self._shell.clock.monotonic_ns())
+            self._hosted.begin(deployed.part, deployed.attempt)
 
     def _take_down(self, order: ms.TakeDown) -> None:
         tasks = None if order.tasks is None else frozenset(TaskId(task) for task in order.tasks)
@@ -265,7 +281,7 @@ class TaskManager:
             if tasks is None:
                 notes += self._abandon(hosted)
             else:
-                self._forget(attempt for attempt, item in self._deployed.items() if item.tasks <= tasks)
+                self._forget(number for number, item in self._deployed.items() if item.tasks <= tasks)
                 notes += hosted.take_down(hosted.members(tasks))
         self._shell.say(ms.TakenDown(order.tasks, tuple(notes)))
 
@@ -274,10 +290,10 @@ class TaskManager:
         self._hosted = None
         return [*hosted.take_down(hosted.members(None)), *hosted.abandon()]
 
-    def _forget(self, attempts: Iterable[int]) -> None:
-        for attempt in list(attempts):
-            self._shell.links.remove(attempt)
-            del self._deployed[attempt]
+    def _forget(self, deployments: Iterable[int]) -> None:
+        for deployment in list(deployments):
+            self._shell.links.remove(deployment)
+            self._progress.end(self._deployed.pop(deployment).part.alignments.keys())
 
     def _step(self) -> Outcome:
         hosted = self._hosted
@@ -297,22 +313,22 @@ class TaskManager:
 
     def _fail(self, hosted: HostedInstances, error: BaseException, instance: str | None) -> None:
         """Say it, and let what it struck stand still until it is taken down."""
-        for attempt, deployed in self._deployed.items():
+        for deployment, deployed in self._deployed.items():
             struck = instance is None or any(item.name == instance for item in deployed.part.instances)
             if struck and deployed.runs and not deployed.stands_still:
                 deployed.stands_still = True
                 hosted.worker.remove(deployed.part.instances)
-                self._shell.say(ms.Failed(attempt, instance, failure_of(error)))
+                self._shell.say(ms.Failed(deployment, instance, failure_of(error)))
 
     def _say_ended(self) -> None:
-        for attempt, deployed in self._deployed.items():
+        for deployment, deployed in self._deployed.items():
             if not deployed.runs or deployed.ended or deployed.stands_still:
                 continue
             if all(instance.done for instance in deployed.part.instances):
                 deployed.ended = True
-                self._shell.links.end(attempt)
+                self._shell.links.end(deployment)
                 self._say_metrics()
-                self._shell.say(ms.AllEnded(attempt))
+                self._shell.say(ms.AllEnded(deployment))
 
     def _upload(self, epoch: int) -> None:
         hosted = self._hosted

@@ -52,6 +52,7 @@ class SimulatedAttempt:
         self._plan = plan
         self._graph = plan.graph
         self._clock = clock = context.clock
+        assert context.checkpoints is not None and context.cut_writer is not None
         self._checkpoints = context.checkpoints
         self._network = Network(world.dice, world.history, world.faults, clock.monotonic_ns)
         self._count = world.dice.between(1, MOST_WORKERS)
