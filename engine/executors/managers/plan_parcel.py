@@ -7,12 +7,14 @@ What is defined in the main module goes by value, whatever has a module of its o
 ``sys.path`` of the head (docs/decisions/0059-what-a-plan-takes-along.md).
 """
 
+import functools
 import io
 import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from types import FunctionType
+from typing import Any, NewType, ParamSpec, TypeVar, TypeVarTuple
 
 import cloudpickle
 
@@ -114,7 +116,10 @@ def _refusal(operators: Mapping[OperatorId, OperatorNode], error: Exception) -> 
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no types
-    """Refuses open text files, of which cloudpickle would send what they hold; those of the process are its own."""
+    """Corrects what cloudpickle would send: contents of open text files, and names that only our main module knows.
+
+    The standard streams of a process are its own ones.
+    """
 
     def reducer_override(self, value: Any) -> Any:
         for name in ("stdin", "stdout", "stderr"):
@@ -122,7 +127,39 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no type
                 return getattr, (sys, name)
         if isinstance(value, io.TextIOWrapper):
             raise pickle.PicklingError(f"cannot pickle the open file {getattr(value, 'name', '')!r}")
+        if isinstance(value, functools.cached_property):
+            # Python 3.11 keeps a lock in it.
+            return functools.cached_property, (value.func,), {"attrname": value.attrname, "__doc__": value.__doc__}
+        if type(value) not in self.dispatch_table and getattr(value, "__module__", None) == "__main__":
+            made = _made_by_name(value)
+            if made is not None:
+                return made
         return super().reducer_override(value)
+
+
+def _made_by_name(value: Any) -> tuple[Any, ...] | None:
+    """Return how to make again what pickle would look up by its name in a main module; None: it does so with no name.
+
+    Raises:
+        pickle.PicklingError: that cannot be told.
+    """
+    if isinstance(value, functools._lru_cache_wrapper):
+        return _cached, (value.__wrapped__, value.cache_parameters())
+    if isinstance(value, NewType):
+        return NewType, (value.__name__, value.__supertype__)
+    if isinstance(value, ParamSpec | TypeVarTuple):
+        return type(value), (value.__name__,)
+    # Functions and classes have a name, too, and cloudpickle takes care of them, as of type variables.
+    if isinstance(value, FunctionType | type | TypeVar):
+        return None
+    reduced = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if isinstance(reduced, str):
+        raise pickle.PicklingError(f"cannot pickle {reduced!r}, which only the main module of this process has")
+    return None
+
+
+def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
 
 
 def _dump(value: Any) -> bytes:

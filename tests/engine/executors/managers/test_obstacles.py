@@ -116,6 +116,12 @@ from penstock.model.config import LoopOptions
 
 guard = threading.Lock()
 
+class Missing:
+    def __reduce__(self):
+        return "MISSING"
+
+MISSING = Missing()
+
 def inner(row):
     with guard:
         return row
@@ -134,15 +140,20 @@ def check(add):
 
 check(lambda rows: rows.map(lambda row: inner(row)))
 check(lambda rows: rows.key_by("a").process(Counted(), schema={"a": int}, order="arrival"))
+check(lambda rows: rows.filter(lambda row: row["a"] is not MISSING))
 """
     (tmp_path / "app.py").write_text(script)
     ran = subprocess.run([sys.executable, str(tmp_path / "app.py")], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    first, second = ran.stdout.splitlines()
+    first, second, third = ran.stdout.splitlines()
     said = re.search(r"'map-1' \(.*app.py:\d+\) cannot go to another process: (.*)", first)
     assert said is not None
     assert said[1] == "its function holds a lock 'inner.guard'; make it inside the function"
     assert second.endswith("its function holds a lock 'process.inner.guard'; make it inside the function")
+    # A name in the main module of this process would mean nothing in another.
+    assert third.endswith(
+        "its function holds an object of type __main__.Missing 'MISSING'; make it inside the function"
+    )
 
 
 class Held(ps.Source):

@@ -91,7 +91,7 @@ def test_the_generator_runs_elsewhere(tmp_path: Path) -> None:
 
 
 SCRIPT = """
-import asyncio, datetime, sys
+import asyncio, datetime, enum, functools, re, sys, typing
 from dataclasses import dataclass
 from pathlib import Path
 import penstock as ps
@@ -136,9 +136,52 @@ class Running(ps.Process):
         self.total.set(self.total.get() + row["value"])
         yield Priced(context.key, self.total.get())
 
+Number = typing.NewType("Number", int)
+P = typing.ParamSpec("P")
+T = typing.TypeVar("T")
+LETTERS = re.compile("[ab]")
+
+class Size(enum.Enum):
+    SMALL = 0
+    LARGE = 1
+
+@functools.cache
+def fibonacci(number: Number) -> int:
+    return number if number < 2 else fibonacci(number - 1) + fibonacci(number - 2)
+
+def plain(function: typing.Callable[P, T]) -> typing.Callable[P, T]:
+    @functools.wraps(function)
+    def inner(*args: P.args, **options: P.kwargs) -> T:
+        return function(*args, **options)
+    return inner
+
+class Prices:
+    def __init__(self, more):
+        self.more = more
+
+    @functools.cached_property
+    def table(self):
+        return {Size.SMALL: self.more, Size.LARGE: self.double(self.more)}
+
+    @staticmethod
+    def double(value):
+        return value * 2
+
+class Dearer(Prices):
+    def of(self, value):
+        return super().double(self.table[Size(value % 2)]) + fibonacci(value % 20)
+
+DEARER = Dearer(7)
+
+@plain
+def dear(row):
+    key = row["key"] if LETTERS.match(row["key"]) else "other"
+    print(key, file=sys.stderr)
+    return Priced(key, DEARER.of(row["value"]))
+
 def build(job, where):
     source = ps.read_iterable(orders, schema=Order, time="at", job=job)
-    source.map(priced).schema
+    source.map(dear, schema=Priced).write_parquet(where / "dear")
     source.map(priced, schema=Priced).write_parquet(where / "mapped")
     source.map_async(looked_up, schema=Priced).write_parquet(where / "async")
     source.key_by("key").process(Running(), schema=Priced).write_parquet(where / "process")
@@ -175,7 +218,7 @@ def test_what_a_script_defines_goes_along_and_modules_beside_it_are_found(tmp_pa
     assert ran.returncode == 0, ran.stderr
     run_elsewhere([tmp_path / "parcel"], [str(scripts), *sys.path])
     outputs = sorted(path.name for path in (tmp_path / "here").iterdir())
-    assert len(outputs) == 8
+    assert len(outputs) == 9
     for name in outputs:
         here, there = read(tmp_path / "here" / name), read(tmp_path / "there" / name)
         assert here.num_rows
