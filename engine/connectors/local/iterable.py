@@ -58,6 +58,10 @@ class IterableSource(Source):
         # A function makes its iterator wherever it is called.
         self.in_caller = not callable(items)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Iterators that were read here are nobody's elsewhere.
+        return _made_again, (self._items, self._schema, self.bounded)
+
     @property
     def schema(self) -> pa.Schema:
         """The declared fields, or those left after `restrict`."""
@@ -107,6 +111,10 @@ class IterableSource(Source):
                 )
             self._read.append(items)
         return items
+
+
+def _made_again(items: Items, schema: pa.Schema, bounded: bool) -> IterableSource:
+    return IterableSource(items, schema, bounded=bounded)
 
 
 class _IterableReader(Reader):

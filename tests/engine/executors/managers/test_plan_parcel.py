@@ -318,3 +318,18 @@ def test_a_module_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
     with pytest.raises(PlanError, match="No module named 'only_here'; the modules that it uses must be importable"):
         unpack_plan(data)
+
+
+def test_a_pipeline_that_was_run_here_goes_all_the_same(tmp_path: Path) -> None:
+    job = Job()
+    rows = ps.read_iterable(lambda: (row for row in ROWS), schema={"key": str, "value": int}, job=job)
+    table = ps.lookup_table(lambda: [{"key": "a", "name": "A"}])
+    found = rows.lookup(table, on="key").map(lambda row: row)
+    found.write_parquet(tmp_path / "out")
+    assert len(found.preview(3)) == 3
+    EmbeddedJob(job_plan(job, tmp_path / "here")).run()
+    (tmp_path / "parcel").write_bytes(pack_plan(job_plan(job, tmp_path / "there")))
+    here = read(tmp_path / "out")
+    run_elsewhere([tmp_path / "parcel"])
+    assert_same_rows(read(tmp_path / "out"), here)
+    assert here.num_rows == 50
