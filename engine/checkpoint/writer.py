@@ -22,7 +22,7 @@ from penstock.state.checkpoints.manifest import (
     pack_notes,
 )
 from penstock.state.checkpoints.operator_meaning import OperatorMeaning
-from penstock.state.checkpoints.repository import CheckpointRepository
+from penstock.state.checkpoints.uploads import CheckpointUploads
 from penstock.state.files.private_files import make_private_folder
 
 Receipts = Mapping[str, Sequence[Any]]
@@ -32,7 +32,7 @@ Receipts = Mapping[str, Sequence[Any]]
 class CutWriter:
     """Brings cuts to a repository. Runs beside the worker loop."""
 
-    def __init__(self, repository: CheckpointRepository, directory: Path) -> None:
+    def __init__(self, repository: CheckpointUploads, directory: Path) -> None:
         """Copies of page stores lie below ``directory`` while they are uploaded."""
         self._repository = repository
         self._directory = directory

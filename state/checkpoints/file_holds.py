@@ -12,17 +12,23 @@ class FileHolds:
     """Stored names held by epochs in progress and by savepoints (by name) being written. Safe for threads.
 
     A file is held before it is looked up, and files are deleted only inside `free`: so a file that was found is not
-    deleted.
+    deleted. What other processes look up is not known here: nothing is deleted while an epoch is that they add to.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._holds: dict[int | str, _Hold] = {}
 
-    def begin(self, holder: int | str) -> None:
-        """Register a holder, without files yet."""
+    def begin(self, holder: int | str, *, elsewhere: bool = False) -> None:
+        """Register a holder, without files yet; ``elsewhere``: other processes add to it."""
         with self._lock:
-            self._holds.setdefault(holder, _Hold())
+            hold = self._holds.setdefault(holder, _Hold())
+            hold.elsewhere |= elsewhere
+
+    def is_elsewhere(self, holder: int | str) -> bool:
+        """Return whether other processes add to a holder."""
+        with self._lock:
+            return holder in self._holds and self._holds[holder].elsewhere
 
     def hold(self, holder: int | str, entries: Iterable[FileEntry]) -> None:
         """Hold files until `release`."""
@@ -34,6 +40,12 @@ class FileHolds:
         with self._lock:
             if (hold := self._holds.get(holder)) is not None:
                 (hold.uploaded if uploaded else hold.reused).append(entry.bytes)
+
+    def add_traffic(self, holder: int | str, traffic: Traffic) -> None:
+        """Count files that another process has added, unless the holder was released meanwhile."""
+        with self._lock:
+            if (hold := self._holds.get(holder)) is not None:
+                hold.added.append(traffic)
 
     def release(self, holder: int | str) -> None:
         """Release all files of this holder."""
@@ -47,7 +59,8 @@ class FileHolds:
             self._holds = {
                 holder: hold for holder, hold in self._holds.items() if isinstance(holder, str) or holder > epoch
             }
-        return Traffic(len(done.uploaded), sum(done.uploaded), len(done.reused), sum(done.reused))
+        here = Traffic(len(done.uploaded), sum(done.uploaded), len(done.reused), sum(done.reused))
+        return sum(done.added, start=here)
 
     def any(self) -> bool:
         """Return whether there is a holder."""
@@ -57,6 +70,8 @@ class FileHolds:
     def free(self, stored: Iterable[str], delete: Callable[[list[str]], None]) -> int:
         """Delete the files that are not held, and return their number; no file can be held meanwhile."""
         with self._lock:
+            if any(hold.elsewhere for hold in self._holds.values()):
+                return 0
             held_names = {name for hold in self._holds.values() for name in hold.stored}
             free = [name for name in stored if name not in held_names]
             delete(free)
@@ -68,3 +83,5 @@ class _Hold:
     stored: set[str] = field(default_factory=set)
     uploaded: list[int] = field(default_factory=list)
     reused: list[int] = field(default_factory=list)
+    added: list[Traffic] = field(default_factory=list)
+    elsewhere: bool = False

@@ -6,16 +6,12 @@ and ``runs/``, the lease (`run_lease`) and the manifests that the last run took 
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
-
-import msgspec
 
 from penstock.model.errors import CheckpointError, OptionError
 from penstock.model.failpoints import failpoint
-from penstock.state.checkpoints.content_files import ContentFolder, entry_of
-from penstock.state.checkpoints.file_holds import FileHolds
+from penstock.state.checkpoints.content_files import ContentFolder
 from penstock.state.checkpoints.manifest import (
     MANIFEST_BYTES_LIMIT,
     CheckpointManifest,
@@ -30,37 +26,30 @@ from penstock.state.checkpoints.results import (
     Traffic,
     describe_skipped,
 )
-from penstock.state.checkpoints.savepoints import Savepoints
+from penstock.state.checkpoints.uploads import FILES, CheckpointUploads, uploading_runs
 from penstock.state.checkpoints.visible_checkpoints import fenced, manifest_name, strays, visible
 from penstock.state.files.durable_files import DurableFiles, check_name
 from penstock.state.leases.run_records import RUNS, Seal, decode_seal, encode_seal, read_names
 
-FILES, CHECKPOINTS = "files", "checkpoints"
+CHECKPOINTS = "checkpoints"
 
 _DELETED_AT_ONCE = 64
 
 
-class CheckpointRepository:
-    """Checkpoints and savepoints below a base.
+class CheckpointRepository(CheckpointUploads):
+    """Checkpoints and savepoints below a base, for the one process that coordinates them.
 
-    An epoch is *in progress* from `begin` or its first file until it is published or abandoned; meanwhile its files
-    stay. Files may be added from any thread or process; all that changes anything else belongs to the one process that
-    coordinates. Files added by other processes are safe from `retain` there as long as their epoch was begun there.
+    Other processes add files by `CheckpointUploads` of their own on the same base. Those are safe from `retain` here as
+    long as their epoch was begun here, before they are asked for them.
     """
 
     def __init__(self, files: DurableFiles, *, manifest_bytes_limit: int = MANIFEST_BYTES_LIMIT) -> None:
         """Keep the files; nothing is touched yet."""
-        self.files = files
+        super().__init__(files)
         self._limit = manifest_bytes_limit
-        self._shared = ContentFolder(files, FILES)
-        self._savepoints = Savepoints(files)
-        self._held = FileHolds()
-        self._damaged: set[str] = set()
         self._changing = threading.Lock()
-        self._run = 0
+        # The greatest seal and the names in it, once the run has begun.
         self._seal: tuple[Seal | None, frozenset[str] | None] = None, None
-        # Where the files of the checkpoint that was loaded last are: by digest the run that uploaded them.
-        self._loaded: dict[str, int] = {}
 
     def begin_run(self, run: int) -> None:
         """Publish as this run from now on, which has the lease, and take over all complete checkpoints.
@@ -81,56 +70,6 @@ class CheckpointRepository:
             self._seal = self._sealed()
             self._run = run
             self.files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
-
-    def join_run(self, run: int, loaded: Mapping[str, int]) -> None:
-        """Add files for this run, which another process leads, and which goes on from the files ``loaded``.
-
-        These are the runs that uploaded them, by digest. Nothing is read or written; this handle publishes nothing.
-        """
-        self._run = run
-        self._loaded = dict(loaded)
-
-    @property
-    def run(self) -> int:
-        """The run that publishes, 0 before `begin_run`."""
-        return self._run
-
-    def begin(self, epoch: int) -> None:
-        """Declare that files of an epoch may be added, also by other processes."""
-        self._held.begin(epoch)
-
-    def add_file(self, epoch: int, name: str, content: bytes | Path) -> FileEntry:
-        """Upload a file of an epoch in progress, unless the repository has it; ``name`` is its name when restored.
-
-        A file that `latest` or `load` found damaged is uploaded again.
-
-        Raises:
-            CheckpointError: the content changed while it was read.
-            OptionError: the name is not one.
-            RetryableError: the storage failed.
-        """
-        new_entry = entry_of(check_name("file", name), content)
-        entry = msgspec.structs.replace(new_entry, run=self._run)
-        if self.reuse(epoch, entry):
-            return entry
-        earlier = msgspec.structs.replace(new_entry, run=self._loaded.get(new_entry.digest, self._run))
-        if earlier != entry and self.reuse(epoch, earlier):
-            return earlier
-        self._shared.upload(entry, content)
-        self._damaged.discard(entry.stored)
-        self._held.count(epoch, entry, uploaded=True)
-        return entry
-
-    def reuse(self, epoch: int, entry: FileEntry) -> bool:
-        """Take a file of an earlier checkpoint into an epoch in progress without reading it again.
-
-        Returns False if it is not there or was found damaged: add it then.
-        """
-        self._held.hold(epoch, (entry,))
-        if entry.stored in self._damaged or not self._shared.has(entry):
-            return False
-        self._held.count(epoch, entry, uploaded=False)
-        return True
 
     def publish(self, manifest: CheckpointManifest) -> Traffic:
         """Complete a checkpoint: once this has returned, it is there for good, and with it all its files.
@@ -159,6 +98,9 @@ class CheckpointRepository:
                 failpoint("checkpoint.manifest.published")
             elif self.files.read(path, self._limit) != data:
                 raise CheckpointError(f"epoch {manifest.epoch} was published before, as another checkpoint.")
+            if self._held.is_elsewhere(manifest.epoch):
+                # Who adds files elsewhere uploads damaged ones again.
+                self._damaged.difference_update(manifest.files())
             return self._held.release_through(manifest.epoch)
 
     def abandon(self, epoch: int) -> None:
@@ -188,7 +130,7 @@ class CheckpointRepository:
             try:
                 manifest = self._manifest(epoch, name)
                 self._verify(manifest, self._shared, verdicts)
-                self._loaded = {file.digest: file.run for file in manifest.files().values()}
+                self._loaded = uploading_runs(manifest)
                 return LoadedCheckpoint(manifest, tuple(skipped))
             except CheckpointError as error:
                 skipped.append(SkippedCheckpoint(epoch, str(error)))
@@ -208,10 +150,6 @@ class CheckpointRepository:
         manifest = self._manifest(epoch, self._visible().get(epoch))
         self._verify(manifest, self._shared, {})
         return LoadedCheckpoint(manifest)
-
-    def contents(self, savepoint: str | None = None) -> ContentFolder:
-        """Return the files of the checkpoints, or those of a savepoint."""
-        return self._shared if savepoint is None else self._savepoints.contents(savepoint)
 
     def retain(self, count: int) -> RetentionResult:
         """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.

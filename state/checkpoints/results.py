@@ -35,12 +35,20 @@ class LoadedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Files that a checkpoint uploaded, and files that it reused, of those added in this process."""
+    """Files that a checkpoint uploaded, and files that it reused, of those that are known here."""
 
     uploaded_files: int = 0
     uploaded_bytes: int = 0
     reused_files: int = 0
     reused_bytes: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.uploaded_files + other.uploaded_files,
+            self.uploaded_bytes + other.uploaded_bytes,
+            self.reused_files + other.reused_files,
+            self.reused_bytes + other.reused_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

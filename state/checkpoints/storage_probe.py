@@ -3,7 +3,8 @@
 import errno
 
 from penstock.model.errors import PenstockError, UserError
-from penstock.state.checkpoints.repository import CHECKPOINTS, FILES
+from penstock.state.checkpoints.repository import CHECKPOINTS
+from penstock.state.checkpoints.uploads import FILES
 from penstock.state.files.durable_files import DurableFiles, join_path
 
 PROBE_PREFIX = "probe-"

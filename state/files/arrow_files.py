@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
@@ -65,20 +66,36 @@ def open_files(url: str, *below: str) -> DurableFiles:
     if not base.strip("/"):
         raise OptionError(f"{_without_secrets(url)!r} names no bucket or folder: add one.")
     base = f"{base.rstrip('/')}/{inner}".rstrip("/")
-    return ArrowFiles(filesystem, base, object_store=filesystem.type_name in _OBJECT_STORES)
+    object_store = filesystem.type_name in _OBJECT_STORES
+    return ArrowFiles(filesystem, base, object_store=object_store, address=(url, *below))
 
 
 class ArrowFiles(DurableFiles):
-    """Durable files below ``base`` in a file system of pyarrow's; as safe as that makes a file once it is closed."""
+    """Durable files below ``base`` in a file system of pyarrow's; as safe as that makes a file once it is closed.
 
-    def __init__(self, filesystem: fs.FileSystem, base: str, *, object_store: bool) -> None:
+    Pickled, it is its ``address``: another process makes a client of its own, with the credentials that it finds.
+    """
+
+    def __init__(
+        self, filesystem: fs.FileSystem, base: str, *, object_store: bool, address: tuple[str, ...] = ()
+    ) -> None:
         """Keep the file system and the base; nothing is touched yet.
 
         ``object_store`` says that a file appears when its stream is closed, and that folders need not be made.
+        ``address`` is what `open_files` made it of; without one the file system is pickled as pyarrow does it.
         """
         self._filesystem = filesystem
         self._base = base
         self._beside = not object_store
+        self._address = address
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._address:
+            return open_files, self._address
+        return _rebuilt, (self._filesystem, self._base, not self._beside)
+
+    def __repr__(self) -> str:
+        return f"ArrowFiles({self._filesystem.type_name!r}, {self._base!r})"
 
     def write(self, path: str, content: Content) -> int:
         """Write in one go on an object store, else beside and then move."""
@@ -172,6 +189,10 @@ class ArrowFiles(DurableFiles):
 
     def _errors(self, action: str, path: str) -> AbstractContextManager[None]:
         return storage_errors(action, f"{path!r} below {self._base!r}")
+
+
+def _rebuilt(filesystem: fs.FileSystem, base: str, object_store: bool) -> ArrowFiles:
+    return ArrowFiles(filesystem, base, object_store=object_store)
 
 
 def _without_secrets(url: str) -> str:

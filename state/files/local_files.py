@@ -8,18 +8,28 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from penstock.state.files.disk_files import UNFINISHED, Disk, DiskFiles, OpenFile
 from penstock.state.files.durable_files import CHUNK_BYTES, join_path
 
 
 class LocalFiles(DiskFiles):
-    """Durable files in a local folder, which is made with the first write; folders have mode 0700, files 0600."""
+    """Durable files in a local folder, which is made with the first write; folders have mode 0700, files 0600.
+
+    Pickled, it is the absolute path of the folder.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         """Keep the folder; nothing is touched yet."""
         self.base = Path(folder)
         super().__init__(_LocalDisk(self.base), str(folder))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalFiles, (self.base.absolute(),)
+
+    def __repr__(self) -> str:
+        return f"LocalFiles({str(self.base)!r})"
 
 
 class _LocalFile:

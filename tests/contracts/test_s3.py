@@ -13,11 +13,14 @@ from itertools import chain, repeat
 import pytest
 
 from penstock.model.errors import FencedError, InUseError, RetryableError
+from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.files.arrow_files import open_files
 from penstock.state.leases.run_lease import RunLease
 from penstock.state.leases.run_records import Owner
 from tests.contracts.faulty_s3 import FORBIDDEN, PASSING, SILENT, Store, s3_store
 from tests.long_cases import but_for
+from tests.state.checkpoints.checkpoint_support import manifest_of, restored
+from tests.state.checkpoints.uploading import elsewhere
 
 FAULTS = int(os.environ.get("PENSTOCK_S3_FAULTS", "20"))
 MOST_ATTEMPTS = 10
@@ -57,6 +60,18 @@ def test_files_in_another_process_are_the_same(store: Store) -> None:
     copy = pickle.loads(pickle.dumps(files))
     copy.write("a/x", b"abc")
     assert files.read("a/x") == b"abc"
+
+
+def test_another_process_adds_files_by_a_client_of_its_own(store: Store) -> None:
+    head = CheckpointRepository(open_files(store.url("shared"), "job"))
+    head.begin_run(1)
+    with elsewhere(head.files, 1) as other:
+        head.begin(1, elsewhere=True)
+        entries = [other.add_file(1, "x", b"1" * 1_000)]
+        assert other.hand_over(1).uploaded_bytes == 1_000
+    head.publish(manifest_of(1, entries))
+    loaded = head.latest()
+    assert loaded is not None and restored(head, loaded) == {"x": b"1" * 1_000}
 
 
 @pytest.mark.parametrize("fault", PASSING)

@@ -13,6 +13,7 @@ from penstock.engine.executors.managers.failures import Failure
 from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
+from penstock.state.checkpoints.results import Traffic
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -163,12 +164,14 @@ class Uploaded(Message, frozen=True):
     """The cuts of an epoch are in the repository: the parts of its manifest that are this task manager's.
 
     ``positions`` are those of the partitions of sources, ``counters`` the row counters of operators, both by name.
+    ``traffic`` counts the files that were uploaded, and those that were there.
     """
 
     epoch: int
     entries: tuple[InstanceEntry, ...]
     positions: dict[str, dict[str, Any]]
     counters: dict[str, dict[str, int]]
+    traffic: Traffic = Traffic()
 
 
 class UploadFailed(Message, frozen=True):

@@ -1,6 +1,7 @@
 """Durable files on a local disk and on the simulated one: what a crash may leave, and addresses."""
 
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -246,3 +247,41 @@ def test_arrow_files_leave_nothing_beside():
     assert list(files.list("a")) == ["x"]
     files.clear_unfinished("a")
     assert [info.base_name for info in filesystem.get_file_info(fs.FileSelector("base/a"))] == ["x"]
+
+
+def test_local_files_travel_as_the_path_that_they_have(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = LocalFiles("base")
+    files.write("a/x", b"1")
+    data = pickle.dumps(files)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    there = pickle.loads(data)
+    assert type(there) is LocalFiles and there.read("a/x") == b"1"
+    there.write("a/y", b"2")
+    assert (tmp_path / "base/a/y").read_bytes() == b"2"
+    assert repr(there) == f"LocalFiles('{tmp_path}/base')"
+
+
+def test_files_of_an_object_store_travel_as_their_address():
+    url = "s3://name:topsecret@bucket/base?endpoint_override=127.0.0.1:9&scheme=http&region=us-east-1"
+    files = open_files(url, "job")
+    there = pickle.loads(pickle.dumps(files))
+    assert isinstance(there, ArrowFiles)
+    assert repr(there) == repr(files) == "ArrowFiles('s3', 'bucket/base/job')"
+    assert "topsecret" not in repr(files)
+    assert there._filesystem is not files._filesystem and there._filesystem.equals(files._filesystem)
+
+
+def test_credentials_that_were_found_here_do_not_travel(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "name")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "topsecret")
+    data = pickle.dumps(open_files("s3://bucket/base?region=us-east-1", "job"))
+    assert b"topsecret" not in data
+    assert repr(pickle.loads(data)) == "ArrowFiles('s3', 'bucket/base/job')"
+
+
+def test_files_of_a_file_system_of_pyarrows_travel_with_it(tmp_path):
+    files = ArrowFiles(fs.LocalFileSystem(), str(tmp_path), object_store=False)
+    files.write("x", b"1")
+    assert pickle.loads(pickle.dumps(files)).read("x") == b"1"
