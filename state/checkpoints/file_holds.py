@@ -18,6 +18,7 @@ class FileHolds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._holds: dict[int | str, _Hold] = {}
+        self._left: set[str] = set()
 
     def begin(self, holder: int | str, *, elsewhere: bool = False) -> None:
         """Register a holder, without files yet; ``elsewhere``: other processes add to it."""
@@ -47,6 +48,12 @@ class FileHolds:
             if (hold := self._holds.get(holder)) is not None:
                 hold.added.append(traffic)
 
+    def take_left(self) -> set[str]:
+        """Return the files that `free` has left since this was asked last."""
+        with self._lock:
+            left, self._left = self._left, set()
+        return left
+
     def release(self, holder: int | str) -> None:
         """Release all files of this holder."""
         with self._lock:
@@ -68,9 +75,13 @@ class FileHolds:
             return bool(self._holds)
 
     def free(self, stored: Iterable[str], delete: Callable[[list[str]], None]) -> int:
-        """Delete the files that are not held, and return their number; no file can be held meanwhile."""
+        """Delete the files that are not held, and return their number; no file can be held meanwhile.
+
+        While other processes add files, none is deleted: they are left, for `take_left`.
+        """
         with self._lock:
             if any(hold.elsewhere for hold in self._holds.values()):
+                self._left.update(stored)
                 return 0
             held_names = {name for hold in self._holds.values() for name in hold.stored}
             free = [name for name in stored if name not in held_names]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from penstock.model.errors import CheckpointError, OptionError
+from penstock.model.errors import CheckpointError, OptionError, RetryableError
 from penstock.model.failpoints import failpoint
 from penstock.state.checkpoints.content_files import ContentFolder
 from penstock.state.checkpoints.manifest import (
@@ -71,6 +71,10 @@ class CheckpointRepository(CheckpointUploads):
             self._run = run
             self.files.delete(*(f"{RUNS}/{seal.name}" for seal in seals if seal.run < run))
 
+    def hand_over(self, epoch: int) -> Traffic:
+        """Return nothing: what is added here is held, and counted, until the epoch is published."""
+        return Traffic()
+
     def publish(self, manifest: CheckpointManifest) -> Traffic:
         """Complete a checkpoint: once this has returned, it is there for good, and with it all its files.
 
@@ -101,7 +105,11 @@ class CheckpointRepository(CheckpointUploads):
             if self._held.is_elsewhere(manifest.epoch):
                 # Who adds files elsewhere uploads damaged ones again.
                 self._damaged.difference_update(manifest.files())
-            return self._held.release_through(manifest.epoch)
+            traffic = self._held.release_through(manifest.epoch)
+            # What no manifest needed that retention has left meanwhile, this one may need.
+            with suppress(RetryableError):
+                self._delete_files(self._held.take_left() - manifest.files().keys())
+            return traffic
 
     def abandon(self, epoch: int) -> None:
         """Give up an epoch in progress; its files go with a later `retain`."""
@@ -155,7 +163,8 @@ class CheckpointRepository(CheckpointUploads):
         """Delete all checkpoints before the ``count`` newest complete ones, then files that no checkpoint needs.
 
         Damaged ones do not count. After a crash at any instant every remaining checkpoint is whole, and leftovers are
-        deleted the next time. While an epoch is in progress, only files of the deleted checkpoints go.
+        deleted the next time. While an epoch is in progress, only files of the deleted checkpoints go; if other processes
+        add to it, they go once it is published.
 
         Raises:
             OptionError: ``count`` is below 1.

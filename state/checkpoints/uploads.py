@@ -25,30 +25,29 @@ class CheckpointUploads:
     its files stay.
     """
 
-    def __init__(
-        self,
-        files: DurableFiles,
-        run: int = 0,
-        loaded: Mapping[str, int] | None = None,
-        damaged: Collection[str] = (),
-    ) -> None:
-        """Add files as this run (0: none has a lease), which whoever coordinates has begun; nothing is touched yet.
-
-        ``loaded`` has the runs that uploaded the files of the checkpoint that is gone on from (see `uploading_runs`),
-        ``damaged`` are the `damaged` files that whoever coordinates knows of.
-        """
+    def __init__(self, files: DurableFiles) -> None:
+        """Keep the files; nothing is touched yet."""
         self.files = files
         self._shared = ContentFolder(files, FILES)
         self._savepoints = Savepoints(files)
         self._held = FileHolds()
-        self._damaged = set(damaged)
-        self._run = run
+        self._damaged: set[str] = set()
+        self._run = 0
         # Where the files of the checkpoint that was loaded last are: by digest the run that uploaded them.
-        self._loaded = dict(loaded or {})
+        self._loaded: dict[str, int] = {}
+
+    def join_run(self, run: int, loaded: Mapping[str, int], damaged: Collection[str] = ()) -> None:
+        """Add files as this run (0: none has a lease) from now on, which another process has begun; nothing is touched.
+
+        ``loaded`` has the runs that uploaded the files of the checkpoint that is gone on from (see `uploading_runs`),
+        ``damaged`` are the `damaged` files that whoever coordinates knows of.
+        """
+        self._run, self._loaded = run, dict(loaded)
+        self._damaged.update(damaged)
 
     @property
     def run(self) -> int:
-        """The run that files are added as."""
+        """The run that files are added as, 0 for none."""
         return self._run
 
     @property
@@ -59,8 +58,7 @@ class CheckpointUploads:
     def begin(self, epoch: int, *, elsewhere: bool = False) -> None:
         """Declare that files of an epoch may be added.
 
-        ``elsewhere``: by other processes, too; then `retain` deletes no file until the epoch is published or abandoned.
-        Begin it when no `retain` runs: what that leaves goes with a later one, in which no such epoch is in progress.
+        ``elsewhere``: by other processes, too, which must not have begun; no file is deleted until it is published.
         """
         self._held.begin(epoch, elsewhere=elsewhere)
 
@@ -69,7 +67,7 @@ class CheckpointUploads:
         self._held.add_traffic(epoch, traffic)
 
     def hand_over(self, epoch: int) -> Traffic:
-        """End the progress of this epoch and of earlier ones here: whoever leads the run holds their files.
+        """End the progress of this epoch and of earlier ones here; whoever coordinates has begun it, and goes on.
 
         Returns the files of this epoch that were added here, for `add_traffic` there.
         """

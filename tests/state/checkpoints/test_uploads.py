@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from penstock.model import failpoints
-from penstock.model.errors import CheckpointError
+from penstock.model.errors import CheckpointError, RetryableError
 from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.checkpoints.results import Traffic
 from penstock.state.checkpoints.uploads import CheckpointUploads, uploading_runs
@@ -48,7 +48,8 @@ def test_nothing_but_files_is_written_or_listed_elsewhere(tmp_path, monkeypatch)
     files = LocalFiles(tmp_path)
     monkeypatch.setattr(files, "list", lambda folder: pytest.fail(f"lists {folder}"))
     monkeypatch.setattr(files, "delete", lambda *paths: pytest.fail(f"deletes {paths}"))
-    uploads = CheckpointUploads(files, 3)
+    uploads = CheckpointUploads(files)
+    uploads.join_run(3, {})
     entry = uploads.add_file(1, "x", b"1")
     after = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     assert [str(path) for path in after if path not in before] == [f"files/{entry.stored}"]
@@ -111,14 +112,46 @@ def test_retention_that_is_under_way_stops_at_an_epoch_of_others(tmp_path):
         retention.start()
         assert reached.wait(30)
         head.begin(4, elsewhere=True)
-        entry = CheckpointUploads(LocalFiles(tmp_path), 1).add_file(4, "x", b"only 1")
+        uploads = CheckpointUploads(LocalFiles(tmp_path))
+        uploads.join_run(1, {})
+        entry = uploads.add_file(4, "x", b"only 1")
         go_on.set()
         retention.join()
     finally:
         failpoints.arm(None)
+    newest = head.load(3).manifest.instances[0].files[0]
     head.publish(manifest_of(4, [entry]))
+    # What retention has left is gone, but for what the checkpoint needs.
+    assert head.files.list("files") == sorted([entry.stored, newest.stored])
     assert restored(head, head.latest()) == {"x": b"only 1"}
+    assert head.retain(1).files == 1
+
+
+def test_files_that_cannot_be_deleted_do_not_harm_a_checkpoint(tmp_path, monkeypatch):
+    head = began(tmp_path, 1)
+    for epoch in (1, 2):
+        head.publish(manifest_of(epoch, [head.add_file(epoch, "x", f"only {epoch}".encode())]))
+    head.begin(3, elsewhere=True)
+    entry = head.add_file(3, "x", b"only 3")
+    assert head.retain(1).epochs == (1,)
+
+    def refuse(*paths):
+        raise RetryableError("the storage is away")
+
+    monkeypatch.setattr(head.files, "delete", refuse)
+    assert head.publish(manifest_of(3, [entry])).uploaded_files == 1
+    monkeypatch.undo()
+    assert head.latest().manifest.epoch == 3
     assert head.retain(1).files == 2
+
+
+def test_who_coordinates_keeps_what_it_hands_over_to_itself(tmp_path):
+    head = began(tmp_path, 1)
+    head.begin(1, elsewhere=True)
+    entry = head.add_file(1, "x", b"1")
+    head.add_traffic(1, head.hand_over(1))
+    assert head.retain(1).files == 0
+    assert head.publish(manifest_of(1, [entry])) == Traffic(1, 1)
 
 
 def test_files_of_a_run_that_was_overtaken_never_count(tmp_path):

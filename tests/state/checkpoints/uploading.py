@@ -1,7 +1,7 @@
 """Another process of a run, which only adds files: ``python -m tests.state.checkpoints.uploading``, told by its input.
 
-It reads pickles of the arguments of `CheckpointUploads` first, then of (epoch, name, content); None ends an epoch. It
-answers each by a pickle.
+It reads pickles of files and of the arguments of `join_run` first, then of (epoch, name, content); without a name an
+epoch is handed over. It answers each by a pickle.
 """
 
 import pickle
@@ -46,7 +46,7 @@ def elsewhere(
     command = [sys.executable, "-m", "tests.state.checkpoints.uploading"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         other = Elsewhere(process)
-        assert other.ask((files, run, loaded, damaged)) == repr(files)
+        assert other.ask((files, run, loaded or {}, damaged)) == repr(files)
         yield other
         assert process.stdin is not None
         process.stdin.close()
@@ -55,7 +55,9 @@ def elsewhere(
 
 def main() -> None:
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
-    uploads = CheckpointUploads(*pickle.load(questions))
+    files, *run = pickle.load(questions)
+    uploads = CheckpointUploads(files)
+    uploads.join_run(*run)
     answer: Any = repr(uploads.files)
     while True:
         pickle.dump(answer, answers)
