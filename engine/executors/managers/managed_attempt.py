@@ -207,6 +207,8 @@ class ManagedAttempt(Attempt):
     def begin_upload(self, epoch: int) -> Callable[[], Sequence[Contribution]]:
         """Let all task managers upload; return what awaits them."""
         managers = self._managers()
+        if self._checkpoints is not None:
+            self._checkpoints.repository.begin(epoch, elsewhere=True)
         awaited = self._uploads.begin(epoch, managers)
         for manager in managers:
             self._head.send(manager, ms.Upload(epoch))
@@ -266,7 +268,7 @@ class ManagedAttempt(Attempt):
     def _order(self, parts: Sequence[_Region], start: AttemptStart) -> None:
         """Let task managers build regions, that of the caller's process last: it then waits for the others."""
         sinks = pack_sinks(self._plan.graph)
-        restore = None if start.restored is None else _restore(start.restored)
+        restore = None if start.restored is None else self._restore(start.restored)
         late = []
         for region in parts:
             order = ms.Deploy(
@@ -286,6 +288,16 @@ class ManagedAttempt(Attempt):
                     self._head.send(manager, order)
         for order in late:
             self._head.send(CALLER, order)
+
+    def _restore(self, restored: RestoredState) -> ms.Restore:
+        assert self._checkpoints is not None
+        return ms.Restore(
+            encode_manifest(restored.manifest),
+            restored.savepoint,
+            tuple(sorted(self._checkpoints.repository.damaged)),
+            tuple(sorted(restored.closed)),
+            restored.is_afresh,
+        )
 
     def _release(self, tasks: frozenset[TaskId] | None, managers: set[str]) -> Sequence[str]:
         """Let task managers take instances down; return what went wrong with that."""
@@ -352,6 +364,8 @@ class ManagedAttempt(Attempt):
                     self._checkpoints.report(message.attempt, BarrierGivenUp(message.instance, message.epoch))
             case ms.Uploaded():
                 part = Contribution(message.entries, message.positions, message.counters)
+                if self._checkpoints is not None:
+                    self._checkpoints.repository.add_traffic(message.epoch, message.traffic)
                 self._uploads.add(message.epoch, manager, part)
             case ms.UploadFailed():
                 self._uploads.fail(message.epoch, error_of(message.failure, _place(manager)))
@@ -522,9 +536,3 @@ def _decided_of(
     names = RowCounters().as_dict()
     counted = {line.operator: {name: getattr(line, name) for name in names} for line in metrics.ledger.operators}
     return decided_by(graph, counted, tasks)
-
-
-def _restore(restored: RestoredState) -> ms.Restore:
-    return ms.Restore(
-        encode_manifest(restored.manifest), restored.savepoint, tuple(sorted(restored.closed)), restored.is_afresh
-    )

@@ -14,6 +14,7 @@ from penstock.engine.jobs.metrics import JobMetrics
 from penstock.engine.jobs.part_status import PartStatus
 from penstock.state.checkpoints.manifest import InstanceEntry
 from penstock.state.checkpoints.results import Traffic
+from penstock.state.checkpoints.results import Traffic
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -29,11 +30,13 @@ class Setup(Message, frozen=True):
 class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The checkpoint that instances go on from: its manifest, and of which ``savepoint`` (None: none).
 
+    ``damaged`` are stored names of files that must be uploaded again.
     Sources that are ``closed`` may bring no row; with ``afresh`` watermarks begin anew.
     """
 
     manifest: bytes
     savepoint: str | None = None
+    damaged: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     afresh: bool = False
 
@@ -163,7 +166,8 @@ class BarrierMissed(Message, frozen=True):
 class Uploaded(Message, frozen=True):
     """The cuts of an epoch are in the repository: the parts of its manifest that are this task manager's.
 
-    ``positions`` are those of the partitions of sources, ``counters`` the row counters of operators, both by name.
+    ``positions`` are those of the partitions of sources, ``counters`` the row counters of operators, both by name;
+    ``traffic`` is what was uploaded for it.
     ``traffic`` counts the files that were uploaded, and those that were there.
     """
 
@@ -171,6 +175,7 @@ class Uploaded(Message, frozen=True):
     entries: tuple[InstanceEntry, ...]
     positions: dict[str, dict[str, Any]]
     counters: dict[str, dict[str, int]]
+    traffic: Traffic
     traffic: Traffic = Traffic()
 
 

@@ -34,8 +34,8 @@ from penstock.engine.transport.meeting import MeetingPlace
 from penstock.model.errors import BugError, RetryableError
 from penstock.model.ids import TaskId
 from penstock.state.checkpoints.manifest import decode_manifest
-from penstock.state.checkpoints.repository import CheckpointRepository
 from penstock.state.checkpoints.results import LoadedCheckpoint
+from penstock.state.checkpoints.uploads import CheckpointUploads, uploading_runs
 from penstock.state.stores.rocksdb_store import RocksDbStores
 
 METRICS_NS = 1_000_000_000
@@ -86,7 +86,7 @@ class TaskManager:
         self.has_left = False
         """Whether it was told to end, and has."""
         self._scratch = RunScratch(plan.directory)
-        self._repository = None if setup.storage is None else CheckpointRepository(setup.storage.files)
+        self._repository = None if setup.storage is None else CheckpointUploads(setup.storage.files)
         self._meeting = MeetingPlace(name, setup.token, shell.clock, setup.transport)
         self._background = BackgroundThread(f"penstock-uploads-{name}", shell.wake)
         self._hosted: HostedInstances | None = None
@@ -248,8 +248,11 @@ class TaskManager:
         if storage is None or repository is None:
             return None
         manifest = None if restore is None else decode_manifest(restore.manifest)
-        files = () if manifest is None else manifest.files().values()
-        repository.join_run(storage.run, {file.digest: file.run for file in files})
+        repository.join_run(
+            storage.run,
+            {} if manifest is None else uploading_runs(manifest),
+            () if restore is None else restore.damaged,
+        )
         if restore is None or manifest is None:
             return None
         self._begun = max(self._begun, manifest.epoch)
@@ -331,8 +334,8 @@ class TaskManager:
                 self._shell.say(ms.AllEnded(deployment))
 
     def _upload(self, epoch: int) -> None:
-        hosted = self._hosted
-        if hosted is None or hosted.cuts is None:
+        hosted, repository = self._hosted, self._repository
+        if hosted is None or hosted.cuts is None or repository is None:
             gone = RetryableError(f"checkpoint {epoch}: its instances are gone")
             self._shell.say(ms.UploadFailed(epoch, failure_of(gone)))
             return
@@ -340,9 +343,10 @@ class TaskManager:
 
         def work() -> ms.Uploaded:
             (part,) = upload()
+            traffic = repository.hand_over(epoch)
             positions = {name: dict(marks) for name, marks in part.positions.items()}
             counters = {name: dict(counts) for name, counts in part.counters.items()}
-            return ms.Uploaded(epoch, part.entries, positions, counters)
+            return ms.Uploaded(epoch, part.entries, positions, counters, traffic)
 
         def answer(uploaded: ms.Uploaded | None, error: BaseException | None) -> None:
             if uploaded is not None:

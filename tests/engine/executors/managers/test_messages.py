@@ -27,6 +27,7 @@ from penstock.engine.jobs.rows_decided import RowsDecided
 from penstock.model.outstanding import Outstanding
 from penstock.state.checkpoints.manifest import FileEntry, InstanceEntry
 from penstock.state.checkpoints.results import Traffic
+from penstock.state.checkpoints.results import Traffic
 from penstock.state.store import Accesses
 
 JSON = st.recursive(
@@ -75,7 +76,8 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     bytes: st.binary(max_size=9),
     tuple[int, ...]: st.lists(st.integers(0, 99), max_size=3).map(tuple),
     tuple[int, ...] | None: st.none() | st.lists(st.integers(0, 99), max_size=3).map(tuple),
-    Restore | None: st.none() | st.builds(Restore, st.binary(max_size=9), st.none() | NAME, NAMES, st.booleans()),
+    Restore | None: st.none()
+    | st.builds(Restore, st.binary(max_size=9), st.none() | NAME, NAMES, NAMES, st.booleans()),
     str | None: st.none() | st.text(max_size=8),
     tuple[str, ...]: NAMES,
     tuple[str, ...] | None: st.none() | NAMES,
@@ -86,6 +88,7 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, dict[str, int]]: st.just({"a": {"rows_in": 3}}),
     dict[str, dict[str, Any]]: st.dictionaries(st.text(max_size=3), st.dictionaries(st.text(max_size=3), JSON)),
     JobMetrics: METRICS,
+    Traffic: st.builds(Traffic, COUNTS, COUNTS, COUNTS, COUNTS),
     Traffic: st.builds(Traffic, *[st.integers(0, 1 << 40)] * 4),
     int | None: MAYBE,
     PartStatus: STATUSES,
