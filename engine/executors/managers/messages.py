@@ -167,7 +167,6 @@ class Uploaded(Message, frozen=True):
     """The cuts of an epoch are in the repository: the parts of its manifest that are this task manager's.
 
     ``positions`` are those of the partitions of sources, ``counters`` the row counters of operators, both by name;
-    ``traffic`` is what was uploaded for it.
     ``traffic`` counts the files that were uploaded, and those that were there.
     """
 
@@ -175,7 +174,6 @@ class Uploaded(Message, frozen=True):
     entries: tuple[InstanceEntry, ...]
     positions: dict[str, dict[str, Any]]
     counters: dict[str, dict[str, int]]
-    traffic: Traffic
     traffic: Traffic = Traffic()
 
 
