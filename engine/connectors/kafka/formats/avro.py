@@ -69,6 +69,10 @@ class AvroValues(ValueDecoder):
         """Decode one by one, into columns by the block."""
         return decode_blocks(values, headers, _CHUNK, self._records, self._rows, self.schema)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What it has learned of writers' schemas is learned anew.
+        return AvroValues, (self._full, self._registry, self.schema.names)
+
     def restrict(self, columns: Sequence[str]) -> "AvroValues":
         """Decode only these; the others are passed over."""
         return AvroValues(self._full, self._registry, columns)

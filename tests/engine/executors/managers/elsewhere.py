@@ -6,6 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as dataset
+
+from penstock.engine.connectors.local.memory_sink import consolidate
+
 CHILD = """
 import json, sys
 from pathlib import Path
@@ -25,3 +30,9 @@ def run_elsewhere(parcels: Sequence[Path], paths: Sequence[str] | None = None, c
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
+
+
+def read_rows(folder: Path) -> pa.Table:
+    """Return the rows of a folder; of a changelog those that stand, as when updates leave is a matter of time."""
+    rows = dataset.dataset(folder, format="parquet").to_table()
+    return consolidate(rows) if "weight" in rows.schema.names else rows
