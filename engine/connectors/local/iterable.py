@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,8 +81,9 @@ class IterableSource(Source):
 
     def restrict(self, columns: Sequence[str], predicate: "Expr | None") -> "IterableSource":
         """Convert only these columns."""
-        restricted = copy(self)
-        restricted._schema = pa.schema([self._schema.field(name) for name in columns])
+        fields = pa.schema([self._schema.field(name) for name in columns])
+        restricted = IterableSource(self._items, fields, bounded=self.bounded)
+        restricted._read = self._read
         return restricted
 
     def describe(self) -> str:

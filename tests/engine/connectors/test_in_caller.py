@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import penstock as ps
 from penstock.engine.connectors.local.iterable import IterableSource
 from penstock.engine.connectors.local.memory import MemorySource
 from penstock.engine.connectors.local.memory_sink import MemorySink
 from penstock.model.connectors import Sink, Source
+from penstock.model.errors import UserError
 
 FIELDS = pa.schema({"a": pa.int64()})
 
@@ -70,3 +72,10 @@ def test_it_stays_so_in_restricted_copies_and_with_checkpoints() -> None:
 def test_a_users_own_travel_unless_they_say_otherwise() -> None:
     assert not ps.Source.in_caller
     assert not ps.Sink.in_caller
+
+
+def test_an_iterator_is_used_up_whichever_copy_has_read_it() -> None:
+    source = IterableSource(iter([{"a": 1}]), FIELDS)
+    source.restrict(["a"], None).open("0/1", None).close()
+    with pytest.raises(UserError, match="read by an earlier run"):
+        source.restrict(["a"], None).open("0/1", None)
