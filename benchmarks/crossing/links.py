@@ -1,7 +1,6 @@
 """The links that are compared, by name, between two processes that meet at a path."""
 
 import socket
-import struct
 import time
 from pathlib import Path
 
@@ -10,27 +9,30 @@ import pyarrow as pa
 from penstock.benchmarks.crossing.flight_link import FlightLink
 from penstock.benchmarks.crossing.threaded_link import ThreadedLink
 from penstock.engine.core.clock import SystemClock
-from penstock.engine.transport.handshake import RING_BYTES, join_by_ring
+from penstock.engine.transport.addresses import Transport
+from penstock.engine.transport.greeting import RING_BYTES
 from penstock.engine.transport.link import Link
+from penstock.engine.transport.meeting import MeetingPlace
 from penstock.engine.transport.socket_link import SocketLink
 
 LINKS = ("ring", "ring, thread", "socket unix", "socket tcp", "flight unix", "flight tcp")
 """Flight always receives by a thread; TCP is that of one host."""
 
 _TIMEOUT_S = 30.0
-_PORT = struct.Struct("<H")
+_ADDRESS_BYTES = 128
 
 
 def open_link(name: str, side: int, meeting: Path, schema: pa.Schema, ring_bytes: int | None = None) -> Link:
     """Open one end; side 0 listens at the path, side 1 connects to it."""
     end, clock = _meet(side, meeting), SystemClock()
+    link: Link
     match name.removesuffix(", thread"):
         case "ring":
-            link: Link = join_by_ring(end, clock, "the other process", ring_bytes or RING_BYTES)
+            link = _join(end, side, Transport.RING, ring_bytes or RING_BYTES)
         case "socket unix":
             link = SocketLink(end, clock, "the other process")
         case "socket tcp":
-            link = SocketLink(_by_tcp(end, side), clock, "the other process")
+            link = _join(end, side, Transport.TCP, RING_BYTES)
         case "flight unix":
             link = FlightLink(end, f"grpc+unix://{meeting}.{side}", schema, clock)
         case "flight tcp":
@@ -61,13 +63,13 @@ def _meet(side: int, meeting: Path) -> socket.socket:
     return end
 
 
-def _by_tcp(end: socket.socket, side: int) -> socket.socket:
-    """Return a connection by TCP in the place of a Unix socket, which is closed."""
-    if side == 0:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            end.sendall(_PORT.pack(listener.getsockname()[1]))
-            connection, _ = listener.accept()
-    else:
-        connection = socket.create_connection(("127.0.0.1", *_PORT.unpack(end.recv(_PORT.size))))
-    end.close()
-    return connection
+def _join(end: socket.socket, side: int, transport: Transport, ring_bytes: int) -> Link:
+    """Return a link between places that learn of each other by a Unix socket, which is closed."""
+    place = MeetingPlace(str(side), b"crossing", SystemClock(), transport, ring_bytes=ring_bytes)
+    with end:
+        end.sendall(place.address.encode().ljust(_ADDRESS_BYTES))
+        address = end.recv(_ADDRESS_BYTES, socket.MSG_WAITALL).decode().strip()
+        other = str(1 - side)
+        link = place.meet(1, {other: address}, lambda: False)[other]
+    place.close()
+    return link

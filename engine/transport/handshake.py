@@ -1,78 +1,167 @@
-"""The handshake of a link on one host: both sides offer each other a ring, and see whether it is the same memory.
+"""The handshake of two task managers at the two ends of a connection: who is there, for which attempt, by which link.
 
-It tries rather than compares names of hosts: two containers of one name may share no memory, and two of different names
-may.
+Pure: a generator for each side that yields what is to be done, and is sent the bytes that it reads. Nothing is said to
+whoever has not shown that it has the token of the job, but for random bytes.
+
+| from | |
+|---|---|
+| who connects | 8 bytes of magic, 32 random bytes |
+| who listens | 32 random bytes |
+| who connects | its `Hello`, sealed over the random bytes of both |
+| who listens | its `Hello`, sealed likewise, once it makes the same attempt |
+| both | an offer of a ring, if both `Hello`s say that there is one |
+| both | `YES` or `NO`: whether the ring of the other can be used |
 """
 
-import fcntl
-import os
-import socket
+import hmac
 import struct
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import IntFlag
 
-import numpy as np
-
-from penstock.engine.core.contract import Clock
-from penstock.engine.transport.ring import ALIGNMENT, Ring, make_ring
-from penstock.engine.transport.ring_link import RingLink
+from penstock.engine.transport.ring_offer import OFFER_BYTES
 from penstock.model.errors import WorkerLostError
 
-RING_BYTES = 4 << 20
+VERSION = 2
 
-VERSION = 1
+MAGIC = b"penstock"
+NONCE_BYTES = 32
 
-_SIGN_BYTES = 16
-_OFFER = struct.Struct(f"<8sIQ{_SIGN_BYTES}s")
-_MAGIC = b"penstock"
-_AGREED = b"y"
+_SEAL_BYTES = 32
+_HEAD = struct.Struct("<HBBBQ")
+
+YES, NO = b"y", b"n"
+"""Answers to an offered ring."""
 
 
-def join_by_ring(end: socket.socket, clock: Clock, peer: str, ring_bytes: int = RING_BYTES) -> RingLink:
-    """Agree with the other side, which calls the same, on two rings; take the connected Unix socket over.
+class StrangerError(Exception):
+    """The other end has not shown that it belongs to the job; it is told nothing."""
 
-    It waits as long as the socket's timeout lets it.
+
+class Ability(IntFlag):
+    """Abilities of a side on this connection."""
+
+    NONE = 0
+    RING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The words by which a side says who it is, whom it means, and for which attempt (0 to 2**64 - 1)."""
+
+    me: str
+    peer: str
+    attempt: int
+    abilities: Ability = Ability.NONE
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Bring so many bytes, no more: what follows may be the link's."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Send these bytes."""
+
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Recognise:
+    """The other end is of the job and says this. Go on, with this side's abilities, when its attempt is made here."""
+
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRing:
+    """Send an offer of a ring and its descriptor; without a ring `NO_OFFER`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryRing:
+    """Send `YES` if there is a ring of one's own and the offered one can be used, or else `NO`."""
+
+    offer: bytes
+
+
+Command = Read | Write | Recognise | OfferRing | TryRing
+
+Handshake = Generator[Command, bytes, bool]
+"""It is sent what was read, after `Recognise` one byte of abilities, after `TryRing` what was said, after all else
+``b""``; it returns whether both sides can use both rings."""
+
+
+def connect(hello: Hello, token: bytes, nonce: bytes) -> Handshake:
+    """Make the handshake of who connects, with `NONCE_BYTES` random bytes.
 
     Raises:
-        OSError: this side has no such memory.
-        WorkerLostError: the other side has not, is of another version, or is gone.
+        StrangerError: the other side has another token, or is no task manager.
+        WorkerLostError: it is of another version, or not the one that was meant.
     """
-    outgoing = make_ring(ring_bytes)
-    incoming: Ring | None = None
-    try:
-        sign = os.urandom(_SIGN_BYTES)
-        outgoing.memory[:_SIGN_BYTES] = np.frombuffer(sign, np.uint8)
-        socket.send_fds(end, [_OFFER.pack(_MAGIC, VERSION, outgoing.size, sign)], [outgoing.descriptor])
-        incoming = _accept(end, peer)
-        # Rows will be written over the sign.
-        end.sendall(_AGREED)
-        if end.recv(len(_AGREED)) != _AGREED:
-            raise WorkerLostError(f"{peer} cannot share memory with this process")
-    except BaseException:
-        outgoing.close()
-        if incoming is not None:
-            incoming.close()
-        raise
-    return RingLink(end, outgoing, incoming, clock, peer)
+    yield Write(MAGIC + nonce)
+    nonces = nonce + (yield Read(NONCE_BYTES))
+    yield Write(_pack(hello, token, b"connects" + nonces))
+    answer = yield from _read_hello(token, b"listens" + nonces)
+    _check(answer, hello)
+    if (answer.me, answer.peer, answer.attempt) != (hello.peer, hello.me, hello.attempt):
+        raise WorkerLostError(f"where {hello.peer} was to be reached is {answer.me}, at attempt {answer.attempt}")
+    return (yield from _try_rings(answer.abilities & hello.abilities))
 
 
-def _accept(end: socket.socket, peer: str) -> Ring:
-    offer, descriptors, _, _ = socket.recv_fds(end, _OFFER.size, 1, socket.MSG_CMSG_CLOEXEC)
-    try:
-        if len(offer) < _OFFER.size or len(descriptors) != 1:
-            raise WorkerLostError(f"{peer} offers no shared memory")
-        magic, version, size, sign = _OFFER.unpack(offer)
-        if (magic, version) != (_MAGIC, VERSION):
-            raise WorkerLostError(f"{peer} speaks version {version} of the transport, this process version {VERSION}")
-        if os.fstat(descriptors[0]).st_size != size or size % ALIGNMENT:
-            raise WorkerLostError(f"{peer} offers shared memory of another size than it says")
-        # A file that its owner could still shorten would kill whoever reads it.
-        if fcntl.fcntl(descriptors[0], fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK == 0:
-            raise WorkerLostError(f"{peer} offers shared memory that it can take away")
-        ring = Ring(descriptors[0], size)
-    except BaseException:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
-    if ring.memory[:_SIGN_BYTES].tobytes() != sign:
-        ring.close()
-        raise WorkerLostError(f"{peer} offers memory that is not shared with this process")
-    return ring
+def listen(me: str, token: bytes, nonce: bytes, version: int = VERSION) -> Handshake:
+    """Make the handshake of who listens, with `NONCE_BYTES` random bytes; it recognises the other before it answers.
+
+    Raises:
+        StrangerError: the other side has another token, or is no task manager.
+        WorkerLostError: it is of another version, or does not mean this one.
+    """
+    if (yield Read(len(MAGIC))) != MAGIC:
+        raise StrangerError("it does not begin as task managers do")
+    nonces = (yield Read(NONCE_BYTES)) + nonce
+    yield Write(nonce)
+    hello = yield from _read_hello(token, b"connects" + nonces)
+    if hello.peer != me:
+        raise WorkerLostError(f"{hello.me} looks for {hello.peer} where {me} is")
+    abilities = Ability((yield Recognise(hello))[0])
+    answer = Hello(me, hello.me, hello.attempt, abilities, version)
+    yield Write(_pack(answer, token, b"listens" + nonces))
+    _check(hello, answer)
+    return (yield from _try_rings(abilities & hello.abilities))
+
+
+def _try_rings(abilities: Ability) -> Generator[Command, bytes, bool]:
+    if Ability.RING not in abilities:
+        return False
+    yield OfferRing()
+    own = yield TryRing((yield Read(OFFER_BYTES)))
+    other = yield Read(len(YES))
+    return own == other == YES
+
+
+def _check(other: Hello, own: Hello) -> None:
+    if other.version != own.version:
+        raise WorkerLostError(
+            f"{other.me} speaks version {other.version} of the transport, this process version {own.version}: "
+            "run the same Penstock everywhere"
+        )
+
+
+def _pack(hello: Hello, token: bytes, sealed: bytes) -> bytes:
+    me, peer = hello.me.encode(), hello.peer.encode()
+    words = _HEAD.pack(hello.version, len(me), len(peer), hello.abilities, hello.attempt) + me + peer
+    return words + hmac.digest(token, sealed + words, "sha256")
+
+
+def _read_hello(token: bytes, sealed: bytes) -> Generator[Command, bytes, Hello]:
+    head = yield Read(_HEAD.size)
+    version, me, peer, abilities, attempt = _HEAD.unpack(head)
+    names = yield Read(me + peer + _SEAL_BYTES)
+    names, seal = names[:-_SEAL_BYTES], names[-_SEAL_BYTES:]
+    if not hmac.compare_digest(seal, hmac.digest(token, sealed + head + names, "sha256")):
+        raise StrangerError("it has another token")
+    return Hello(names[:me].decode(), names[me:].decode(), attempt, Ability(abilities), version)

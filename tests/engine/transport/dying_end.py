@@ -14,7 +14,7 @@ from penstock.engine.core.elements import Batch, Watermark
 from tests.engine.transport.linked_pairs import join
 
 if __name__ == "__main__":
-    link = join(sys.argv[1], socket.socket(fileno=int(sys.argv[2])), "parent")
+    link = join(sys.argv[1], socket.socket(fileno=int(sys.argv[2])), "parent", connects=False)
     if "send" in sys.argv:
         link.send(0, Watermark(1), None, 0, 0)
         link.send(0, Batch(pa.record_batch({"x": np.arange(100_000)})), None, 100_000, 800_000)

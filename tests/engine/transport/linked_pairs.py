@@ -1,7 +1,8 @@
 """Both ends of a link in this process, for tests of links."""
 
+import os
+import select
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -9,9 +10,12 @@ from pathlib import Path
 
 from penstock.engine.core.clock import ManualClock
 from penstock.engine.transport.framed_link import FramedLink
-from penstock.engine.transport.handshake import join_by_ring
+from penstock.engine.transport.greeting import Greeting
+from penstock.engine.transport.handshake import NONCE_BYTES, Ability, Hello, connect, listen
 from penstock.engine.transport.ring_link import RingLink
 from penstock.engine.transport.socket_link import SocketLink
+
+TOKEN = b"token of the tests"
 
 SMALL_RING_BYTES = 64 << 10
 SMALL_BUFFER_BYTES = {socket.AF_UNIX: 4 << 10, socket.AF_INET: 64 << 10}
@@ -24,16 +28,34 @@ Links = Callable[[], AbstractContextManager[tuple[FramedLink, FramedLink]]]
 def ring_links(ring_bytes: int = SMALL_RING_BYTES) -> Iterator[tuple[RingLink, RingLink]]:
     """Give two ends that have agreed, and close them."""
     one, other = socket.socketpair()
-    made: list[RingLink] = []
-    thread = threading.Thread(target=lambda: made.append(join_by_ring(other, ManualClock(), "one", ring_bytes)))
-    thread.start()
-    left = join_by_ring(one, ManualClock(), "the other", ring_bytes)
-    thread.join()
+    greetings = greet(one, connects=True, ring_bytes=ring_bytes), greet(other, connects=False, ring_bytes=ring_bytes)
+    while any(greeting.by_ring is None for greeting in greetings):
+        for greeting in greetings:
+            proceed(greeting)
+    left, right = greetings[0].link(ManualClock(), "the other"), greetings[1].link(ManualClock(), "one")
+    assert isinstance(left, RingLink) and isinstance(right, RingLink)
     try:
-        yield left, made[0]
+        yield left, right
     finally:
         left.close()
-        made[0].close()
+        right.close()
+
+
+def greet(end: socket.socket, *, connects: bool, ring_bytes: int = SMALL_RING_BYTES) -> Greeting:
+    """Begin the greeting of one end, of those of which one connects and the other listens."""
+    if connects:
+        return Greeting(
+            end, connect(Hello("one", "other", 1, Ability.RING), TOKEN, os.urandom(NONCE_BYTES)), ring_bytes
+        )
+    return Greeting(end, listen("other", TOKEN, os.urandom(NONCE_BYTES)), ring_bytes)
+
+
+def proceed(greeting: Greeting) -> None:
+    """Let a greeting go on as far as it can."""
+    greeting.proceed()
+    if greeting.awaits_recognition():
+        greeting.recognise(Ability.RING)
+        greeting.proceed()
 
 
 @contextmanager
@@ -65,12 +87,17 @@ def limit(end: socket.socket) -> None:
         end.setsockopt(socket.SOL_SOCKET, option, SMALL_BUFFER_BYTES[end.family])
 
 
-def join(kind: str, end: socket.socket, peer: str) -> FramedLink:
-    """Make one end of a link of a kind; the other process makes the other."""
-    if kind == "ring":
-        return join_by_ring(end, ManualClock(), peer, SMALL_RING_BYTES)
-    limit(end)
-    return SocketLink(end, ManualClock(), peer)
+def join(kind: str, end: socket.socket, peer: str, *, connects: bool = True) -> FramedLink:
+    """Make one end of a link of a kind; another process makes the other."""
+    if kind != "ring":
+        limit(end)
+        return SocketLink(end, ManualClock(), peer)
+    greeting = greet(end, connects=connects)
+    while greeting.by_ring is None:
+        proceed(greeting)
+        if greeting.by_ring is None:
+            select.select([greeting], [], [])
+    return greeting.link(ManualClock(), peer)
 
 
 LINKS: dict[str, Links] = {"ring": ring_links, **{kind: partial(socket_links, kind) for kind in ("unix", "tcp")}}

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.core.clock import ManualClock
 from penstock.engine.core.elements import Barrier, Batch, Element, EndOfStream, Watermark
 from penstock.engine.transport.framed_link import FramedLink
-from penstock.engine.transport.handshake import join_by_ring
 from penstock.engine.transport.link import Arrival, Arrived, Granted
 from penstock.engine.transport.picked_rows import Picks
 from penstock.engine.transport.ring import make_ring
@@ -292,19 +290,6 @@ def test_nothing_is_left(links: Links) -> None:
             kept = exchange(one, other)
             put(one, 0, Batch(pa.record_batch({"x": np.arange(50_000)})))
         assert len(kept) == 1
-    assert (descriptors(), rings_mapped()) == (before, mapped)
-
-
-@pytest.mark.parametrize("offer", [b"", b"x" * 5, b"penstock" + bytes(28)], ids=["none", "short", "no descriptor"])
-def test_a_handshake_that_fails_leaves_nothing(offer: bytes) -> None:
-    before, mapped = descriptors(), rings_mapped()
-    one, other = socket.socketpair()
-    other.sendall(offer)
-    other.shutdown(socket.SHUT_WR)
-    with pytest.raises(WorkerLostError, match="shared memory"):
-        join_by_ring(one, ManualClock(), "the other", SMALL_RING_BYTES)
-    one.close()
-    other.close()
     assert (descriptors(), rings_mapped()) == (before, mapped)
 
 
