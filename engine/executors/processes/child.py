@@ -35,15 +35,14 @@ def main(arguments: Sequence[str]) -> NoReturn:
     from penstock.engine.core.process_tuning import tune_process
     from penstock.engine.executors.managers.host_process import LeaveOrder, ManagerSettings
     from penstock.engine.executors.processes.child_settings import read_settings
-    from penstock.engine.executors.processes.line_output import OutputLock, write_lines
+    from penstock.engine.executors.processes.line_output import OutputLock, StandardLines
 
     leave = LeaveOrder()
     _handle_signals(leave.give)
     settings = read_settings(int(descriptor))
     for inherited in (settings.link, settings.output_lock):
         os.set_inheritable(inherited, False)
-    for output in write_lines(OutputLock(settings.output_lock)):
-        atexit.register(output.drain)
+    atexit.register(StandardLines(OutputLock(settings.output_lock)).drain)
     # Files beside the user's program may have names of modules that are to be imported here; they come first below.
     sys.path += [item for item in settings.path if item not in sys.path]
     _hold_libraries_to_one_core()

@@ -43,7 +43,7 @@ class ProcessLauncher:
     The kernel ends a process with the *thread* that started it (PR_SET_PDEATHSIG), so that none outlives a head that is
     killed. That thread is the launcher's own, for whoever calls `start` may be one that ends while the job goes on. A
     process inherits the environment, standard output and error, and Python's options; working directory, `sys.path` and
-    `sys.argv` are those of when the launcher was made.
+    `sys.argv` are those of when the launcher was made. Until it is closed, the head prints by whole lines, too.
     """
 
     def __init__(self, job: str, run: int, service: str = SERVICE, clock: Clock | None = None) -> None:
@@ -62,6 +62,9 @@ class ProcessLauncher:
                 "executor='processes' starts Python anew, and sys.executable does not say where it is: "
                 "set it to the path of the interpreter"
             )
+        # It needs Linux.
+        from penstock.engine.executors.processes.line_output import OutputLock, StandardLines
+
         self._job, self._run, self._service = job, run, service
         self._clock = clock or SystemClock()
         self._path = tuple(item for item in sys.path if isinstance(item, str))
@@ -69,7 +72,10 @@ class ProcessLauncher:
         self._folder: Path | None = None
         with suppress(FileNotFoundError):
             self._folder = Path.cwd()
-        self._output_lock: int | None = _above_standard(os.memfd_create("penstock-output"))
+        self._lock_file = _above_standard(os.memfd_create("penstock-output"))
+        self._output_lock = OutputLock(self._lock_file)
+        self._lines = StandardLines(self._output_lock)
+        self._closed = False
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         # It must not be joined at the interpreter's exit, while a job may still run in a thread of the user's.
@@ -82,7 +88,7 @@ class ProcessLauncher:
         Raises:
             RetryableError: the system has no room for a process.
         """
-        if self._output_lock is None or name in self._processes:
+        if self._closed or name in self._processes:
             raise BugError(f"task manager {name!r} is started twice, or after the launcher was closed")
         here, there = socket.socketpair()
         started: Future[None] = Future()
@@ -145,11 +151,14 @@ class ProcessLauncher:
             process.kill()
         for name in tuple(self._processes):
             self.forget(name)
-        if self._output_lock is not None:
-            os.close(self._output_lock)
-            self._output_lock = None
+        if not self._closed:
+            self._closed = True
             self._work.put(None)
             self._thread.join()
+            try:
+                self._lines.close()
+            finally:
+                self._output_lock.close()
 
     def _spawn_until_closed(self) -> None:
         while (work := self._work.get()) is not None:
@@ -159,17 +168,16 @@ class ProcessLauncher:
         """Start a process; keep it even if whoever waited for it was interrupted."""
         descriptors: list[int] = []
         try:
-            assert self._output_lock is not None
             descriptors.append(link := _above_standard(there.detach()))
             settings = ChildSettings(
-                name, self._job, self._run, link, self._output_lock, self._service, self._path, self._arguments
+                name, self._job, self._run, link, self._lock_file, self._service, self._path, self._arguments
             )
             descriptors.append(file := _above_standard(write_settings(settings)))
             self._processes[name] = subprocess.Popen(
                 [sys.executable, *_python_options(), "-c", _PROGRAM, _home(), name, str(os.getpid()), str(file)],
                 stdin=subprocess.DEVNULL,
                 cwd=self._folder,
-                pass_fds=(*descriptors, self._output_lock),
+                pass_fds=(*descriptors, self._lock_file),
                 start_new_session=True,
             )
         except BaseException as error:

@@ -1,6 +1,7 @@
-"""Standard output and error of a task manager: whole lines, whoever else writes to the same place.
+"""Standard output and error of a head and its task managers: whole lines, whoever else writes to the same place.
 
-Python's own text files hand a line over in pieces when it is long, or when several threads print.
+Python's own text files write 8 KiB, which end in the middle of a line, or each piece of one where PYTHONUNBUFFERED says
+so; and a pipe takes more than 4 KiB in several parts.
 """
 
 import fcntl
@@ -9,7 +10,7 @@ import os
 import select
 import sys
 import threading
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -26,8 +27,8 @@ class OutputLock:
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Lock this file, which must stay open: to close any descriptor of it would let go of the lock."""
-        self._descriptor = descriptor
+        """Lock this file; to close another descriptor of it would let go of the lock."""
+        self._descriptor: int | None = descriptor
         self._renew()
         # Where a user's function forks, another thread may hold it.
         os.register_at_fork(after_in_child=self._renew)
@@ -39,11 +40,21 @@ class OutputLock:
             OSError: it cannot be written.
         """
         with self._threads:
+            if self._descriptor is None:
+                _write_all(descriptor, data)
+                return
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
                 _write_all(descriptor, data)
             finally:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file; what is still written is written without a look at other processes."""
+        with self._threads:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+            self._descriptor = None
 
     def _renew(self) -> None:
         self._threads = threading.RLock()
@@ -109,20 +120,43 @@ class LineOutput(io.BufferedIOBase):
             self._lock.write(self._descriptor, lines)
 
 
-def write_lines(lock: OutputLock) -> list[LineOutput]:
-    """Make `sys.stdout` and `sys.stderr` write whole lines, each where it does now; return what they write to."""
-    sys.stdout, out = _by_lines(sys.stdout, lock)
-    sys.stderr, error = _by_lines(sys.stderr, lock)
-    return [output for output in (out, error) if output is not None]
+class StandardLines:
+    """`sys.stdout` and `sys.stderr` of a process, made to write whole lines where they did before.
 
+    What the user's program or a notebook has put in their place stays as it is.
+    """
 
-def _by_lines(file: TextIO | None, lock: OutputLock) -> tuple[TextIO, LineOutput | None]:
-    if file is None:
-        # The head has none either.
-        return file, None  # type: ignore[return-value]
-    file.flush()
-    output = LineOutput(file.name, file.fileno(), lock)
-    return io.TextIOWrapper(output, file.encoding, file.errors, "\n", write_through=True), output
+    def __init__(self, lock: OutputLock) -> None:
+        """Begin."""
+        self._outputs: list[LineOutput] = []
+        self._before = sys.stdout, sys.stderr
+        if sys.stdout is sys.__stdout__:
+            sys.stdout = self._by_lines(sys.stdout, lock)
+        if sys.stderr is sys.__stderr__:
+            sys.stderr = self._by_lines(sys.stderr, lock)
+        self._files = sys.stdout, sys.stderr
+
+    def drain(self) -> None:
+        """Write what any thread has begun."""
+        for output in self._outputs:
+            output.drain()
+
+    def close(self) -> None:
+        """Put back what was there, unless something else is there by now; whoever still has these may go on."""
+        if sys.stdout is self._files[0]:
+            sys.stdout = self._before[0]
+        if sys.stderr is self._files[1]:
+            sys.stderr = self._before[1]
+        self.drain()
+
+    def _by_lines(self, file: TextIO | None, lock: OutputLock) -> Any:
+        """Return the same file by lines; None, which a process without it has, is returned as it is."""
+        if file is None:
+            return None
+        file.flush()
+        output = LineOutput(file.name, file.fileno(), lock)
+        self._outputs.append(output)
+        return io.TextIOWrapper(output, file.encoding, file.errors, "\n", write_through=True)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

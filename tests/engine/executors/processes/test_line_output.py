@@ -5,21 +5,29 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from penstock.engine.executors.processes import line_output
-from penstock.engine.executors.processes.line_output import LineOutput, OutputLock, write_lines
+from penstock.engine.executors.processes.line_output import LineOutput, OutputLock, StandardLines
 
 ROOT = Path(__file__).resolve().parents[4]
 
 PRINTING = """
-import sys
+import os, sys
 from tests.engine.executors.processes.started import started
 with started("tm-0", "tm-1") as each:
     for name in ("tm-0", "tm-1"):
         each.say(name, "print", *(int(argument) for argument in sys.argv[1:]))
+    threads, lines, length = (int(argument) for argument in sys.argv[1:])
+    for thread in range(threads):
+        for line in range(lines):
+            print(os.getpid(), thread, line, "x" * min(length, 1_000))
     for name in ("tm-0", "tm-1"):
         each.listen(name)
 """
@@ -31,9 +39,12 @@ def lock() -> OutputLock:
 
 
 @pytest.mark.parametrize("length", [10, 9_000, 70_000])
-@pytest.mark.parametrize("into", ["pipe", "file"])
-def test_lines_of_many_threads_in_two_processes_stay_whole(into: str, length: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("into", "unbuffered"), [("pipe", ""), ("pipe", "1"), ("file", "")])
+def test_lines_of_many_threads_in_three_processes_stay_whole(
+    into: str, unbuffered: str, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads, lines = 8, 60
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     command = [sys.executable, "-c", PRINTING, str(threads), str(lines), str(length)]
     if into == "file":
         with (tmp_path / "out").open("wb") as file:
@@ -44,14 +55,12 @@ def test_lines_of_many_threads_in_two_processes_stay_whole(into: str, length: in
         text = ran.stdout
     printed = Counter(tuple(line.split(" ")) for line in text.splitlines())
     pids = {words[0] for words in printed}
-    assert len(pids) == 2
-    expected = [
-        (pid, str(thread), str(line), "x" * length)
-        for pid in pids
-        for thread in range(threads)
-        for line in range(lines)
-    ]
-    assert printed == Counter(expected)
+    assert len(pids) == 3
+    numbers = Counter((str(thread), str(line)) for thread in range(threads) for line in range(lines))
+    for pid in pids:
+        assert Counter(words[1:3] for words in printed.elements() if words[0] == pid) == numbers
+    assert {len(words) for words in printed} == {4}
+    assert {words[3] for words in printed} <= {"x" * length, "x" * 1_000}
 
 
 def test_what_was_begun_comes_with_the_end_of_the_process() -> None:
@@ -110,19 +119,47 @@ def test_whoever_does_not_read_makes_a_writer_wait_also_where_writes_do_not(lock
     os.close(writer)
 
 
-def test_standard_files_keep_encoding_and_name(lock: OutputLock, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def own_output() -> Iterator[tuple[int, TextIO]]:
+    """Have a pipe as standard output, as a process has, and no standard error."""
     reader, writer = os.pipe()
-    with os.fdopen(writer, "w", encoding="latin-1", errors="replace") as out:
-        monkeypatch.setattr(sys, "stdout", out)
-        monkeypatch.setattr(sys, "stderr", None)
-        (output,) = write_lines(lock)
-        assert sys.stderr is None
-        assert (sys.stdout.encoding, sys.stdout.errors, sys.stdout.fileno()) == ("latin-1", "replace", writer)
-        assert sys.stdout.buffer is output and not sys.stdout.isatty() and sys.stdout.writable()
-        print("é", "→", sep=" ")
-        assert os.read(reader, 100) == b"\xe9 ?\n"
-        monkeypatch.undo()
+    with os.fdopen(writer, "w", encoding="latin-1", errors="replace") as file, pytest.MonkeyPatch.context() as patch:
+        for name, value in (("stdout", file), ("__stdout__", file), ("stderr", None), ("__stderr__", None)):
+            patch.setattr(sys, name, value)
+        yield reader, file
     os.close(reader)
+
+
+def test_standard_files_keep_what_they_are(lock: OutputLock) -> None:
+    with own_output() as (reader, file):
+        print("before", end=" ")
+        lines = StandardLines(lock)
+        assert sys.stderr is None
+        assert (sys.stdout.encoding, sys.stdout.errors, sys.stdout.fileno()) == ("latin-1", "replace", file.fileno())
+        assert not sys.stdout.isatty() and sys.stdout.writable()
+        print("é", "→", sep=" ")
+        assert os.read(reader, 100) == b"before \xe9 ?\n"
+        kept = sys.stdout
+        print("begun", end="")
+        lines.close()
+        assert sys.stdout is file and os.read(reader, 100) == b"begun"
+        lock.close()
+        lock.close()
+        print("by whoever kept it", file=kept)
+        assert os.read(reader, 100) == b"by whoever kept it\n"
+
+
+def test_what_stands_in_for_a_standard_file_stays(lock: OutputLock) -> None:
+    with own_output():
+        with redirect_stdout(StringIO()) as other:
+            lines = StandardLines(lock)
+            assert sys.stdout is other
+            lines.close()
+            assert sys.stdout is other
+        lines = StandardLines(lock)
+        with redirect_stdout(StringIO()) as other:
+            lines.close()
+            assert sys.stdout is other
 
 
 FORKING = """
