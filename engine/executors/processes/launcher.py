@@ -38,7 +38,7 @@ _PROGRAM = (
 
 
 class ProcessLauncher:
-    """Starts, watches and ends the task managers of one run of a job. Its methods are called by one thread.
+    """Starts, watches and ends the task managers of one run of a job. Its methods are called by one thread at a time.
 
     The kernel ends a process with the *thread* that started it (PR_SET_PDEATHSIG), so that none outlives a head that is
     killed. That thread is the launcher's own, for whoever calls `start` may be one that ends while the job goes on. A
@@ -77,6 +77,7 @@ class ProcessLauncher:
         self._lines = StandardLines(self._output_lock)
         self._closed = False
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._killed: set[str] = set()
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         # It must not be joined at the interpreter's exit, while a job may still run in a thread of the user's.
         self._thread = Thread(target=self._spawn_until_closed, name="penstock-launcher", daemon=True)
@@ -111,7 +112,11 @@ class ProcessLauncher:
         process = self._processes[name]
         with suppress(subprocess.TimeoutExpired):
             process.wait(patience_s)
-        return None if process.returncode is None else _end_in_words(process.returncode)
+        if process.returncode is None:
+            return None
+        if process.returncode == -signal.SIGKILL and name not in self._killed:
+            return "it was killed by SIGKILL, as the kernel does where memory is short"
+        return _end_in_words(process.returncode)
 
     def cpu_ns(self, name: str) -> int | None:
         """Return the time that a process has used on any core, in steps of some milliseconds; None: it has ended."""
@@ -129,6 +134,8 @@ class ProcessLauncher:
     def kill(self, name: str) -> None:
         """Kill a process, be it stopped, and wait for its end, `KILLED_WITHIN_S` at most."""
         process = self._processes[name]
+        if process.poll() is None:
+            self._killed.add(name)
         process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.wait(KILLED_WITHIN_S)
@@ -136,6 +143,7 @@ class ProcessLauncher:
     def forget(self, name: str) -> None:
         """Let go of a process, which is killed if it lives."""
         self.kill(name)
+        self._killed.discard(name)
         del self._processes[name]
 
     def close(self, grace_s: float) -> None:

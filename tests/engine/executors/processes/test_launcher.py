@@ -155,6 +155,16 @@ def test_the_end_of_a_process_in_words(words: list[object], end: str) -> None:
         each.launcher.forget("tm-0")
 
 
+def test_a_process_that_someone_else_kills_may_have_needed_too_much_memory() -> None:
+    with started("tm-0") as each:
+        os.kill(each.launcher.pid("tm-0"), signal.SIGKILL)
+        assert each.listen("tm-0") is None
+        ended = each.launcher.ended("tm-0", WAIT_S)
+        assert ended == "it was killed by SIGKILL, as the kernel does where memory is short"
+        each.launcher.kill("tm-0")
+        assert each.launcher.ended("tm-0") == ended
+
+
 @pytest.mark.parametrize("words", [["hello"], ["stop"]])
 def test_a_process_that_is_killed_is_gone(words: list[object]) -> None:
     with started("tm-0", "tm-1") as each:
@@ -202,6 +212,24 @@ def test_whoever_started_a_process_may_end_without_it() -> None:
         starter.join()
         assert each.ask("tm-0", "hello") == "hello"
         assert each.launcher.ended("tm-0") is None
+
+
+IN_A_THREAD = """
+import threading
+from tests.engine.executors.processes.started import started
+
+def run():
+    with started("tm-0") as each:
+        threading.main_thread().join()
+        print(each.ask("tm-0", "hello"))
+
+threading.Thread(target=run).start()
+"""
+
+
+def test_a_job_in_a_thread_may_go_on_when_the_main_thread_has_ended() -> None:
+    ran = subprocess.run([sys.executable, "-c", IN_A_THREAD], cwd=ROOT, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "hello\n", "")
 
 
 def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
